@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NotRequired, TypeAlias, TypedDict
 
-from adapters.mongodb.events import transactions
 from adapters.mongodb.log.position import checked
-from engine.saved import Natural, read_as, read_position, read_text, reading_saved
+from adapters.mongodb.settings import CaptureScope
+from adapters.source.open_transaction import SavedTransaction, from_json
+from engine.saved import read_as, read_position, read_text, reading_saved
 
 if TYPE_CHECKING:
-    from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.source.open_transaction import OpenTransaction
     from engine.job.state import State
     from engine.model import Position
 
@@ -25,11 +26,13 @@ class Began(TypedDict):
     begins_at: NotRequired[Order | None]
 
 
-class SavedTransaction(TypedDict):
-    """A transaction that may have further events, with its events so far by collection."""
+class SavedCapture(TypedDict):
+    """The settings that say what is captured; lists as what they include and what they exclude."""
 
-    id: str
-    collections: list[tuple[str, Natural]]
+    scope: str
+    target: str
+    databases: tuple[list[str], list[str]]
+    collections: tuple[list[str], list[str]]
 
 
 class Memory(TypedDict):
@@ -38,6 +41,7 @@ class Memory(TypedDict):
     transaction: NotRequired[SavedTransaction | None]
     first: NotRequired[Began]
     event: NotRequired[Order | None]
+    capture: NotRequired[SavedCapture]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,12 @@ def saved_of(state: State) -> Saved:
         memory = read_as(state.memory, Memory)
         if state.position is not None:
             checked(state.position)
+        if capture := memory.get("capture"):
+            CaptureScope(capture["scope"])
         for value in state.identity.values():
             read_text(value)
         _position(memory.get("first", Began()).get("begins_at"))
-        transaction = transactions.from_json(memory.get("transaction"))
+        transaction = from_json(memory.get("transaction"))
         return Saved(_position(memory.get("event")), transaction)
 
 

@@ -12,25 +12,29 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from adapters.mongodb.documents.selection import FieldRule, FieldRules
-from adapters.mongodb.events import transactions, untold
+from adapters.mongodb.documents.selection import FieldRules
+from adapters.mongodb.events import untold
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.span_encoder import DecodePart, encode_span
+from adapters.mongodb.log.arrivals import Arrivals
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import event_position, shown, time_of
-from adapters.mongodb.log.reader import LogBounds, MongoLog, Span
+from adapters.mongodb.log.reader import LogBounds, MongoLog, Polls, Span
 from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
 from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
+from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.windows import OpenWindows, Session
 from adapters.source.no_log import NoLog
+from adapters.source.open_transaction import to_json
 from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
+from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
 from engine.ports import Encoded
 from engine.saved import saved_position
@@ -39,17 +43,17 @@ from engine.snapshot.merge import Superseded
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from adapters.mongodb.events.facts import Decoded
-    from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.mongodb.events.facts import Decoded, Emptied
     from adapters.mongodb.saved import Began, Memory
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.tools import SourceTools
+    from adapters.source.open_transaction import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
     from engine.job.state import State
-    from engine.model import CollectionId, Position, Window
+    from engine.model import Appeared, CollectionId, Position, Window
     from engine.ports import PartWriter
 
 _log = logging.getLogger("adapters")
@@ -66,6 +70,8 @@ class MongoSource:
         self._event: Position | None = None
         self._streamed_to = (0, 0)
         self._windows = OpenWindows(settings, questions, tools)
+        self._polls = Polls()
+        self._arrivals: Arrivals | None = None
 
     # The log.
 
@@ -74,12 +80,16 @@ class MongoSource:
         identity = self._questions.identity()
         saved_of(state)
         check_identity(state.identity, identity)
-        check_capture(self._questions.hello(), self._settings.mongodb.capture_mode)
-        check_splitting(self._questions.version(), self._settings.mongodb.oversize)
+        check_capture(self._questions.hello(), self._settings.source_as(MongoSettings).capture_mode)
+        check_splitting(self._questions.version(), self._settings.source_as(MongoSettings).oversize)
         self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
         self._event, before = saved_of(state).event, state
+        arrivals = self._arrivals = Arrivals(
+            self._settings, self._session.tables.captured, self._questions.now, self._clock.monotonic
+        )
+        arrivals.begin(state.memory.get("capture") if state.position else None)
         state, stream = self._started(state, self._session.tables)
         if state.position is None:
             raise InvariantError("a job without a position")
@@ -88,9 +98,12 @@ class MongoSource:
         self._transaction = saved_of(state).transaction
         position, state = state.position, replace(state, memory={**state.memory, **self.memory()})
         if stream is None:
+            self._windows.blocking.attach(None)
             return state, NoLog()
         _log.info("reading the change stream from %s", shown(position))
-        return state, MongoLog(stream, position, _bounds(self._settings))
+        log = MongoLog(stream, position, _bounds(self._settings), self._polls)
+        self._windows.blocking.attach(log)
+        return state, log
 
     def _started(self, state: State, extents: MongoCollections) -> tuple[State, ChangeStream | None]:
         """The state to continue from, and the stream; None if no log is read."""
@@ -108,7 +121,7 @@ class MongoSource:
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
         """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed."""
-        mongodb = self._settings.mongodb
+        mongodb = self._settings.source_as(MongoSettings)
         options = StreamOptions(
             mongodb.capture_mode,
             mongodb.scope,
@@ -117,8 +130,9 @@ class MongoSource:
             self._settings.signals.collection,
             mongodb.oversize,
         )
-        # If the start is an event, the server itself checks that it has that event.
-        if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
+        # The server refuses an event that it lacks, but only once a later one comes. If a server was put back
+        # and its clock is behind that event, what is written until the clock catches up would be passed over.
+        if start is not None and self._event is not None:
             check_same_log(self._questions, options, self._event, self._clock.monotonic)
         stream = ChangeStream(self._questions.change_cursor(options.place), options, start)
         if start is not None:
@@ -130,15 +144,12 @@ class MongoSource:
         return stream
 
     def _made_session(self, replica_set: str) -> Session:
-        settings, mongodb = self._settings, self._settings.mongodb
-        fields = (
-            FieldRule(field.database, field.collection, field.path, field.name) for field in mongodb.fields
-        )
+        settings = self._settings
         rules = Rules(
             settings=settings.events,
             capture=settings.capture,
             replica_set=replica_set,
-            field_rules=FieldRules(tuple(fields)),
+            field_rules=FieldRules(settings.source_as(MongoSettings).fields),
             signal=settings.signals.collection,
         )
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
@@ -148,6 +159,7 @@ class MongoSource:
             streamed_to=lambda: self._streamed_to,
             beginning=self._beginning,
             conditions=settings.snapshot.conditions,
+            monotonic=self._clock.monotonic,
             **whole,
         )
         return Session(rules, extents)
@@ -157,6 +169,15 @@ class MongoSource:
         held = self._first.held
         return held.at if held and self._first.streams else None
 
+    def figures(self) -> dict[str, float]:
+        """What Debezium's connector tells of MongoDB alone, by its names in snake case."""
+        return {
+            "number_of_primary_elections": self._questions.elections,
+            "last_source_event_poll_time": self._polls.last_with_events_ms,
+            "last_empty_poll_time": self._polls.last_empty_ms,
+            "number_of_empty_polls": self._polls.empty,
+        }
+
     def close(self) -> None:
         """Close the connections."""
         self._questions.close()
@@ -164,20 +185,34 @@ class MongoSource:
     def memory(self) -> Memory:
         """The open transaction, the beginning of the initial snapshot, and the last event."""
         return {
-            "transaction": transactions.to_json(self._transaction),
+            "transaction": to_json(self._transaction),
             "first": cast("Began", self._first.memory()),
             "event": saved_position(self._event),
+            **({"capture": self._arrivals.saved} if self._arrivals else {}),
         }
 
     def tick(self, state: State) -> Sequence[Incomplete]:
-        """Let the log go on once the initial snapshot is read."""
+        """Let the log go on once the snapshot that it waits for is read."""
         held = self._first.held
         self._first.tick(state, apart=held.capped if held else ())
+        self._windows.blocking.tick(state)
+        if self._first.streams and self._arrivals is not None:
+            self._arrivals.look(state.position)
         return ()
 
-    def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's signature
-        """Whether the log must wait until the initial snapshot has been read as of its beginning."""
-        return self._first.holds_log
+    def appeared(self) -> Sequence[Appeared]:
+        """The collections that are captured only since the last call, or since the state was saved."""
+        if self._arrivals is None or not self._first.streams:
+            return ()
+        return [
+            found
+            for found in self._arrivals.appeared()
+            if found.collection != self._settings.signals.collection
+        ]
+
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until a snapshot has been read as of where it waits."""
+        return self._first.holds_log or self._windows.blocking.waits(state.position)
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""
@@ -226,6 +261,7 @@ class MongoSource:
             superseded |= result.superseded
         emptied = [emptying for result in decoded for emptying in result.emptied]
         left_out = [change for result in decoded for change in result.left_out]
+        self._note_renames(emptied)
         for line in filter(None, (untold.taken_away(removal, rules.captures) for removal in emptied)):
             _log.warning("%s", line)
         return Encoded(
@@ -242,8 +278,16 @@ class MongoSource:
                 **untold.letters(left_out),
                 **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
             },
+            counts=total(result.counts for result in decoded),
             lag_s=span.lag_s(self._clock.monotonic()),
         )
+
+    def _note_renames(self, emptied: Sequence[Emptied]) -> None:
+        """Note renames onto captured names: the stream has none of the documents that they bring."""
+        for emptying in emptied:
+            to = emptying.to
+            if to is not None and self._arrivals is not None and self._opened().rules.captures(to):
+                self._arrivals.renamed(to, emptying.at)
 
     def _decoded(
         self, span: Span, writer: PartWriter, aside: Collection[CollectionId], *, again: bool
@@ -269,7 +313,7 @@ def _bounds(settings: Settings) -> LogBounds:
         span_rows=job.span_max_rows,
         span_bytes=job.span_max_bytes,
         batch_rows=max(1, min(10_000, job.span_max_rows)),
-        await_ms=settings.mongodb.await_ms,
+        await_ms=settings.source_as(MongoSettings).await_ms,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.server.catalog import uncaptured
+from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import ConfigError, SourceError, StateError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class DatabaseChecks:
             if self._databases.captures(table.id)
         ]
         captures = self._databases.instances(database).captures
-        signal = self._settings.sqlserver.signal_table(database)
+        signal = self._settings.source_as(SqlServerSettings).signal_table(database)
         for name in uncaptured(listed, captures):
             if self._settings.capture.include_tables and name != signal:
                 _log.warning("%s is listed, but CDC does not capture it: its changes are not told", name)

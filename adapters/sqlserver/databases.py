@@ -9,10 +9,11 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from adapters.sqlserver.conditions.trusted_sql import derived
 from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.server.failures import no_snapshots
 from adapters.sqlserver.server.position import ZERO, Place
-from adapters.sqlserver.snapshot.conditions import derived
+from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from engine.config.settings import Watermarking
 from engine.errors import SignalError
@@ -50,9 +51,10 @@ class Databases:
         self, settings: Settings, server: Server, statement: Callable[[CollectionId], str | None]
     ) -> None:
         self._settings, self._server, self._statement = settings, server, statement
-        self.names: Sequence[str] = settings.sqlserver.databases
+        sqlserver = settings.source_as(SqlServerSettings)
+        self.names: Sequence[str] = sqlserver.databases
         self._questions: dict[str, Questions] = {}
-        self._patience_ms = min(settings.sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
+        self._patience_ms = min(sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _Seen() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
         overrides = settings.snapshot.select_overrides
@@ -63,7 +65,7 @@ class Databases:
 
     def captures(self, table: CollectionId) -> bool:
         """Whether a table's changes are streamed. Those of signal tables always are."""
-        if table in self._settings.sqlserver.signal_tables:
+        if table in self._settings.source_as(SqlServerSettings).signal_tables:
             return True
         return self._settings.capture.captures(*table.parts[1:])
 
@@ -126,7 +128,7 @@ class Databases:
     def refusal(self, database: str) -> SignalError | None:
         """Why no table of a database can be snapshotted beside the stream; None if they can."""
         rows_are_written = self._settings.snapshot.watermarking is not Watermarking.VISIBILITY
-        if rows_are_written and self._settings.sqlserver.signal_table(database) is None:
+        if rows_are_written and self._settings.source_as(SqlServerSettings).signal_table(database) is None:
             return SignalError(
                 f"database {database!r} has no signal table, and LSNs of one database say nothing of another",
                 hint="name a table of each database in signal.data.collection, or set read.only=true",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from adapters.source.open_transaction import SavedTransaction  # noqa: TC001  likewise
 from adapters.sqlserver.log.capture_instances import marks_of
-from adapters.sqlserver.server.position import check_lsn, places_of
+from adapters.sqlserver.server.position import began_at, check_lsn, places_of
 from adapters.sqlserver.server.table import Column  # noqa: TC001  the form is read at run time
-from adapters.sqlserver.snapshot.initial import began_at
 from engine.saved import Natural, read_as, read_text, reading_saved
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ class Began(TypedDict):
 
     run: NotRequired[str]
     begins_at: NotRequired[dict[str, str] | list[int | str] | None]
-
-
-class SavedTransaction(TypedDict):
-    """A transaction that may have further changes, with its events so far by table."""
-
-    id: str
-    collections: list[tuple[str, Natural]]
 
 
 class SavedTable(TypedDict):

@@ -19,6 +19,7 @@ from adapters.sqlserver.log.reader import LogSlice, Span, SqlServerLog
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.server.position import Place, places_of, position_of, shown
+from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
     from engine.job.state import State
-    from engine.model import CollectionId, Position, Window
+    from engine.model import Appeared, CollectionId, Position, Window
     from engine.ports import Encoded, PartWriter
 
 _log = logging.getLogger("adapters")
@@ -58,13 +59,19 @@ class SqlServerSource:
     ) -> None:
         self._settings, self._server, self._databases = settings, server, databases
         self._tools, self._first = tools, first
-        self._initial = InitialReads(settings.sqlserver.isolation, databases, first)
+        sqlserver = settings.source_as(SqlServerSettings)
+        self._initial = InitialReads(sqlserver.isolation, databases, first)
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
         conditions = settings.snapshot.conditions
         self._extents = SqlServerTables(
-            databases, keyless=lambda: self._initial.waits, conditions=conditions, **whole
+            databases,
+            keyless=lambda: self._initial.waits,
+            conditions=conditions,
+            monotonic=tools.clock.monotonic,
+            **whole,
         )
-        self._checks, codecs = DatabaseChecks(settings, databases), Codecs(settings)
+        self._checks = DatabaseChecks(settings, databases)
+        codecs = Codecs(settings.events, sqlserver.signal_tables)
         self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
         self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
         self._asking = {name: _asking(settings, databases, tools) for name in databases.names}
@@ -97,6 +104,18 @@ class SqlServerSource:
         for name, place in places.items():
             self._databases.note(name, place)
         self._spans.resume(state.memory, places, announced=len(places))
+        for name, saved in state.memory.get("databases", {}).items():
+            if name in places:
+                known = {(mark.name, mark.object_id) for mark in marks_of(saved.get("instances", ()))}
+                found = self._databases.instances(name)
+                tables = {
+                    capture.table for capture in found.captures if (capture.name, capture.object_id) in known
+                }
+                self._spans.enabled(tables, found)
+
+    def appeared(self) -> Sequence[Appeared]:
+        """What is captured only since the last call, or since the state was saved: tables and columns."""
+        return self._spans.appeared() if self._first.streams else ()
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
         """The log. Its first spans report shapes that are new since the state."""
@@ -111,7 +130,7 @@ class SqlServerSource:
                     Read(),
                     self._databases.instances(name),
                     now_s,
-                    news=True,
+                    changed=True,
                     gaps=self._gaps(state, name, place),
                 ),
             )
@@ -124,7 +143,9 @@ class SqlServerSource:
         saved = state.memory.get("databases", {})
         tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
         _log.info("reading the change tables from %s", shown(position))
-        return SqlServerLog(tails, position, self._settings.sqlserver.poll_interval_ms / 1000, told)
+        return SqlServerLog(
+            tails, position, self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000, told
+        )
 
     def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
         """The tables whose changes were cleaned up while no job ran."""
@@ -132,7 +153,7 @@ class SqlServerSource:
             return {}
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
         captures = self._databases.instances(name).captures
-        return check_reach(known, captures, place, self._settings.sqlserver.signal_tables)
+        return check_reach(known, captures, place, self._settings.source_as(SqlServerSettings).signal_tables)
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
         ask, instances = partial(self._databases.open, name), self._databases.instances(name)
@@ -166,8 +187,10 @@ class SqlServerSource:
         return ()
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait until the initial snapshot has been read."""
-        return not self._spans.announcing and self._initial.holds(state)
+        """Whether the log must wait until a snapshot has been read."""
+        if self._spans.announcing:
+            return False
+        return self._initial.holds(state) or self._windows.holds(state.position)
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""
@@ -222,7 +245,7 @@ def _with_places(state: State, databases: Databases) -> State:
 
 def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:
     """How a database's log is read, in every session."""
-    sqlserver = settings.sqlserver
+    sqlserver = settings.source_as(SqlServerSettings)
     return Asking(
         tools.clock,
         tools.bounds,

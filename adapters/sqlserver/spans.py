@@ -9,32 +9,42 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from adapters.source.open_transaction import from_json, to_json
 from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
-from adapters.sqlserver.events import transactions
+from adapters.sqlserver.events.codec import listed_name
 from adapters.sqlserver.events.dead_letters import rows_of
 from adapters.sqlserver.events.decode import Rules
 from adapters.sqlserver.events.schema_changes import ChangeType
 from adapters.sqlserver.events.span_encoder import DecodePart, PartContext, encode_parts
 from adapters.sqlserver.log.changes import NOTHING
+from adapters.sqlserver.log.span_planner import completed
 from adapters.sqlserver.log.span_reader import forget
+from adapters.sqlserver.schema.table_schemas import filled
 from adapters.sqlserver.schema.tracker import SchemaTracker
+from adapters.sqlserver.settings import SqlServerSettings
+from engine.config.settings import NewCollections
+from engine.events.counts import total
 from engine.events.record.envelope import PLAIN
+from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
-from engine.ports import Encoded
+from engine.model import Appeared
+from engine.ports import Encoded, SourceNotice
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from adapters.source.open_transaction import OpenTransaction
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
     from adapters.sqlserver.events.decode import Decoded
     from adapters.sqlserver.events.schema_changes import SchemaChange
-    from adapters.sqlserver.events.transactions import OpenTransaction
+    from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.reader import LogSlice, Span
     from adapters.sqlserver.saved import SavedTable, StreamedMemory
     from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.snapshot.windows import OpenWindows
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
@@ -58,11 +68,12 @@ class StreamedSpans:
         self._tracker = SchemaTracker(databases, codecs, tools.history, tools.clock)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
+        self._appeared: list[Appeared] = []
 
     def resume(self, memory: Mapping[str, Any], places: Mapping[str, Place], announced: int) -> None:
         """Go on from a saved state, at these places. The first `announced` spans only report shapes."""
         left = memory.get("transactions", {})
-        self._open = {name: transactions.from_json(left.get(name)) for name in places}
+        self._open = {name: from_json(left.get(name)) for name in places}
         self._tracker.recover(memory.get("shapes"), places)
         self._announced = announced
 
@@ -74,9 +85,7 @@ class StreamedSpans:
     def memory(self) -> StreamedMemory:
         """Open transactions and shapes, as the state keeps them."""
         return {
-            "transactions": {
-                name: transactions.to_json(transaction) for name, transaction in self._open.items()
-            },
+            "transactions": {name: to_json(transaction) for name, transaction in self._open.items()},
             "shapes": cast("list[SavedTable]", self._tracker.memory()),
         }
 
@@ -90,14 +99,15 @@ class StreamedSpans:
         name, taken = self._databases.names[span.database], span.taken
         before = self._databases.place(name)
         self._switch(self._databases.instances(name).tellers(before), taken)
+        self.enabled({capture.table for capture in self._databases.instances(name).captures}, taken.instances)
         self._databases.note(name, taken.end, taken.instances)
-        news = self._told(name, before, taken)
+        changes = self._told(name, before, taken)
         try:
             decoded, faults = encode_without_faults(
                 lambda faults: self._decoded(
-                    name, taken, writer, {*aside, *faults}, news, again=bool(faults)
+                    name, taken, writer, {*aside, *faults}, changes, again=bool(faults)
                 ),
-                self._settings.sqlserver.signal_tables,
+                self._settings.source_as(SqlServerSettings).signal_tables,
             )
             letters = _letters(taken, {*aside, *faults})
         finally:
@@ -112,7 +122,47 @@ class StreamedSpans:
                 *undecodable(faults, str(before)),
             ),
             letters=letters,
+            notices=self._completed(name, before, taken),
         )
+
+    def _completed(self, name: str, before: Place, taken: LogSlice) -> tuple[SourceNotice, ...]:
+        """What Debezium notifies of a capture instance once all of its changes are sent."""
+        prefix = self._settings.events.topic_prefix
+        return tuple(
+            SourceNotice(
+                "Capture Instance",
+                "COMPLETED",
+                {
+                    "capture_instance": capture.name,
+                    "start_lsn": capture.start,
+                    "stop_lsn": stop,
+                    "commit_lsn": taken.end.commit,
+                    "server": prefix,
+                    "database": name,
+                },
+            )
+            for capture, stop in completed(taken.instances.captures, before, taken.end)
+        )
+
+    def enabled(self, known: Collection[CollectionId], instances: Instances) -> None:
+        """Note the tables that have capture instances and are not known."""
+        signals = self._settings.source_as(SqlServerSettings).signal_tables
+        tables = dict.fromkeys(capture.table for capture in instances.captures)
+        self._appeared += [Appeared(table) for table in tables if table not in known and table not in signals]
+
+    def _note_columns(self, before: Table, now: Table) -> None:
+        """Note columns that a new capture instance has, and whose values in older rows no log has."""
+        if self._settings.snapshot.new is not NewCollections.COLUMNS:
+            return
+        listed, settings = listed_name(now.id), self._settings.events
+        columns = [name for name in filled(before, now) if is_included(listed, name, settings)]
+        if columns:
+            self._appeared.append(Appeared(now.id, columns=tuple(columns)))
+
+    def appeared(self) -> list[Appeared]:
+        """What is captured only since the last call, or since the state was saved: tables and columns."""
+        found, self._appeared = self._appeared, []
+        return found
 
     def _decoded(
         self,
@@ -120,7 +170,7 @@ class StreamedSpans:
         taken: LogSlice,
         writer: PartWriter,
         aside: Collection[CollectionId],
-        news: Sequence[SchemaChange],
+        changes: Sequence[SchemaChange],
         *,
         again: bool,
     ) -> tuple[list[Decoded], Mapping[CollectionId, str]]:
@@ -132,12 +182,12 @@ class StreamedSpans:
             return [], faults
         rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
         decode = DecodePart(rules, self._windows.watch(name), self._tools.clock.now_ms)
-        parts = taken.read.parts or ((NOTHING,) if news else ())
+        parts = taken.read.parts or ((NOTHING,) if changes else ())
         decoded = encode_parts(
             self._tools.encoder,
             EncodePart(decode, writer, again),
             parts,
-            PartContext(self._open.get(name), tuple(news)),
+            PartContext(self._open.get(name), tuple(changes)),
             one_by_one=rules.settings.transaction_metadata,
         )
         return decoded, {table: why for result in decoded for table, why in result.faults.items()}
@@ -159,17 +209,20 @@ class StreamedSpans:
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,
+            counts=total(result.counts for result in decoded),
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )
 
     def _told(self, database: str, before: Place, taken: LogSlice) -> list[SchemaChange]:
         """The shape changes to emit with a span. Open windows are told of those that concern them."""
+        known = self._tracker.shapes
         # Those emitted before the log are part of a snapshot.
         made = self._tracker.told(database, before, taken, PLAIN if self._announced else "false")
         for change in made:
             if change.type is ChangeType.ALTER:
                 self._windows.switched(change.table.id)
-        return made if self._settings.sqlserver.include_schema_changes else []
+                self._note_columns(known[change.table.id], change.table)
+        return made if self._settings.source_as(SqlServerSettings).include_schema_changes else []
 
 
 def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[CollectionId, Letters]:

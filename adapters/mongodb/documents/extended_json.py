@@ -301,3 +301,9 @@ def document_text(raw: bytes, start: int, mode: Mode) -> str:
 def value_text(raw: bytes, kind: int, start: int, end: int, mode: Mode = RELAXED) -> str:
     """The JSON of one value."""
     return text(_node(raw, kind, start, end, mode), mode)
+
+
+def embedded(json_text: str) -> str:
+    """JSON text as a JSON string. Control characters are escaped in it already."""
+    escaped = json_text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

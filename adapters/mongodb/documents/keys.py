@@ -50,6 +50,7 @@ _READ_BACK = _NUMBERS | {
     Kind.MAX_KEY,
     Kind.MIN_KEY,
 }
+_NEVER_IDS = frozenset({Kind.ARRAY, Kind.REGEX, Kind.UNDEFINED})
 _OLD_BINARY = 2
 """A subtype that repeats its length, which may be wrong."""
 
@@ -81,8 +82,8 @@ def key_value(key: Key) -> Any:
     return json_util.loads(text or "null", json_options=_OPTIONS)
 
 
-def between(after: Key | None, upto: Key | None) -> dict[str, Any]:
-    """The parts of a find command that reads `(after, upto)`, exclusive at both ends, in index order.
+def between(after: Key | None, upto: Key | None, *, holds_after: bool = False) -> dict[str, Any]:
+    """The parts of a find command that reads `(after, upto)` in index order; `after`, too, if asked for.
 
     A query's comparisons stay within one type, and those of aggregation disagree with the index about
     documents that repeat a name. So the command gives the index a `min` and a `max`; the index stops before
@@ -91,10 +92,41 @@ def between(after: Key | None, upto: Key | None) -> dict[str, Any]:
     found: dict[str, Any] = {"hint": BY_ID}
     if after is not None:
         found["min"] = RawBSONDocument(_document([_element(after, b"_id")]))
-        found["filter"] = _listed(b"$nin", [after])
+        if not holds_after:
+            found["filter"] = _listed(b"$nin", [after])
     if upto is not None:
         found["max"] = RawBSONDocument(_document([_element(upto, b"_id")]))
     return found
+
+
+def key_from_json(text: str) -> Key:
+    """The key of an `_id` that a signal gives in extended JSON. Raises ValueError for what is no `_id`."""
+    try:
+        raw = bson.encode({"": json_util.loads(text, json_options=_OPTIONS)}, codec_options=_CODEC)
+        value = fields(raw)[""]
+    except Exception as error:
+        # Untrusted input: numbers that BSON lacks, names with NUL, values that no type takes.
+        raise ValueError(type(error).__name__) from error
+    if value.kind in _NEVER_IDS:
+        raise ValueError("an _id can't be an array, a regular expression or undefined")
+    return (key_text(raw, value.kind, value.start, value.end),)
+
+
+def ranked(keys: Sequence[Key]) -> list[dict[str, Any]]:
+    """The stages of an aggregation that ranks keys as the collection orders its `_id`s.
+
+    It needs a document to begin with, and returns one for each key: its place among `keys`, and its rank.
+    """
+    listed = _document([_element(key, str(at).encode()) for at, key in enumerate(keys)])
+    given = RawBSONDocument(_document([_named(b"$literal", Kind.ARRAY, listed)]))
+    return [
+        {"$limit": 1},
+        {"$project": {"_id": 0, "key": given}},
+        {"$unwind": {"path": "$key", "includeArrayIndex": "at"}},
+        {"$setWindowFields": {"sortBy": {"key": 1}, "output": {"rank": {"$denseRank": {}}}}},
+        {"$project": {"at": 1, "rank": 1}},
+        {"$sort": {"at": 1}},
+    ]
 
 
 def among(keys: Sequence[Key]) -> dict[str, Any]:

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import Kind, documents, elements, fields, int32, string
-from adapters.mongodb.documents.extended_json import STRICT, UPDATED, text, tree, value_text
+from adapters.mongodb.documents.extended_json import STRICT, UPDATED, embedded, text, tree, value_text
 from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.source_block import CONNECTOR, envelope_schema, key_schema, source_collection
 from engine.events.batch import EventForm
 from engine.events.names import schema_name, topic_of
 from engine.events.record.envelope import source_head
 from engine.events.record.schema import RecordSchemas, with_schema
-from engine.events.values.text import quote
+from engine.events.values.json_strings import quote
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
-    from engine.config.settings import CaptureSettings
+    from engine.config.selection import CaptureSettings
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
@@ -119,12 +119,6 @@ def codec_of(collection: CollectionId, rules: Rules) -> CollectionCodec:
         signal=collection == rules.signal,
         schemas=RecordSchemas(key, value) if typed else None,
     )
-
-
-def embedded(json_text: str) -> str:
-    """JSON text as a JSON string. Control characters are escaped in it already."""
-    escaped = json_text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def id_json(raw: bytes, document_key: Value) -> str:

@@ -7,6 +7,7 @@ documents are written together (`columns`).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from struct import error as StructError  # noqa: N812  (it is a class)
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, fields, string
 from adapters.mongodb.documents.columns import document_texts
-from adapters.mongodb.documents.extended_json import STRICT, document_text
+from adapters.mongodb.documents.extended_json import STRICT, document_text, embedded
 from adapters.mongodb.documents.keys import id_text
 from adapters.mongodb.events.change_event import (
     OPERATIONS,
@@ -30,14 +31,15 @@ from adapters.mongodb.events.change_event import (
     session_of,
     signal_of,
 )
-from adapters.mongodb.events.codec import codec_of, embedded, id_json
+from adapters.mongodb.events.codec import codec_of, id_json
 from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, Watch
-from adapters.mongodb.events.transactions import Boundaries, OpenTransaction
+from adapters.mongodb.events.transactions import Boundaries
 from adapters.mongodb.log.options import EMPTYING
 from adapters.source.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
 from engine.events.columns import parsed_events
+from engine.events.counts import counted
 from engine.model import SignalRow
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import merge_keys
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.events.codec import CollectionCodec, Rules
+    from adapters.source.open_transaction import OpenTransaction
     from engine.model import CollectionId
 
 _Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"
@@ -173,6 +176,7 @@ class _Part:
         self._codecs: dict[CollectionId, CollectionCodec | None] = {}
         self._topics: dict[str, int] = {}
         self._events = 0
+        self._operations: list[str] = []
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
         self._typed: dict[CollectionId, tuple[list[int], list[str], list[str | None]]] = {}
         self._noted, self._signals = _SupersedingKeys(), list[SignalRow]()
@@ -225,6 +229,7 @@ class _Part:
             emptied=tuple(self._emptied),
             left_out=tuple(self._left_out),
             columns=tuple(self._typed_batches()),
+            counts=counted(Counter(self._operations)),
         )
 
     def _typed_batches(self) -> Iterator[pa.RecordBatch]:
@@ -288,6 +293,7 @@ class _Part:
             f',"lsid":{session},"txnNumber":{"null" if number is None else number}}},"op":"{op}"'
             f"{self._tail}{block}}}{codec.value_wrap[1]}"
         )
+        self._operations.append(op)
         self._add(codec, key, value)
         if op == "d" and self._rules.settings.tombstones:
             self._add(codec, key, None)

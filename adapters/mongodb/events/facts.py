@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.events.counts import NO_EVENTS, EventCounts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
-    from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.source.open_transaction import OpenTransaction
     from engine.model import CollectionId, Part, SignalRow
     from engine.snapshot.merge import Superseded
 
@@ -74,7 +76,8 @@ class Decoded:
     """A decoded part: its events in order, and the facts that the driver needs.
 
     `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
-    be decoded to the reason. If there are any, the events are incomplete.
+    be decoded to the reason. If there are any, the events are incomplete. `counts` are the events by
+    operation.
     """
 
     events: pa.RecordBatch
@@ -87,3 +90,4 @@ class Decoded:
     left_out: tuple[LeftOut, ...] = ()
     faults: Mapping[CollectionId, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()
+    counts: EventCounts = NO_EVENTS

@@ -18,7 +18,8 @@ from adapters.mongodb.documents.keys import key_text
 from engine.events.batch import EVENTS
 from engine.events.columns import parsed_events
 from engine.events.damaged import reading_bytes
-from engine.events.values.text import escape, join
+from engine.events.values.json_strings import escape
+from engine.events.values.text import join
 from engine.snapshot.merge_key import merge_keys
 from engine.staging.reads import surroundings
 from engine.staging.rows import STAGED

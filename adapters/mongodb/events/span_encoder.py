@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.events.codec import Rules
     from adapters.mongodb.events.facts import Decoded, Watch
-    from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.log.reader import Span
+    from adapters.source.open_transaction import OpenTransaction
     from adapters.source.span_encoder import EncodePart, SpanEncoder
 
 _PART_ROWS = 25_000

@@ -2,69 +2,24 @@
 
 MongoDB's change stream does not mark ends. As in Debezium 2.1.4, BEGIN comes before a transaction's first
 event, and END with the first later event that does not belong to it. An event outside transactions emits END
-but leaves the transaction open, so END is emitted again later.
+but leaves the transaction open, so END is emitted again later. The END of a transaction restored from a saved
+state is not emitted until it has had another event.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from adapters.mongodb.events.codec import embedded
+from adapters.mongodb.documents.extended_json import embedded
+from adapters.source.open_transaction import OpenTransaction
 from engine.events.names import transaction_topic
 from engine.events.record.envelope import TRANSACTION_KEY, TRANSACTION_VALUE
 from engine.events.record.schema import with_schema
 from engine.events.record.transactions import ended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from adapters.mongodb.saved import SavedTransaction
     from engine.events.settings import EventSettings
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that may have further events, with its event counts so far, by collection.
-
-    `restored` says that it comes from a saved state and has had no event since. Then its END is not emitted,
-    as in Debezium after a restart.
-    """
-
-    id: str
-    collections: tuple[tuple[str, int], ...] = ()
-    restored: bool = False
-
-    @property
-    def events(self) -> int:
-        """The number of events so far."""
-        return sum(count for _name, count in self.collections)
-
-    def counted(self, collection: str) -> OpenTransaction:
-        """The transaction after one more event of a collection."""
-        counts = dict(self.collections)
-        counts[collection] = counts.get(collection, 0) + 1
-        return replace(self, collections=tuple(counts.items()), restored=False)
-
-    def block(self, collection: str) -> str:
-        """The transaction block of the event counted last."""
-        own = dict(self.collections)[collection]
-        return f'{{"id":{embedded(self.id)},"total_order":{self.events},"data_collection_order":{own}}}'
-
-
-def to_json(transaction: OpenTransaction | None) -> SavedTransaction | None:
-    """Encode for the state."""
-    if transaction is None:
-        return None
-    return {"id": transaction.id, "collections": list(transaction.collections)}
-
-
-def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
-    """Decode from the state."""
-    if saved is None:
-        return None
-    collections = tuple((name, count) for name, count in saved["collections"])
-    return OpenTransaction(saved["id"], collections, restored=True)
 
 
 @dataclass(slots=True)
@@ -92,7 +47,7 @@ class Boundaries:
         if self.open is None:
             return "null"
         self.open = self.open.counted(collection)
-        return self.open.block(collection)
+        return _block(self.open, collection)
 
     def _ended(self, transaction: OpenTransaction, seconds: int) -> tuple[str, str, str]:
         return self._event("END", transaction.id, ended(transaction.collections), seconds)
@@ -104,3 +59,10 @@ class Boundaries:
         before, after = with_schema(TRANSACTION_VALUE, enabled=self.settings.value_schemas)
         value = f'{before}{{"status":"{status}","id":{id_json},{middle},"ts_ms":{seconds}000}}{after}'
         return transaction_topic(self.settings), key, value
+
+
+def _block(transaction: OpenTransaction, collection: str) -> str:
+    """The transaction block of the event counted last."""
+    own = dict(transaction.collections)[collection]
+    shown = embedded(transaction.id)
+    return f'{{"id":{shown},"total_order":{transaction.events},"data_collection_order":{own}}}'

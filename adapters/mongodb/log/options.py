@@ -9,7 +9,7 @@ from bson import json_util
 from bson.timestamp import Timestamp
 
 from adapters.mongodb.log.position import token_of
-from engine.config.sources import CaptureMode, CaptureScope, Oversize
+from adapters.mongodb.settings import CaptureMode, CaptureScope, Oversize
 
 if TYPE_CHECKING:
     from engine.model import CollectionId, Position

@@ -49,6 +49,11 @@ def marked(position: Position, *, whole: bool) -> Position:
     return Position((data, bits, int(whole)))
 
 
+def seconds_of(position: Position) -> int:
+    """The cluster time of a position, in Unix seconds."""
+    return int(str(position.order[0])[2:10], 16)
+
+
 def event_position(change: bytes) -> Position:
     """The position of a change event by its own token, which the log holds while it reaches back to it."""
     return position_of(change, fields(change)["_id"])
@@ -70,6 +75,12 @@ def has_passed(position: Position, time: tuple[int, int]) -> bool:
     """Whether every event up to and including `time` has been streamed."""
     own = time_of(position)
     return own > time or (own == time and bool(position.order[2]))
+
+
+def numbers(position: Position) -> dict[str, int]:
+    """The position's time as numbers, by name."""
+    seconds, ordinal = time_of(position)
+    return {"sec": seconds, "ord": ordinal}
 
 
 def shown(position: Position) -> str:

@@ -6,10 +6,11 @@ Owns the bounds on what is held in memory. It does not decode events. Only the t
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.log.position import time_of
+from adapters.mongodb.log.position import event_position, marked, time_of
 from adapters.source.log_thread import LogThread
 
 if TYPE_CHECKING:
@@ -27,6 +28,23 @@ class LogBounds:
     span_bytes: int = 64 << 20
     batch_rows: int = 10_000
     await_ms: int = 100
+
+
+@dataclass(slots=True)
+class Polls:
+    """How the stream was asked, over all its sessions: milliseconds of the last polls, and empty ones."""
+
+    last_with_events_ms: float = 0.0
+    last_empty_ms: float = 0.0
+    empty: int = 0
+
+    def note(self, batch: Batch, took_s: float) -> None:
+        """Note an answer."""
+        if batch.changes:
+            self.last_with_events_ms = took_s * 1000
+        else:
+            self.last_empty_ms = took_s * 1000
+            self.empty += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +84,25 @@ class Span:
 class MongoLog:
     """The change stream from where it was opened. One thread may call `take`.
 
-    After an error it can't be used again: close it and open another.
+    After an error it can't be used again: close it and open another. `polls` is told of each answer.
     """
 
-    def __init__(self, stream: ChangeStream, start: Position, bounds: LogBounds = LogBounds()) -> None:
-        self._stream, self._bounds = stream, bounds
+    def __init__(
+        self,
+        stream: ChangeStream,
+        start: Position,
+        bounds: LogBounds = LogBounds(),
+        polls: Polls | None = None,
+    ) -> None:
+        self._stream, self._bounds, self._polls = stream, bounds, polls or Polls()
         self._start = self._end = start
         self._batches: list[tuple[bytes, ...]] = []
         self._rows = self._bytes = 0
         self._ahead_s: float | None = None
         self._hurry, self._share = False, 1.0
+        self._held_at: tuple[int, int] | None = None
+        self.held_back = False
+        """Whether an event waits behind the time given to `hold`."""
         self._thread = LogThread(self._read, stream.close)
         self._thread.start()
 
@@ -86,13 +113,54 @@ class MongoLog:
             self._thread.raise_failure()
             if not self._has_moved():
                 return None
+            if self._held_at is not None and (later := self._later_than(self._held_at)):
+                return self._up_to(later)
             span = Span(self._start, self._end, tuple(self._batches), self._ahead_s)
             self._start, self._batches, self._rows, self._bytes = self._end, [], 0, 0
             self._thread.changed.notify_all()
             return span
 
+    def hold(self, time: tuple[int, int]) -> None:
+        """From now on, hand out no event later than this cluster time."""
+        with self._thread.changed:
+            self._held_at, self.held_back = time, False
+
+    def let_go(self) -> None:
+        """Hand out later events again."""
+        with self._thread.changed:
+            self._held_at, self.held_back = None, False
+
+    def _later_than(self, time: tuple[int, int]) -> list[tuple[bytes, ...]]:
+        """The events behind a cluster time, in batches."""
+        later: list[tuple[bytes, ...]] = []
+        for batch in self._batches:
+            first = 0 if later else bisect_right(batch, time, key=_time_of)
+            later += [batch[first:]] if first < len(batch) else []
+        return later
+
+    def _up_to(self, later: list[tuple[bytes, ...]]) -> Span | None:
+        """The events before those, if there are any."""
+        self.held_back = True
+        behind = sum(map(len, later))
+        changes = tuple(change for batch in self._batches for change in batch)
+        taken = changes[: len(changes) - behind]
+        if not taken:
+            return None
+        # The next event is later, so all of this time have come.
+        end = marked(event_position(taken[-1]), whole=True)
+        span = Span(self._start, end, (taken,), self._ahead_s)
+        self._start, self._batches, self._rows = end, later, behind
+        self._bytes = sum(len(change) for batch in later for change in batch)
+        self._thread.changed.notify_all()
+        return span
+
     def _has_moved(self) -> bool:
         return self._end > self._start
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """The change events and their bytes that wait to be taken."""
+        return self._rows, self._bytes
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: the oplog keeps what it has room for, whether it was read or not."""
@@ -121,7 +189,10 @@ class MongoLog:
             return
         await_ms = min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
         batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
-        self._add(self._stream.next(batch_rows, await_ms))
+        asked_s = time.monotonic()
+        batch = self._stream.next(batch_rows, await_ms)
+        self._polls.note(batch, time.monotonic() - asked_s)
+        self._add(batch)
 
     def _has_room(self) -> bool:
         rows, size = self._bounds.span_rows * self._share, self._bounds.span_bytes * self._share
@@ -138,3 +209,7 @@ class MongoLog:
             if batch.end > self._end:
                 self._end = batch.end
                 self._thread.changed.notify_all()
+
+
+def _time_of(change: bytes) -> tuple[int, int]:
+    return time_of(event_position(change))

@@ -17,7 +17,7 @@ from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, 
 from adapters.mongodb.log.position import event_position, marked, position_of, shown, time_of
 from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.server.failures import EventTooLarge
-from engine.config.sources import Oversize
+from adapters.mongodb.settings import Oversize
 from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 

@@ -14,17 +14,17 @@ from pymongo.errors import OperationFailure
 
 from adapters.disclosure import condition_refused
 from adapters.mongodb.documents.bson_walk import documents, fields
-from adapters.mongodb.documents.keys import BY_ID, NOTHING_BETWEEN, between, id_text
+from adapters.mongodb.documents.keys import BY_ID, NOTHING_BETWEEN, between, id_text, ranked
 from adapters.mongodb.server.connection import RAW
 from adapters.mongodb.server.failures import collection_errors
 from adapters.source.driver_errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pymongo import MongoClient
 
-    from engine.model import CollectionId, Key
+    from engine.model import CollectionId, Key, Range
 
 _MEASURING = "measuring the collection"
 _PATIENCE_MS = 10_000
@@ -98,12 +98,12 @@ class CollectionProbes:
             found = _ids(self._found(collection, find))
         return found[0] if found else None
 
-    def id_between(self, collection: CollectionId, after: Key | None, upto: Key, skipped: int) -> str | None:
-        """The `_id` that follows `skipped` others in `(after, upto)`, in any state; None past the end."""
+    def id_inside(self, collection: CollectionId, part: Range, skipped: int) -> str | None:
+        """The `_id` that follows `skipped` others in a range, in any state; None from its end on."""
         find = {
             "projection": {"_id": 1},
             "sort": {"_id": ASCENDING},
-            **between(after, upto),
+            **between(part.after, part.upto, holds_after=part.holds_after),
             "skip": skipped,
             "limit": 1,
         }
@@ -115,6 +115,13 @@ class CollectionProbes:
                     raise
                 return None
         return found[0] if found else None
+
+    def ranks(self, collection: CollectionId, keys: Sequence[Key]) -> list[int]:
+        """The ranks of keys in the order of the collection's `_id`s; none if it is empty."""
+        database, name = collection.parts
+        with collection_errors(_MEASURING, collection):
+            found = list(self._client()[database][name].aggregate(ranked(keys)))
+        return [int(document["rank"]) for document in found]
 
     def refusal(self, collection: CollectionId, condition: Mapping[str, Any]) -> Refusal | None:
         """Why the server refuses to read by this filter; None if it does not. It only plans the query."""

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
-from pymongo.errors import ConfigurationError, InvalidURI
+from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
+from pymongo.uri_parser import parse_uri
 
 from adapters.mongodb.server.credentials import Token
+from adapters.mongodb.server.primary_watch import PrimaryWatch
+from adapters.mongodb.settings import CaptureMode, Oversize
 from engine.config.hidden import hidden_in
 from engine.config.references import fresh, refusals
-from engine.config.sources import CaptureMode, Oversize
 from engine.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.config.sources import MongoSettings
+    from adapters.mongodb.settings import MongoSettings
 
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 """Leaves documents as raw bytes."""
@@ -54,9 +56,10 @@ class Connection:
             self.token and "token",
         )
 
-    def connect(self) -> MongoClient[dict[str, Any]]:
+    def connect(self, *listeners: PrimaryWatch) -> MongoClient[dict[str, Any]]:
         """A new client with the current credentials; the caller closes it. It connects on first use."""
         options: dict[str, Any] = {name: fresh(value) for name, value in self.options}
+        options |= {"event_listeners": listeners} if listeners else {}
         if self.token:
             options |= {"authMechanism": "MONGODB-OIDC"}
             options |= {"authMechanismProperties": {"OIDC_CALLBACK": Token(self.token)}}
@@ -65,6 +68,15 @@ class Connection:
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
             reason = hidden_in(str(error), self.uri)
             raise ConfigError(f"'mongodb.connection.string' can't be used: {reason}") from error
+
+
+def members(connection: Connection) -> list[tuple[str, int]]:
+    """The members that the connection string names, by host and port; none if it can't be read."""
+    try:
+        found = parse_uri(str(fresh(connection.uri)))["nodelist"]
+    except (PyMongoError, ValueError):
+        return []  # connecting says what is wrong
+    return [(host, int(port)) for host, port in found if port]
 
 
 def shared_client(connection: Connection) -> MongoClient[dict[str, Any]]:
@@ -111,13 +123,14 @@ class Server:
         self.connection = connection
         self._clients: list[MongoClient[dict[str, Any]]] = []
         self._refusals = 0
+        self.primary = PrimaryWatch()
 
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
         """The client, which connects on first use. A refused login makes a new one."""
         if not self._clients or self._refusals != refusals():
             self._refusals = refusals()
-            self._clients.append(self.connection.connect())
+            self._clients.append(self.connection.connect(self.primary))
             for before in self._clients[:-2]:  # other threads may still use the previous client
                 before.close()
             del self._clients[:-2]

@@ -43,6 +43,11 @@ class Questions:
         self.catalog = Catalog(lambda: server.client)
         self.probes = CollectionProbes(lambda: server.client)
 
+    @property
+    def elections(self) -> int:
+        """How often another primary was elected since the job began, as the driver has noticed."""
+        return self._server.primary.elections
+
     def hello(self) -> dict[str, Any]:
         """What the server says of itself. Raises ConfigError if the login is refused and never worked."""
         with admission(self._server.connection.login), source_errors("connecting"):
@@ -76,12 +81,25 @@ class Questions:
         """A cursor for a change stream of this scope: a database, and a collection or 1."""
         return ChangeCursor(self._server.client, scope, doing)
 
-    def write_signal(self, collection: CollectionId, document_id: str, kind: str) -> None:
-        """Insert a document into a signal collection."""
+    def write_signal(self, collection: CollectionId, document_id: str, kind: str, data: str = "") -> None:
+        """Insert a document into a signal collection; `data` is JSON text."""
         database, name = collection.parts
-        document: dict[str, Any] = {"_id": document_id, "type": kind, "payload": ""}
+        document: dict[str, Any] = {"_id": document_id, "type": kind, "payload": data}
         with source_errors("writing to the signal collection", str(collection)):
             self._server.client[database][name].insert_one(document)
+
+    def stops(self, collection: CollectionId) -> frozenset[str] | None:
+        """What tells signals apart that may ask to stop a blocking snapshot.
+
+        None if the role may not read them.
+        """
+        database, name = collection.parts
+        with source_errors("looking for signals", str(collection)):
+            try:
+                found = self._server.client[database][name].find({"type": {"$regex": "stop-snapshot"}})
+                return frozenset(text for text in map(repr, found) if "blocking" in text.lower())
+            except OperationFailure:
+                return None
 
     def close(self) -> None:
         """Close the connections. Further questions open others."""

@@ -19,8 +19,10 @@ from adapters.mongodb.server.questions import as_of, document_reader
 from adapters.mongodb.snapshot.conditions import condition_filter
 from adapters.spark.chunk_job import attempt
 from adapters.spark.executors import SparkExecutors
+from adapters.spark.kept_blocks import map_staging
 from adapters.spark.window_jobs import WindowJobs
 from engine.model import Staged
+from engine.staging.compared_rows import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,13 +55,15 @@ class RunRead:
     def queries(self) -> list[dict[str, Any]]:
         """The find commands, in order. The index scan ends before `upto`, which has a query of its own."""
         run = self.run
-        if run.keys:
-            return [self._find(among(run.keys))]
+        if run.keys or run.points:
+            return [self._find(among(run.keys or run.points))]
         if run.after is None and run.upto is None:
             return [self._find({})]
-        inner = between(run.after, run.upto)
+        inner = between(run.after, run.upto, holds_after=run.holds_after)
         found = [{**self._find(inner.pop("filter", {})), **inner}]
-        return found if run.upto is None else [*found, self._find(among([run.upto]))]
+        if run.upto is None or run.lacks_upto:
+            return found
+        return [*found, self._find(among([run.upto]))]
 
     def _find(self, chosen: dict[str, Any]) -> dict[str, Any]:
         target = self.run.target
@@ -89,7 +93,8 @@ class ReadRuns:
 
     def _stage(self, read: RunRead) -> Staged:
         collection = read.run.target.collection
-        staging = self.area.run(read.index, read.events.around, attempt())
+        form = COMPARED if read.run.target.compared else None
+        staging = self.area.run(read.index, read.events.around, attempt(), form)
         with staging as run:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
@@ -123,14 +128,14 @@ class ChunkReader:
     def __init__(
         self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
     ) -> None:
-        self._executors, self.jobs = SparkExecutors(spark), WindowJobs(spark, area, tasks=tasks)
+        self._spark, self.jobs = spark, WindowJobs(spark, area, tasks=tasks)
         self._connection, self._batch_rows = connection, batch_rows
         self._reached = False
 
     def reach(self) -> None:
         """Connect from every task, once: fails early if one can't, and starts Spark's workers."""
         if not self._reached:
-            self._executors.map(Reach(self._connection), range(self.jobs.tasks))
+            SparkExecutors(self._spark).map(Reach(self._connection), range(self.jobs.tasks))
             self._reached = True
 
     def read(
@@ -144,5 +149,6 @@ class ChunkReader:
         task = ReadRuns(self._connection, at, area, self._batch_rows)
         tasks = min(self.jobs.tasks_of(most_tasks), len(reads))
         groups = [list(reads[first::tasks]) for first in range(tasks)]
-        done = [indexed_run for staged in self._executors.map(task, groups) for indexed_run in staged]
+        results = map_staging(self._spark, task, groups, area.store)
+        done = [indexed_run for staged in results for indexed_run in staged]
         return [staged for _index, staged in sorted(done, key=lambda indexed_run: indexed_run[0])]

@@ -17,6 +17,7 @@ from adapters.source.initial import FoundLog
 from engine.errors import ConfigError, InvariantError, PositionLost
 from engine.expressions import matches
 from engine.model import CollectionId, Position
+from engine.saved import read_position, saved_position
 from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ class Held:
     alive: ClassVar[bool] = True
 
     @property
-    def begins_at(self) -> list[int | str]:
+    def begins_at(self) -> list[int | str] | None:
         """The position, as the state has it."""
-        return list(self.position.order)
+        return saved_position(self.position)
 
     def close(self) -> None:
         """Do nothing."""
@@ -89,7 +90,7 @@ class StreamStart:
                 self.stream = self._open_stream(state.position)
             except PositionLost as error:
                 lost = error
-        began = Position(tuple(begins_at)) if begins_at else None
+        began = read_position(begins_at)
         streamed = began is None or state.position is None or state.position > began
         return FoundLog(state, begins_at, lost, streamed=streamed)
 

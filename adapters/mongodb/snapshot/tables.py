@@ -11,23 +11,25 @@ Documents above it would then be in no window and in no log.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adapters.mongodb.documents.keys import key_from_json
 from adapters.mongodb.snapshot.conditions import check_condition, condition_filter
+from adapters.source.conditions.checking_time import CheckingTime
 from adapters.source.driver_errors import Refused
 from engine.config.settings import Conditions
-from engine.errors import SchemaChanged, SignalError, TableBusy
-from engine.snapshot.extent import Extent
+from engine.errors import SchemaChanged, SignalError, TableBusy, UnknownCollection
+from engine.snapshot.extent import WHOLE_BYTES, Extent, Scoped, dense_span
+from engine.snapshot.scope import Ranked, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from adapters.mongodb.server.catalog import Described
     from adapters.mongodb.server.questions import Questions
-    from engine.model import CollectionId, Key, Run, Target
-
-_WHOLE_BYTES = 1 << 20
-_DENSE = 0.2
+    from engine.model import CollectionId, JsonKey, Key, Range, Run, Scope, Target
 
 
 class MongoCollections:
@@ -37,20 +39,21 @@ class MongoCollections:
     initial snapshot is read while the log waits for it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the last five are for the assembled source alone
         self,
         questions: Questions,
         captures: Callable[[CollectionId], bool],
         *,
         streamed_to: Callable[[], tuple[int, int]] = lambda: (0, 0),
         beginning: Callable[[], tuple[int, int] | None] = lambda: None,
-        whole_bytes: int = _WHOLE_BYTES,
+        whole_bytes: int = WHOLE_BYTES,
         conditions: Conditions = Conditions.EXPRESSIONS,
+        monotonic: Callable[[], float],
     ) -> None:
         self._questions = questions
         self._captures, self._whole_bytes = captures, whole_bytes
         self._streamed_to, self._beginning = streamed_to, beginning
-        self._conditions = conditions
+        self._conditions, self._checking = conditions, CheckingTime(monotonic)
 
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
@@ -81,12 +84,12 @@ class MongoCollections:
         for database in {target.collection.parts[0] for target in targets}:
             known |= self._questions.catalog.collections(database)
         whole_bytes = 0 if bounded else self._whole_bytes
-        measuring = _Measuring(self._questions, at, self._beginning(), whole_bytes, self._conditions)
+        measuring = _Measuring(
+            *(self._questions, at, self._beginning(), whole_bytes, self._conditions, self._checking)
+        )
         return [measuring.judged(target, known.get(target.collection)) for target in targets]
 
-    def boundaries(
-        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> Sequence[Key]:
+    def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> Sequence[Key]:
         """Find chunk bounds by probing the index, each from the last key on (`engine.snapshot.plan`).
 
         It does not matter which state the probes see: wherever a range is cut, both sides are read.
@@ -94,11 +97,11 @@ class MongoCollections:
         found: list[Key] = []
         try:
             while len(found) < count:
-                text = self._questions.probes.id_between(target.collection, after, upto, step_rows - 1)
+                text = self._questions.probes.id_inside(target.collection, left, step_rows - 1)
                 if text is None:
                     break
-                after = (text,)
-                found.append(after)
+                found.append((text,))
+                left = replace(left, after=(text,), holds_after=False)
         except Refused as error:
             raise error.recast(SchemaChanged) from error
         return found
@@ -134,10 +137,11 @@ class _Measuring:
         beginning: tuple[int, int] | None,
         whole_bytes: int,
         conditions: Conditions,
+        checking: CheckingTime,
     ) -> None:
         self._probes, self._at = questions.probes, at
         self._beginning, self._whole_bytes = beginning, whole_bytes
-        self._conditions = conditions
+        self._conditions, self._checking = conditions, checking
 
     def judged(self, target: Target, described: Described | None) -> Extent | SignalError | TableBusy:
         """The extent of a collection, or why it has none."""
@@ -155,20 +159,44 @@ class _Measuring:
         rows, size = found.documents, found.bytes
         # Documents read as of the beginning of the log do not contain later changes.
         as_of = self._beginning if target.initial and self._beginning else self._at
-        if size < self._whole_bytes:
+        if size < self._whole_bytes and target.scope is None:
             return Extent(rows, size, whole=True, key=described.key, as_of=as_of)
         least = self._probes.least_id(collection, self._at)
         greatest = self._probes.greatest_id(collection, self._at)
-        if greatest is None:
-            return Extent(rows, size, key=described.key, as_of=as_of)
-        span = _span(least, greatest, rows)
-        return Extent(rows, size, greatest=(greatest,), span=span, key=described.key, as_of=as_of)
+        last = None if greatest is None else (greatest,)
+        span = None if greatest is None else _span(least, greatest, rows)
+        part = None if target.scope is None else self._scoped(target, target.scope, Within(rows, last, span))
+        return Extent(rows, size, greatest=last, span=span, key=described.key, as_of=as_of, scoped=part)
+
+    def _scoped(self, target: Target, scope: Scope, within: Within) -> Scoped:
+        """The part of a collection that a signal asks for. Raises SignalError if an `_id` can't be meant."""
+        place = target.collection
+        if scope.keys:
+            return within.at(tuple(dict.fromkeys(_key(key, place) for key in scope.keys)))
+        bounds = [
+            _key(bound, place)
+            for part in scope.stretches
+            for bound in (part.start, part.end)
+            if bound is not None
+        ]
+        last = [] if within.greatest is None else [within.greatest]
+        ranks = self._ranks(place, [*bounds, *last]) if bounds else []
+        if len(ranks) > len(bounds):
+            # The server reads what is between two bounds, and then the upper one whatever the lower one is.
+            within = replace(within, last=ranks.pop())
+        if len(ranks) < len(bounds):
+            ranks = list(range(len(bounds)))  # in an empty collection no order matters
+        return within.inside(scope, [Ranked(*pair) for pair in zip(bounds, ranks, strict=True)])
+
+    def _ranks(self, place: CollectionId, keys: Sequence[Key]) -> list[int]:
+        with self._checking.of(place):
+            return self._probes.ranks(place, keys)
 
     def _checked(self, target: Target, described: Described | None) -> Described:
         """The collection, if the target can be read as requested. Raises SignalError or TableBusy."""
         place = target.collection
         if described is None:
-            raise SignalError("there is no such collection", place=place)
+            raise UnknownCollection("there is no such collection", place=place)
         if described.kind != "collection":
             raise SignalError(f"it is a {described.kind}, which has no change stream", place=place)
         if target.surrogate_key is not None:
@@ -185,14 +213,28 @@ class _Measuring:
             raise SignalError(
                 "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
             )
-        check_condition(self._probes, target)
+        if target.condition:
+            with nullcontext() if target.initial else self._checking.of(place):
+                check_condition(self._probes, target)
         return described
+
+
+def _key(key: JsonKey, place: CollectionId) -> Key:
+    if len(key) != 1:
+        raise SignalError(f"a key of the signal has {len(key)} values, and '_id' is one", place=place)
+    try:
+        return key_from_json(key[0])
+    except ValueError as error:
+        raise SignalError(
+            f"a key of the signal is no '_id' in extended JSON: {error}",
+            place=place,
+            hint='write it as {"$oid": "…"}, a number or a string',
+        ) from error
 
 
 def _span(least: str | None, greatest: str, rows: int) -> tuple[int, int] | None:
     """The range of integer keys, if it is dense. Between two numbers there are only numbers."""
     try:
-        span = int(least or ""), int(greatest)
+        return dense_span((least,), (greatest,), rows)
     except ValueError:
         return None
-    return span if rows / (span[1] - span[0] + 1) >= _DENSE else None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from engine.errors import SnapshotGone, SourceError
     from engine.model import CollectionId, Position
+    from signals.window_rows import WindowRows
 
 
 class Watermark(Protocol):
@@ -103,11 +104,17 @@ class SignalDocuments:
     """Writes a document when the window opens, and another when its rows are read."""
 
     def __init__(
-        self, questions: Questions, signal: CollectionId, window_id: str, streamed_to: tuple[int, int]
+        self,
+        questions: Questions,
+        signal: CollectionId,
+        marks: WindowRows,
+        now_ms: Callable[[], int],
+        streamed_to: tuple[int, int],
     ) -> None:
-        self._questions, self._signal, self._window_id = questions, signal, window_id
+        self._questions, self._signal, self._marks = questions, signal, marks
+        self._now_ms = now_ms
         self._closed = False
-        self._write("open")
+        questions.write_signal(signal, *marks.opening())
         self.at = max(questions.now(), streamed_to)
 
     def loosen(self) -> None:
@@ -119,16 +126,12 @@ class SignalDocuments:
 
     def streamed(self, signal_id: str | None) -> None:
         """Watch for the closing document."""
-        self._closed = self._closed or signal_id == f"{self._window_id}-close"
+        self._closed = self._closed or signal_id == self._marks.close_id
 
     def seal(self) -> None:
         """Write the closing document."""
-        self._write("close")
+        self._questions.write_signal(self._signal, *self._marks.closing(self._now_ms()))
 
     def reached(self, position: Position) -> bool:
         """Whether the closing document has been streamed."""
         return self._closed and has_passed(position, self.at)
-
-    def _write(self, edge: str) -> None:
-        row_id, kind = f"{self._window_id}-{edge}", f"snapshot-window-{edge}"
-        self._questions.write_signal(self._signal, row_id, kind)

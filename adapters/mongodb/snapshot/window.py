@@ -25,6 +25,11 @@ class MongoWindow:
         self.collections, self.watermark, self.superseded = collections, watermark, Superseded()
         self._rows = Background(reading, watermark.seal)
 
+    @property
+    def visible(self) -> str:
+        """The cluster time of the window's documents: seconds, and the number within the second."""
+        return "{}.{}".format(*self.watermark.at)
+
     def poll(self) -> Sequence[Staged] | None:
         """The staged rows; None while they are being read."""
         try:

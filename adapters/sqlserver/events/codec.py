@@ -7,6 +7,7 @@ matches them. Topic and schema names include the database.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.events.defaults import default_text
@@ -14,24 +15,13 @@ from adapters.sqlserver.events.jdbc_types import jdbc_column
 from adapters.sqlserver.events.source_block import SOURCE, source_table
 from adapters.sqlserver.events.types import conversion
 from adapters.sqlserver.server.rows import readable
-from engine.events.codec import TableCodec
-from engine.events.names import topic_of
 from engine.events.record import shaping
-from engine.events.record.columns import (
-    Described,
-    collisions,
-    header_wrap,
-    key_field,
-    key_wrap,
-    record_schemas,
-    unmasked,
-    value_field,
-    value_wrap,
-)
+from engine.events.record.columns import Described, DescribedTable, codec_of
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Column, Table
+    from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
 
 
@@ -50,38 +40,18 @@ def codec_for(
     """
     columns = readable(table)
     names = tuple(column.name for column in columns)
-    named = listed_name(table.id)
-    described = {
-        source_column.name: _described(source_column, index, settings)
-        for index, source_column in enumerate(columns)
-    }
-    included = [
-        description
-        for description in described.values()
-        if shaping.is_included(named, description.name, settings)
-    ]
-    topic = topic_of(table.id, settings)
-    wanted = shaping.message_key(named, names, settings) or table.key
-    fields = tuple(field for description in included if (field := value_field(description, named, settings)))
-    key = tuple(
-        field for name in wanted if name in described and (field := key_field(described[name], settings))
-    )
+    listed = listed_name(table.id)
+    described = tuple(_described(column, index, settings) for index, column in enumerate(columns))
+    key = shaping.message_key(listed, names, settings) or table.key
+    block = (source_table(table.id), "")
+    made = codec_of(DescribedTable(table.id, table.id, listed, described, key, SOURCE, block), settings)
     merged = merge_key or table.key
-    return TableCodec(
-        table.id,
-        topic,
-        names,
-        fields,
-        key,
-        key_wrap(topic, key, settings),
-        value_wrap(topic, fields, SOURCE, settings),
-        (source_table(table.id), ""),
-        tuple(map(names.index, merged)) if set(merged) <= set(names) else (),
+    return replace(
+        made,
+        merge_key=tuple(map(names.index, merged)) if set(merged) <= set(names) else (),
         emit=emit,
         signal=str(table.id) == settings.signal_collection if signal is None else signal,
-        warnings=(*_left_out(table), *collisions(fields), *unmasked(included, named, settings)),
-        header_wrap=header_wrap(topic, key, settings),
-        schemas=record_schemas(topic, key, fields, SOURCE, settings),
+        warnings=(*_left_out(table), *made.warnings),
     )
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.entries import Instance
     from adapters.sqlserver.server.table import Table
-    from engine.config.settings import Settings
     from engine.events.codec import TableCodec
+    from engine.events.settings import EventSettings
     from engine.events.values.row_texts import RowMode
     from engine.model import CollectionId
 
@@ -23,10 +23,10 @@ _KEPT = 1_000
 
 
 class Codecs:
-    """Builds codecs from the settings and caches them."""
+    """Builds codecs from the events' settings and caches them. `signals` are the signal tables."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._events, self._signals = settings.events, frozenset(settings.sqlserver.signal_tables)
+    def __init__(self, events: EventSettings, signals: Collection[CollectionId] = ()) -> None:
+        self._events, self._signals = events, frozenset(signals)
         self._made: dict[tuple[Table, tuple[str, ...]], TableCodec] = {}
 
     def codec(self, table: Table, merge_key: tuple[str, ...] = ()) -> TableCodec:

@@ -18,7 +18,7 @@ from adapters.source.signal_rows import signal_rows
 from adapters.source.table_faults import noting_faults
 from adapters.sqlserver.events.schema_changes import schema_change_group
 from adapters.sqlserver.events.source_block import CONNECTOR
-from adapters.sqlserver.events.transactions import OpenTransaction, commits, told
+from adapters.sqlserver.events.transactions import commits, told
 from adapters.sqlserver.log.entries import (
     DELETE,
     INSERT,
@@ -31,6 +31,7 @@ from adapters.sqlserver.log.entries import (
     of_instance,
     updates,
 )
+from engine.events.counts import NO_EVENTS, EventCounts, counted
 from engine.events.damaged import reading_bytes
 from engine.events.record.drafts import Change, Draft, drafts
 from engine.events.record.envelope import source_head
@@ -43,6 +44,7 @@ from engine.snapshot.merge_key import merge_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from adapters.source.open_transaction import OpenTransaction
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.server.position import Place
     from engine.events.settings import EventSettings
@@ -77,6 +79,7 @@ class Decoded:
 
     `events` are the rendered ones, `columns` those of a sink that takes columns. `part` is the written file
     of the events, once there is one. `faults` maps tables whose rows can't be decoded to the reason.
+    `counts` are the events by operation.
     """
 
     events: pa.RecordBatch
@@ -87,6 +90,7 @@ class Decoded:
     part: Part | None = None
     faults: Mapping[CollectionId, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()
+    counts: EventCounts = NO_EVENTS
 
 
 def decode(
@@ -133,6 +137,7 @@ def decode(
         len(entries),
         faults=faults,
         columns=events.columns(),
+        counts=counted(events.operations, pc.count_distinct(entries.commits).as_py()),
     )
 
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from adapters.source.open_transaction import OpenTransaction
     from adapters.source.span_encoder import EncodePart, SpanEncoder
     from adapters.sqlserver.events.decode import Decoded, Rules, Watch
     from adapters.sqlserver.events.schema_changes import SchemaChange
-    from adapters.sqlserver.events.transactions import OpenTransaction
     from adapters.sqlserver.log.changes import Part
 
 

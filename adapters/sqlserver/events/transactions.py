@@ -8,50 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from adapters.source.open_transaction import OpenTransaction
 from engine.events.names import transaction_topic
 from engine.events.record.assemble import EventGroup
 from engine.events.record.envelope import TRANSACTION_KEY, TRANSACTION_VALUE
 from engine.events.record.schema import with_schema
-from engine.events.record.transactions import Counts, ended, number_events
+from engine.events.record.transactions import ended, number_events
 from engine.events.values.text import Ints, Text, digits, join
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from adapters.sqlserver.saved import SavedTransaction
     from engine.events.record.drafts import Draft
     from engine.events.settings import EventSettings
 
 _END_TURN, _BEGIN_TURN = -2, -1
 """Sort before the event that they come with."""
 _BEGUN = '"event_count":null,"data_collections":null'
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that may have further events: its commit LSN, and its event counts so far."""
-
-    id: str
-    collections: Counts = ()
-
-
-def to_json(transaction: OpenTransaction | None) -> SavedTransaction | None:
-    """Encode for the state."""
-    if transaction is None:
-        return None
-    return {"id": transaction.id, "collections": list(transaction.collections)}
-
-
-def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
-    """Decode from the state."""
-    if saved is None:
-        return None
-    return OpenTransaction(saved["id"], tuple((name, count) for name, count in saved["collections"]))
 
 
 @dataclass(frozen=True, slots=True)

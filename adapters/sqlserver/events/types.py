@@ -35,7 +35,8 @@ from engine.events.record.schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT16, IN
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
 from engine.events.values import binary, numbers, stamps
 from engine.events.values.conversions import bare, decimal, quoted
-from engine.events.values.text import Text, escape, unchanged
+from engine.events.values.json_strings import escape
+from engine.events.values.text import Text, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

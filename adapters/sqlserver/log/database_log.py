@@ -103,7 +103,7 @@ class DatabaseTail:
         self._minutes, self._ahead_s, self._asked_s = 0, 0.0, float("-inf")
         self._questions: Questions | None = None
         self._silent = ""
-        self._tracker = False
+        self._changed = False
         self._reach = instances.marks
         self._gaps: dict[CollectionId, str] = {}
         self._busy_since_s: float | None = None
@@ -137,8 +137,8 @@ class DatabaseTail:
             return None
         # A change of the instances stays pending until a span reports it: the read may have to wait for a
         # lock.
-        self._tracker = self._look(questions, after, moved=upto > after) or self._tracker
-        if after >= upto and not self._tracker and not self._gaps:
+        self._changed = self._look(questions, after, moved=upto > after) or self._changed
+        if after >= upto and not self._changed and not self._gaps:
             return None
         planned = self._planned(questions, after, max(after, upto))
         read = self._reader.read(questions.changes, planned, self._instances.tables)
@@ -150,9 +150,9 @@ class DatabaseTail:
         told_s = self._ahead_s + polled_s
         if behind:
             told_s = unix_s(read.committed or "", read.clock_minutes)
-        news, self._tracker = self._tracker, False
+        changed, self._changed = self._changed, False
         gaps, self._gaps = self._gaps, {}
-        return LogSlice(planned.end, read, self._instances, told_s, news, gaps, self._ahead_s)
+        return LogSlice(planned.end, read, self._instances, told_s, changed, gaps, self._ahead_s)
 
     def limit(self, share: float) -> None:
         """Limit each read to this share of the bounds."""
@@ -210,9 +210,9 @@ class DatabaseTail:
         found = Instances(
             captures, {capture.name: table for capture, table in zip(captures, tables, strict=True)}
         )
-        news = found != self._instances
+        changed = found != self._instances
         self._instances, self._known, self._reach = found, found.marks, found.marks
-        return news
+        return changed
 
     def _check_kept(self, questions: Questions, planned: Planned) -> None:
         """Note tables whose change rows the clean-up job may have removed during the read."""

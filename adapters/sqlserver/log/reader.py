@@ -33,15 +33,15 @@ class LogSlice:
 
     `told_at_s` is the time of the last commit in Unix seconds by the server's clock, or the present if
     nothing is left to read: the capture job's delay is not our lag. That clock is `ahead_s` ahead of
-    `time.monotonic`. `news` says that the instances changed. `gaps` are tables some of whose changes can no
-    longer be read.
+    `time.monotonic`. `changed` says that the instances changed. `gaps` are tables some of whose changes can
+    no longer be read.
     """
 
     end: Place
     read: Read
     instances: Instances
     told_at_s: float
-    news: bool = False
+    changed: bool = False
     gaps: Mapping[CollectionId, str] = field(default_factory=dict)
     ahead_s: float = 0.0
 
@@ -80,7 +80,7 @@ class Span:
     @property
     def silent(self) -> bool:
         """Whether only the position moved."""
-        return not self.entries and not self.taken.news and not self.taken.gaps
+        return not self.entries and not self.taken.changed and not self.taken.gaps
 
     @property
     def committed_at_s(self) -> float:
@@ -120,6 +120,11 @@ class SqlServerLog:
                 return span
             self._thread.raise_failure()
             return None
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """The change rows that wait to be taken; their bytes are not known."""
+        return sum(span.entries for span in tuple(self._spans)), 0
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: change tables are cleaned up by age, whether they were read or not."""

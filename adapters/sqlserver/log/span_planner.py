@@ -80,6 +80,19 @@ def _age(capture: Capture) -> tuple[str, str, int]:
     return capture.created, capture.start, capture.object_id
 
 
+def completed(captures: Sequence[Capture], after: Place, upto: Place) -> list[tuple[Capture, str]]:
+    """The instances that `(after, upto]` leaves behind, each with the LSN where its successor begins.
+
+    As in Debezium, an instance is left behind by the first commit later than that LSN.
+    """
+    found = []
+    for capture in captures:
+        stop = min((other.start for other in captures if _follows(other, capture)), default=None)
+        if stop is not None and after.commit <= stop < upto.commit:
+            found.append((capture, stop))
+    return found
+
+
 def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
     """For each table, the instance that has the next commit after a place."""
     taken = [capture for capture in captures if capture.start <= after_lsn(place.commit)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from adapters.spark import outcomes
+from adapters.spark import kept_blocks
 from adapters.spark.failures import job_error
 from adapters.sqlserver.log.changes import (
     COLUMNS,
@@ -189,7 +189,8 @@ class ChangeReader:
             frame = self._spark.read.jdbc(
                 jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
             )
-            return [result for result in outcomes.run(frame.select(*COLUMNS), stage) if result is not None]
+            results = kept_blocks.run(frame.select(*COLUMNS), stage, self._store)
+            return [result for result in results if result is not None]
         except Exception as error:
             raise job_error(error, "reading change tables", self._database) from error
 

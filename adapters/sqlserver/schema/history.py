@@ -18,7 +18,7 @@ import orjson
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, column_members, quoted_name
 from adapters.sqlserver.server.position import ZERO
 from adapters.sqlserver.server.table import Column, Table
-from engine.config.sources import HistoryKind
+from adapters.sqlserver.settings import HistoryKind
 from engine.errors import SourceError, StateError
 from engine.model import CollectionId
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from adapters.sqlserver.server.position import Place
-    from engine.config.sources import HistorySettings
+    from adapters.sqlserver.settings import HistorySettings
 
 _MAX = frozenset((2**31 - 1, 2**30 - 1))
 _QUOTED_NAME = re.compile(r'"(?P<name>(?:[^"]|"")*)"')

@@ -38,6 +38,18 @@ def change(known: Mapping[CollectionId, Table], table: Table, place: ReadPlace, 
     return SchemaChange(kind, table, place, now_ms)
 
 
+def filled(before: Table, now: Table) -> list[str]:
+    """The new columns that have values in older rows: those with a default, and those that are never NULL."""
+    known = {column.name for column in before.columns}
+    return [
+        column.name
+        for column in now.columns
+        if column.name not in known
+        and not column.computed
+        and (column.default is not None or column.identity or not column.nullable)
+    ]
+
+
 def _told(table: Table) -> tuple[Any, ...]:
     """What events and the schema history say of a table. A history knows no more than this."""
     members = [tuple(column_members(column, place).items()) for place, column in enumerate(table.columns, 1)]

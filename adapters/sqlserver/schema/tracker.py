@@ -45,6 +45,11 @@ class SchemaTracker:
         else:
             self._shapes = {}
 
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes that were emitted last."""
+        return self._shapes
+
     def memory(self) -> list[dict[str, Any]]:
         """Encode for the state."""
         return table_schemas.to_json(self._shapes)
@@ -55,7 +60,7 @@ class SchemaTracker:
         They are recorded here, and emitted with the span's events. `kind` is the value of their `snapshot`
         field.
         """
-        if not taken.news and not _begins(taken.instances, before, taken.end):
+        if not taken.changed and not _begins(taken.instances, before, taken.end):
             return []
         known = {name: table for name, table in self._shapes.items() if name.parts[0] == database}
         found = taken.instances.at(before) | taken.instances.at(taken.end)

@@ -19,8 +19,8 @@ from adapters.sqlserver.server import metadata
 from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.questions import Questions
+from adapters.sqlserver.settings import Encryption
 from engine.config.references import fresh
-from engine.config.sources import Encryption
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-    from engine.config.sources import SqlServerSettings
+    from adapters.sqlserver.settings import SqlServerSettings
 
 __all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
 

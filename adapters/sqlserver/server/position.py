@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ZERO = "00000000:00000000:0000"
 """Before every LSN."""
@@ -101,6 +101,16 @@ def places_of(position: Position) -> tuple[Place, ...]:
     )
 
 
+def numbers(position: Position) -> dict[str, int]:
+    """The parts of the commits' LSNs as numbers, by name; several databases are numbered from 1."""
+    places = places_of(position)
+    return {
+        f"commit_lsn_{part}" + (f"_{number}" if len(places) > 1 else ""): int(digits, 16)
+        for number, place in enumerate(places, 1)
+        for part, digits in zip(("file", "block", "slot"), place.commit.split(":"), strict=True)
+    }
+
+
 def shown(position: Position) -> str:
     """A position as text: its places."""
     return ", ".join(map(str, places_of(position)))
@@ -135,3 +145,14 @@ def lsn_binary(lsn: str) -> bytes:
 def lsn_literal(lsn: str) -> str:
     """The LSN as a T-SQL binary literal."""
     return f"0x{lsn.replace(':', '')}"
+
+
+def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:
+    """Where the log of each database began.
+
+    States of earlier versions have just the places, in the order of names.
+    """
+    saved = memory.get("first", {}).get("begins_at") or {}
+    if isinstance(saved, list):
+        return dict(zip(memory.get("names", ()), places_of(Position(tuple(saved))), strict=False))
+    return {name: parse_place(text) for name, text in saved.items()}

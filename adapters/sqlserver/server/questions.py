@@ -80,11 +80,13 @@ class Questions:
         with source_errors("connecting", self.database):
             run(self._connection, f"SET LOCK_TIMEOUT {timeout_ms}")
 
-    def write_signal(self, table: CollectionId, columns: Sequence[str], row_id: str, kind: str) -> None:
-        """Insert a row into a signal table. `columns` are those of the id, the type and the data."""
-        self._change_signals(
-            table, table_statements.signal_row(quote_name(*table.parts[1:]), columns, row_id, kind)
-        )
+    def write_signal(self, table: CollectionId, columns: Sequence[str], *row: str | None) -> None:
+        """Insert a row into a signal table: an id, a type, and the data if it has any.
+
+        `columns` are those of the id, the type and the data.
+        """
+        name = quote_name(*table.parts[1:])
+        self._change_signals(table, table_statements.signal_row(name, columns, *row))
 
     def remove_signal(self, table: CollectionId, column: str, row_id: str) -> None:
         """Delete a row of a signal table. `column` is the id's."""

@@ -12,12 +12,15 @@ from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.execution import rows
 from adapters.sqlserver.server.failures import busy, native_number, table_errors
 from adapters.sqlserver.server.tsql import key_of
+from engine.snapshot.scope import Ranked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from adapters.sqlserver.snapshot.eligibility import ReadTable
-    from engine.model import Key
+    from engine.model import Key, Range
 
 _MEASURING = "measuring the table"
 
@@ -45,17 +48,17 @@ class TableProbes:
             ((count, size),) = rows(self._connection, table_statements.size(read))
         return TableSize(int(count), int(size))
 
-    def refusal(self, read: ReadTable) -> str | None:
-        """Why the server refuses to read rows by the table's condition; None if it does not.
+    def refusal(self, read: ReadTable, *, filtered: bool) -> str | None:
+        """Why the server refuses to read rows by a signal's filter; None if it does not.
 
-        The server only compiles the query. Without a condition every refusal is an error.
+        The server only compiles the query. If it is not `filtered` every refusal is an error.
         """
         with table_errors(_MEASURING, read.table.id):
-            if read.condition is None:
+            if not filtered:
                 rows(self._connection, table_statements.probe(read))
                 return None
             try:
-                rows(self._connection, table_statements.probe(read, read.condition))
+                rows(self._connection, table_statements.probe(read, read.condition or "1 = 1"))
             except SQLAlchemyError as error:
                 if busy(error):
                     raise
@@ -72,10 +75,27 @@ class TableProbes:
         with table_errors(_MEASURING, read.table.id):
             return self._key(unlocked(read), read.keyset.order)
 
-    def key_between(self, read: ReadTable, after: Key | None, upto: Key, skipped: int) -> Key | None:
-        """The key that follows `skipped` others in `(after, upto]`, read without locks; None past the end."""
+    def key_inside(self, read: ReadTable, part: Range, skipped: int) -> Key | None:
+        """The key that follows `skipped` others in a range, read without locks; None past the end."""
         with table_errors("finding chunk boundaries", read.table.id):
-            return self._key(unlocked(read), read.keyset.order, read.keyset.between(after, upto), skipped)
+            return self._key(unlocked(read), read.keyset.order, read.keyset.inside(part), skipped)
+
+    def ranked(self, read: ReadTable, keys: Sequence[Key]) -> list[Ranked] | str:
+        """Keys that a signal gives, as the server writes and ranks them; or why it refuses them."""
+        with table_errors(_MEASURING, read.table.id):
+            try:
+                found = rows(self._connection, table_statements.ranked(read, keys))
+            except SQLAlchemyError as error:
+                if busy(error):
+                    raise
+                return condition_refused(native_number(error) or None)
+        return [
+            Ranked(
+                tuple(key_of(column, value) for column, value in zip(read.keyset.columns, key, strict=True)),
+                int(rank),
+            )
+            for rank, *key in found
+        ]
 
     def _key(self, read: ReadTable, order: str, where: str = "", skipped: int = 0) -> Key | None:
         found = rows(self._connection, table_statements.edge(read, order, where, skipped))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.server.tsql import key_text, quote_ident, quote_literal, row_text
+from adapters.sqlserver.server.tsql import key_text, quote_ident, quote_literal, row_text, typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.events.values.row_texts import RowMode
+    from engine.model import Key
 
 
 def size(read: ReadTable) -> str:
@@ -35,6 +36,24 @@ def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
     )
 
 
+def ranked(read: ReadTable, keys: Sequence[Key]) -> str:
+    """Keys that a signal gives, in order, with their ranks in the key's own order."""
+    columns = read.keyset.columns
+    names = [f"[k{place}]" for place in range(len(columns))]
+    rows = ", ".join(
+        f"({number}, {', '.join(typed(column, text) for column, text in zip(columns, key, strict=True))})"
+        for number, key in enumerate(keys)
+    )
+    texts = ", ".join(
+        f"{key_text(column, name)} AS [key{place}]"
+        for place, (column, name) in enumerate(zip(columns, names, strict=True))
+    )
+    return (
+        f"SELECT DENSE_RANK() OVER (ORDER BY {', '.join(names)}) AS [rank], {texts}"
+        f" FROM (VALUES {rows}) AS k ([number], {', '.join(names)}) ORDER BY k.[number]"
+    )
+
+
 def probe(read: ReadTable, condition: str = "1 = 1") -> str:
     """Returns no rows: only checks that the rows may be read, and that the condition compiles."""
     return f"SELECT TOP (0) 1 AS [one] FROM {read.relation} WHERE ({condition}\n)"
@@ -47,10 +66,14 @@ def run_rows(read: ReadTable, where: str, mode: RowMode, numbers: tuple[int, int
     return f"SELECT {run} AS [run], {task} AS [task], {text} AS [r] FROM {read.relation} WHERE {where}"
 
 
-def signal_row(table: str, columns: Sequence[str], row_id: str, kind: str) -> str:
-    """Insert a row into the signal table. `columns` are those of the id, the type and the data."""
+def signal_row(table: str, columns: Sequence[str], *row: str | None) -> str:
+    """Insert a row into the signal table: an id, a type, and the data if it has any.
+
+    `columns` are those of the id, the type and the data.
+    """
     named = ", ".join(map(quote_ident, columns))
-    return f"INSERT INTO {table} ({named}) VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
+    values = ["NULL" if value is None else quote_literal(value) for value in (*row, None)[: len(columns)]]
+    return f"INSERT INTO {table} ({named}) VALUES ({', '.join(values)})"
 
 
 def signal_gone(table: str, column: str, row_id: str) -> str:

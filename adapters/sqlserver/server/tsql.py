@@ -188,6 +188,11 @@ def key_literal(column: Column, text: str) -> str:
     return f"CONVERT({declared(column)}, {_ascii(text)}{style})"
 
 
+def typed(column: Column, text: str | None) -> str:
+    """A literal as `key_literal` writes it, or a NULL of the column's type."""
+    return f"CONVERT({declared(column)}, NULL)" if text is None else key_literal(column, text)
+
+
 def _collated(text: str, collation: str) -> str:
     """A literal with the column's collation, so that a varchar is written in the column's code page.
 

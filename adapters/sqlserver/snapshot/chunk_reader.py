@@ -51,11 +51,18 @@ class RunRead:
 
     def query(self, index: int, task: int, mode: RowMode) -> str:
         """One branch of the query: the run's number, its task, and its rows as text."""
-        run, read = self.run, self.read
-        where = read.merge.among(run.keys) if run.keys else read.keyset.between(run.after, run.upto)
+        read, where = self.read, self._where()
         if read.condition:
             where = f"({where}) AND ({read.condition}\n)"
         return table_statements.run_rows(read, where, mode, (index, task))
+
+    def _where(self) -> str:
+        run, read = self.run, self.read
+        if run.points:
+            return read.keyset.among(run.points)
+        if run.keys:
+            return read.merge.among(run.keys)
+        return read.keyset.inside(run.range)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.tsql import declared, key_literal, quote_ident, quote_name
 from adapters.sqlserver.snapshot.keyset import Keyset
-from engine.errors import InvariantError, SignalError
+from engine.errors import InvariantError, SignalError, UnknownCollection
 from engine.snapshot.surrogate_key import key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from adapters.source.scopes import ScopeTexts
     from adapters.sqlserver.server.catalog import Listed
     from adapters.sqlserver.server.table import Column, Table
     from engine.model import CollectionId, Target
@@ -27,6 +29,11 @@ LOCKED = "READCOMMITTEDLOCK"
 
 A row version may be older than a change that the log has already delivered.
 """
+_NUMBERS = (
+    *("tinyint", "smallint", "int", "bigint", "decimal", "numeric"),
+    *("money", "smallmoney", "real", "float"),
+)
+_JSON_KINDS = {**dict.fromkeys(_NUMBERS, JsonKind.NUMBER), "bit": JsonKind.BOOLEAN}
 _BYTES = frozenset({"binary", "varbinary", "timestamp", "hierarchyid"})
 
 
@@ -61,6 +68,7 @@ class ReadTable:
     object_id: int = 0
     condition: str | None = None
     there: tuple[str, ...] = ()
+    scope: ScopeTexts | None = None
 
     @property
     def name(self) -> str:
@@ -105,7 +113,7 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     place = target.collection
     listed = known.listed.get(target.collection)
     if listed is None:
-        raise SignalError("there is no such table", place=place)
+        raise UnknownCollection("there is no such table", place=place)
     if listed.view:
         kind = "an indexed view" if listed.indexed else "a view"
         raise SignalError(
@@ -129,7 +137,29 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     merge = _keyset(table, names, place) if names else keyset
     if not names:
         _check_merge(table, keyset, place)
-    return ReadTable(table, keyset, merge, missing, object_id=listed.object_id, there=there)
+    scope = None if target.scope is None else texts_of(target.scope, _scope_columns(keyset), place)
+    if scope is not None:
+        _check_values(scope, keyset, place)
+    return ReadTable(table, keyset, merge, missing, object_id=listed.object_id, there=there, scope=scope)
+
+
+def _scope_columns(keyset: Keyset) -> list[ScopeColumn]:
+    return [
+        ScopeColumn(column.name, _JSON_KINDS.get(column.type, JsonKind.STRING), column.nullable)
+        for column in keyset.columns
+    ]
+
+
+def _check_values(scope: ScopeTexts, keyset: Keyset, place: CollectionId) -> None:
+    """Refuse values that have no literal: binary ones that are not in hexadecimal digits."""
+    for key in (*scope.keys, *scope.bounds):
+        for column, text in zip(keyset.columns, key, strict=True):
+            try:
+                if text is not None:
+                    key_literal(column, text)
+            except (ValueError, InvariantError) as error:
+                said = f"a value for the key column {column.name!r} is no value of type {column.type!r}"
+                raise SignalError(said, place=place) from error
 
 
 def _check_merge(table: Table, keyset: Keyset, place: CollectionId) -> None:

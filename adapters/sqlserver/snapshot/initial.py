@@ -18,14 +18,14 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters.source.initial import FoundLog
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of
-from adapters.sqlserver.server.position import parse_place, places_of, position_of
+from adapters.sqlserver.server.position import began_at, parse_place, places_of, position_of
+from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from adapters.sqlserver.snapshot.locks import Locks, log_end
-from engine.config.sources import Isolation
 from engine.errors import PositionLost, SourceError
 from engine.expressions import matches
 from engine.model import CollectionId, Position
@@ -245,7 +245,8 @@ class CaptureStart:
         for one that can't be read from.
         """
         self._check_isolation()
-        signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
+        signals = set(self._settings.source_as(SqlServerSettings).signal_tables)
+        only = self._settings.snapshot.include_tables
         captures = [
             capture for name in self._databases.names for capture in self._databases.instances(name).captures
         ]
@@ -269,17 +270,6 @@ def by_database(
     places = {name: place for place, name in enumerate(names)}
     chosen = [table for table in tables if _short(table) in places]
     return sorted(chosen, key=lambda table: (databases.index(table.database), places[_short(table)]))
-
-
-def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:
-    """Where the log of each database began.
-
-    States of earlier versions have just the places, in the order of names.
-    """
-    saved = memory.get("first", {}).get("begins_at") or {}
-    if isinstance(saved, list):
-        return dict(zip(memory.get("names", ()), places_of(Position(tuple(saved))), strict=False))
-    return {name: parse_place(text) for name, text in saved.items()}
 
 
 def _short(table: CollectionId) -> CollectionId:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.server.table import Column
-    from engine.model import Key
+    from engine.model import Key, Range
 
 EVERY = "1 = 1"
-_NONE = "1 = 0"
+NOTHING = "1 = 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,46 @@ class Keyset:
 
     def beyond(self, key: Key) -> str:
         """A condition for the keys greater than `key`."""
-        condition = _NONE
+        return self._over(key, NOTHING)
+
+    def at_least(self, key: Key) -> str:
+        """A condition for the keys not less than `key`."""
+        return self._over(key, EVERY)
+
+    def _over(self, key: Key, condition: str) -> str:
+        """A condition for greater keys, and the key itself under `condition`."""
         for column, text in reversed(list(zip(self.columns, key, strict=True))):
             condition = _beyond(column, text, condition)
         return condition
 
     def up_to(self, key: Key) -> str:
         """A condition for the keys not greater than `key`."""
-        condition = EVERY
+        return self._under(key, EVERY)
+
+    def below(self, key: Key) -> str:
+        """A condition for the keys less than `key`."""
+        return self._under(key, NOTHING)
+
+    def _under(self, key: Key, condition: str) -> str:
+        """A condition for lesser keys, and the key itself under `condition`."""
         for column, text in reversed(list(zip(self.columns, key, strict=True))):
             condition = _up_to(column, text, condition)
         return condition
 
-    def between(self, after: Key | None, upto: Key | None) -> str:
-        """A condition for the keys of `(after, upto]`. True for all if both are None."""
-        conditions = [] if after is None else [*self._least(after), self.beyond(after)]
-        conditions += [] if upto is None else [*self._most(upto), self.up_to(upto)]
+    def between(
+        self, after: Key | None, upto: Key | None, *, holds_after: bool = False, lacks_upto: bool = False
+    ) -> str:
+        """A condition for the keys of `(after, upto]`. True for all if both are None. Ends as in Range."""
+        conditions = []
+        if after is not None:
+            conditions = [*self._least(after), self.at_least(after) if holds_after else self.beyond(after)]
+        if upto is not None:
+            conditions += [*self._most(upto), self.below(upto) if lacks_upto else self.up_to(upto)]
         return " AND ".join(f"({condition})" for condition in conditions) or EVERY
+
+    def inside(self, part: Range) -> str:
+        """A condition for the keys of a range."""
+        return self.between(part.after, part.upto, holds_after=part.holds_after, lacks_upto=part.lacks_upto)
 
     def among(self, keys: Sequence[Key]) -> str:
         """A condition for the rows under exactly these keys."""
@@ -101,9 +124,9 @@ def _beyond(column: Column, text: str | None, rest: str) -> str:
     name = quote_ident(column.name)
     if text is None:
         there = f"{name} IS NOT NULL"
-        return there if rest == _NONE else f"({there} OR ({name} IS NULL AND {rest}))"
+        return there if rest == NOTHING else f"({there} OR ({name} IS NULL AND {rest}))"
     greater = compared(column, ">", text)
-    return greater if rest == _NONE else f"({greater} OR ({compared(column, '=', text)} AND {rest}))"
+    return greater if rest == NOTHING else f"({greater} OR ({compared(column, '=', text)} AND {rest}))"
 
 
 def _up_to(column: Column, text: str | None, rest: str) -> str:

@@ -14,13 +14,19 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.source.conditions import rendered
-from adapters.sqlserver.snapshot.conditions import GRAMMAR, check_trusted, finder
+from adapters.source.conditions.checking_time import CheckingTime
+from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.selects import selected
+from adapters.sqlserver.conditions.grammar import GRAMMAR, finder
+from adapters.sqlserver.conditions.trusted_sql import check_trusted, derived
+from adapters.sqlserver.server.tsql import quote_ident
 from adapters.sqlserver.snapshot.eligibility import Known, reading
+from adapters.sqlserver.snapshot.scope import scoped
 from engine.config.settings import Conditions
-from engine.errors import SchemaChanged, SignalError, TableBusy
+from engine.errors import ConfigError, SchemaChanged, SignalError, TableBusy
 from engine.model import CollectionId
-from engine.snapshot.extent import Extent
+from engine.snapshot.extent import WHOLE_BYTES, Extent, dense_span
+from engine.snapshot.scope import Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +35,8 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.server.table_probes import TableProbes
     from adapters.sqlserver.snapshot.eligibility import ReadTable
-    from engine.model import Key, Target
+    from engine.model import Key, Range, Target
 
-_WHOLE_BYTES = 1 << 20
-_DENSE = 0.2
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -67,12 +71,13 @@ class SqlServerTables:
         self,
         databases: Databases,
         *,
-        whole_bytes: int = _WHOLE_BYTES,
+        whole_bytes: int = WHOLE_BYTES,
         keyless: Callable[[], bool] = lambda: False,
         conditions: Conditions = Conditions.EXPRESSIONS,
+        monotonic: Callable[[], float],
     ) -> None:
         self._databases, self._whole_bytes, self._keyless = databases, whole_bytes, keyless
-        self._conditions = conditions
+        self._conditions, self._checking = conditions, CheckingTime(monotonic)
         self._row_bytes: dict[CollectionId, float] = {}
 
     def captured(self) -> Sequence[CollectionId]:
@@ -129,10 +134,22 @@ class SqlServerTables:
             raise SignalError(refusal.message, place=target.collection, hint=refusal.hint)
         keyless = target.initial and self._keyless()
         read = self._databases.adapted(reading(target, known[database], keyless=keyless), target)
-        return read if target.condition is None else replace(read, condition=self._condition(target, read))
+        if target.condition is None:
+            return read
+        if target.blocking and self._conditions is Conditions.SQL:
+            return replace(read, statement=self._statement(target.condition, target.collection))
+        return replace(read, condition=self._condition(target, read))
 
-    def _condition(self, target: Target, read: ReadTable) -> str:
-        """The signal's condition as sent to the server. Raises SignalError where it is not allowed."""
+    @staticmethod
+    def _statement(text: str, place: CollectionId) -> str:
+        """A signal's SELECT of any kind as it can stand in brackets. Raises SignalError if it can't."""
+        try:
+            return derived(text, "the filter of a blocking snapshot")
+        except ConfigError as error:
+            raise SignalError(error.message, place=place, hint=error.hint) from error
+
+    def _condition(self, target: Target, read: ReadTable) -> str | None:
+        """The signal's condition as sent to the server; None if a SELECT has none. Raises SignalError."""
         text, place = target.condition or "", target.collection
         match self._conditions:
             case Conditions.OFF:
@@ -142,6 +159,10 @@ class SqlServerTables:
             case Conditions.SQL:
                 check_trusted(text, place)
                 return text
+            case Conditions.EXPRESSIONS if target.blocking:
+                find = finder(read.table.columns, read.table.id.parts[-1])
+                known = [quote_ident(column.name) for column in read.columns]
+                return selected(text, GRAMMAR, find, place, known)
             case Conditions.EXPRESSIONS:
                 return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), place)
 
@@ -153,20 +174,28 @@ class SqlServerTables:
         probes = self._databases.questions(target.collection.database).probes
         found = probes.size(read)
         count, size = found.rows, found.bytes
-        self._check_condition(probes, read)
+        if target.condition is None and read.condition is None:
+            probes.refusal(read, filtered=False)
+        else:
+            with self._checking.of(target.collection):
+                self._check_condition(probes, read)
         self._row_bytes[target.collection] = size / max(count, 1)
         key = read.fingerprint
         whole = read.statement is not None or not read.keyset.columns
-        if whole or (size <= self._whole_bytes and not bounded):
+        if whole or (size <= self._whole_bytes and not bounded and read.scope is None):
             return Extent(0 if bounded else count, size, whole=True, key=key)
         greatest = probes.greatest_key(read)
         span = self._span(probes, read, greatest, count)
-        return Extent(count, size, greatest=greatest, span=span, key=key)
+        part = None
+        if target.scope is not None and read.scope is not None:
+            with self._checking.of(target.collection):
+                part = scoped(target.scope, read.scope, read, probes, Within(count, greatest, span))
+        return Extent(count, size, greatest=greatest, span=span, key=key, scoped=part)
 
     @staticmethod
     def _check_condition(probes: TableProbes, read: ReadTable) -> None:
         """Let the server compile the query with the signal's condition, which it may refuse."""
-        refusal = probes.refusal(read)
+        refusal = probes.refusal(read, filtered=True)
         if refusal is not None:
             raise SignalError(
                 f"the condition is refused: {refusal}",
@@ -183,23 +212,19 @@ class SqlServerTables:
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
         least = probes.least_key(read)
-        if least is None or least[0] is None or greatest[0] is None:
-            return None
-        low, high = int(least[0]), int(greatest[0])
-        return (low, high) if count >= _DENSE * (high - low + 1) else None
+        return dense_span(least, greatest, count)
 
-    def boundaries(
-        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> list[Key]:
-        """Keys below `upto` at every `step_rows` rows after `after`, each found from the previous one."""
+    def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> list[Key]:
+        """Keys of a range at every `step_rows` rows, each found from the previous one."""
         read = self.readings([target])[target]
         probes = self._databases.questions(target.collection.database).probes
         found: list[Key] = []
         while len(found) < count:
-            after = probes.key_between(read, after, upto, step_rows - 1)
-            if after is None or after == upto:
+            after = probes.key_inside(read, left, step_rows - 1)
+            if after is None or after == left.upto:
                 break
             found.append(after)
+            left = replace(left, after=after, holds_after=False)
         return found
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:

@@ -13,8 +13,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from engine.config.settings import Watermarking
 from engine.errors import SourceError
+from signals.window_rows import ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.position import Place
     from adapters.sqlserver.server.questions import Questions
     from engine.model import CollectionId
+    from signals.window_rows import WindowRow, WindowRows
 
 
 _log = logging.getLogger("adapters")
@@ -70,34 +71,41 @@ class AtBeginning:
 
 @dataclass(frozen=True, slots=True)
 class SignalTable:
-    """A signal table. `columns` are those of the id, the type and the data."""
+    """A signal table. `columns` are those of the id, the type and the data; `room` bytes of data fit."""
 
     id: CollectionId
     columns: tuple[str, ...]
+    room: int = ROOM
 
 
 class SignalRows:
     """Writes a `snapshot-window-open` row when the window opens, and a `-close` row when its rows are read.
 
     With INSERT_DELETE both rows are removed at the end, so that the signal table does not grow. Rows have the
-    window's id, so those of a window lost in a crash do not affect another window.
+    window's id, so those of a window lost in a crash do not affect another window. `now_ms` is the time.
     """
 
     def __init__(
-        self, questions: Questions, signal: SignalTable, window_id: str, strategy: Watermarking
+        self,
+        questions: Questions,
+        signal: SignalTable,
+        marks: WindowRows,
+        now_ms: Callable[[], int],
+        *,
+        deletes: bool,
     ) -> None:
-        self._questions, self._signal, self._window_id = questions, signal, window_id
-        self._deletes = strategy is Watermarking.INSERT_DELETE
+        self._questions, self._signal, self._marks = questions, signal, marks
+        self._now_ms, self._deletes = now_ms, deletes
         self._closed = False
-        self._insert("open")
+        self._insert(marks.opening())
 
     def streamed(self, signal_id: str | None) -> None:
         """Watch for the closing row."""
-        self._closed = self._closed or signal_id == f"{self._window_id}-close"
+        self._closed = self._closed or signal_id == self._marks.close_id
 
     def seal(self) -> None:
         """Write the closing row."""
-        self._insert("close")
+        self._insert(self._marks.closing(self._now_ms()))
 
     def reached(self, place: Place) -> bool:  # noqa: ARG002  the closing row decides
         """Whether the closing row has been streamed."""
@@ -108,16 +116,15 @@ class SignalRows:
         if not self._deletes:
             return
         try:
-            for edge in ("open", "close"):
-                row_id = f"{self._window_id}-{edge}"
+            for row_id in (self._marks.open_id, self._marks.close_id):
                 self._questions.remove_signal(self._signal.id, self._signal.columns[0], row_id)
         except SourceError as error:
             # Windows are closed after faults too, when the connection may be gone.
             _log.warning("a window's rows stay in the signal table: %s", error)
 
-    def _insert(self, edge: str) -> None:
-        row = (f"{self._window_id}-{edge}", f"snapshot-window-{edge}")
-        self._questions.write_signal(self._signal.id, self._signal.columns, *row)
+    def _insert(self, row: WindowRow) -> None:
+        data = row.data if len(row.data.encode()) <= self._signal.room else None
+        self._questions.write_signal(self._signal.id, self._signal.columns, row.id, row.type, data)
 
 
 class LogEnd:

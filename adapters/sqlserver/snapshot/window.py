@@ -26,7 +26,7 @@ class SqlServerWindow:
 
     `watermarks` are by database number. They need not be sealed together, since each database's rows are
     judged by its own log. `merges` has the tables that the window reads, with the columns that match rows to
-    changes.
+    changes. The stream waits while rows of a `blocking` one are read.
     """
 
     def __init__(
@@ -34,8 +34,11 @@ class SqlServerWindow:
         watermarks: Mapping[int, Watermark],
         merges: Mapping[CollectionId, tuple[str, ...]],
         reading: Reading,
+        *,
+        blocking: bool = False,
     ) -> None:
         self.watermarks, self.merges, self.superseded = watermarks, merges, Superseded()
+        self.blocking = blocking
         self._switched: list[CollectionId] = []
         self._rows = Background(reading, self._seal)
 
@@ -44,6 +47,11 @@ class SqlServerWindow:
         if self._switched:
             raise SchemaChanged("another capture instance took over", place=self._switched[0])
         return self._rows.staged()
+
+    @property
+    def read(self) -> bool:
+        """Whether all its rows are read, so that the stream may pass its watermarks."""
+        return self._rows.sealed
 
     def _seal(self) -> None:
         for watermark in self.watermarks.values():

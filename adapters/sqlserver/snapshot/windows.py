@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.source.window_reader import Reading
+from adapters.source.window_reader import reading_of
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
+from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.chunk_reader import RunRead
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
@@ -17,9 +18,10 @@ from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TableBusy
 from engine.events.record.envelope import PLAIN
 from engine.staging.reads import ReadEvents
+from signals.window_rows import ROOM, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
-    from engine.model import CollectionId, Target, Window
+    from engine.model import CollectionId, Position, Target, Window
+
+_BOUNDED = frozenset({"char", "varchar", "nchar", "nvarchar"})
 
 
 class OpenWindows:
-    """The windows that are open. Used by the job's thread alone."""
+    """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone."""
 
     def __init__(
         self,
@@ -46,27 +50,38 @@ class OpenWindows:
     ) -> None:
         self._settings, self._databases, self._codecs = settings, databases, codecs
         self._tables, self._tools, self._initial = tables, tools, initial
-        self._windows: dict[str, SqlServerWindow] = {}
+        self.opened: dict[str, SqlServerWindow] = {}
 
     @property
     def merges(self) -> dict[CollectionId, tuple[str, ...]]:
         """The tables being read, with the columns that match their rows to changes."""
-        return {table: names for window in self._windows.values() for table, names in window.merges.items()}
+        return {table: names for window in self.opened.values() for table, names in window.merges.items()}
 
     def watch(self, database: str) -> Watch:
         """The tables of open windows: everything streamed while a window is open supersedes its rows."""
         return Watch(frozenset(table for table in self.merges if table.database == database))
 
+    def holds(self, position: Position | None) -> bool:
+        """Whether the stream waits for rows of a blocking snapshot, and no rows that were read wait for it.
+
+        What rows contain is only known once they are read. So the stream stays where it is while they are
+        read, and then goes up to their watermark.
+        """
+        windows = [window for window in self.opened.values() if window.blocking]
+        if position is None or all(window.read for window in windows):
+            return False
+        return not any(window.read and not window.reached(position) for window in windows)
+
     def streamed(self, database: int, signal_ids: Iterable[str | None]) -> None:
         """Tell the windows that rows of a database's signal table have been streamed."""
         ids = list(signal_ids)
-        for window in self._windows.values():
+        for window in self.opened.values():
             for signal_id in ids:
                 window.streamed(database, signal_id)
 
     def switched(self, table: CollectionId) -> None:
         """Tell the windows that a table's changes have another shape, or come from another change table."""
-        for window in self._windows.values():
+        for window in self.opened.values():
             window.switched(table)
 
     def open(self, window: Window) -> SqlServerWindow:
@@ -83,21 +98,19 @@ class OpenWindows:
         watermarks = {
             number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
         }
-        most = self._settings.snapshot.max_threads if window.initial else 0
         session = self._initial.session if window.initial else ()
-        read = partial(self._tools.chunks.read, window.id, reads, most_tasks=most, session=session)
+        read = partial(self._tools.chunks.read, window.id, reads, session=session)
         opened = SqlServerWindow(
             watermarks,
             merges,
-            Reading(
-                read=read,
-                cancel=partial(self._tools.chunks.jobs.cancel, window.id),
-                area=self._tools.chunks.jobs.area(window.id),
-                closed=partial(self._windows.pop, window.id, None),
-            ),
+            reading_of(window, read, self._tools.chunks.jobs, self._settings.snapshot, self._forget),
+            blocking=window.blocking,
         )
-        self._windows[window.id] = opened
+        self.opened[window.id] = opened
         return opened
+
+    def _forget(self, window_id: str) -> None:
+        self.opened.pop(window_id, None)
 
     def _refuse_other_merges(self, merges: Mapping[CollectionId, tuple[str, ...]]) -> None:
         """Refuse a second surrogate key: during a window, one choice of columns identifies changes."""
@@ -134,27 +147,34 @@ class OpenWindows:
         at = ReadPlace(
             now_ms,
             place.commit,
-            None if place.whole or target.initial else place.change,
-            snapshot=PLAIN if target.initial else "incremental",
+            None if place.whole or target.as_initial else place.change,
+            snapshot=PLAIN if target.as_initial else "incremental",
         )
         source = read_source(self._settings.events, target.collection, at)
         marked = marked_sources(self._settings.events, target.collection, at)
         codec = self._codecs.codec(read.table, merge)
-        return ReadEvents(codec, row_shape(read.table), source, now_ms, marked)
+        return ReadEvents(codec, row_shape(read.table), source, now_ms, marked, target.compared)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._initial.waits:
             return AtBeginning(self._initial.alive())
         strategy, questions = self._settings.snapshot.watermarking, self._databases.questions(database)
-        signal = self._settings.sqlserver.signal_table(database)
+        signal = self._settings.source_as(SqlServerSettings).signal_table(database)
         if strategy is Watermarking.VISIBILITY:
             return LogEnd(questions)
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         described = self._databases.instances(database).described(signal)
         columns = described.columns[:SIGNAL_COLUMNS] if described else ()
-        table = SignalTable(signal, tuple(column.name for column in columns))
-        return SignalRows(questions, table, window.id, strategy)
+        table = SignalTable(signal, tuple(column.name for column in columns), _room(columns))
+        marks, deletes = rows_of(window, self._tools.clock.now_ms), strategy is Watermarking.INSERT_DELETE
+        return SignalRows(questions, table, marks, lambda: self._tools.clock.now_ms, deletes=deletes)
+
+
+def _room(columns: Sequence[Column]) -> int:
+    """How many bytes the signal table's last column, that of the data, certainly takes."""
+    length = columns[-1].length if columns and columns[-1].type in _BOUNDED else 0
+    return length if length > 0 else ROOM
 
 
 def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:

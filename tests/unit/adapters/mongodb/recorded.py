@@ -10,15 +10,16 @@ import bson
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
-from adapters.mongodb.documents.selection import FieldRule, FieldRules
+from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.decode import decode
 from adapters.mongodb.events.facts import Decoded, Watch
+from adapters.mongodb.settings import MongoSettings
 from engine.config import parse
 from tests.golden.event import Event
 
 if TYPE_CHECKING:
-    from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.source.open_transaction import OpenTransaction
     from engine.config import Settings
     from tests.golden.case import Case
 
@@ -31,21 +32,18 @@ def settings_of(case: Case) -> Settings:
 
 
 def rules_of(settings: Settings) -> Rules:
-    fields = tuple(
-        FieldRule(one.database, one.collection, one.path, one.name) for one in settings.mongodb.fields
-    )
     return Rules(
         settings.events,
         settings.capture,
         "rs0",
-        FieldRules(fields),
+        FieldRules(settings.source_as(MongoSettings).fields),
         settings.signals.collection,
     )
 
 
 def recorded_changes(case: Case, settings: Settings) -> list[bytes]:
     """The change events, with what the case's capture mode asks the server for."""
-    mode = settings.mongodb.capture_mode
+    mode = settings.source_as(MongoSettings).capture_mode
     lines = [
         json.loads(line) for line in (case.folder / "changestream.jsonl").read_text().split("\n") if line
     ]

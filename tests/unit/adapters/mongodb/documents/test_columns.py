@@ -28,10 +28,11 @@ from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.events.source_block import read_source
-from engine.config.settings import CaptureSettings
+from engine.config.selection import CaptureSettings
 from engine.events.batch import EventForm
 from engine.events.settings import EventSettings
-from engine.events.values.text import escape, join
+from engine.events.values.json_strings import escape
+from engine.events.values.text import join
 from engine.model import CollectionId
 from tests.raw_ids import document, int32, invalid
 from tests.typed_records import parsed, records

@@ -21,7 +21,8 @@ from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import decode
 from adapters.mongodb.events.facts import Decoded, Lack, LeftOut, Watch
-from engine.config.settings import CaptureSettings
+from engine.config.selection import CaptureSettings
+from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings
 from engine.isolation.incomplete import Cause
 from engine.model import CollectionId
@@ -89,6 +90,7 @@ def test_a_document_whose_id_is_written_otherwise_ends_under_the_old_key(before:
 def test_an_update_by_a_pipeline_may_respell_an_id_too():
     assert told(decoded(update({"_id": 1.0, "sub_id": 2}))) == [("1", "d"), ("1", None), ("1.0", "u")]
     assert told(decoded(update({"sub_id": 2, "sub": {"_id": 3}}))) == [("1", "u")]
+    assert decoded(update({"_id": 1.0, "sub_id": 2})).counts == EventCounts(updates=1, deletes=1)
 
 
 def test_a_respelt_document_that_did_not_come_is_lacking():

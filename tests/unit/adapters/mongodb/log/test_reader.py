@@ -8,6 +8,7 @@ from typing import Any, cast
 from bson import encode
 from bson.timestamp import Timestamp
 
+from adapters.mongodb.log.position import has_passed
 from adapters.mongodb.log.reader import MongoLog
 from adapters.mongodb.log.stream import Batch, _cluster_s
 from engine.model import Position
@@ -71,3 +72,46 @@ def test_the_cluster_s_time_stands_in_every_answer():
 
     assert _cluster_s(told) == FAR_AHEAD_S
     assert _cluster_s(encode({"ok": 1})) is None
+
+
+def event(seconds: int) -> bytes:
+    return encode({"_id": {"_data": position(seconds).order[0]}})
+
+
+def taken(log: MongoLog) -> list[int] | None:
+    span = log.take(0.2)
+    return None if span is None else [len(batch) for batch in span.batches]
+
+
+def test_a_held_log_hands_out_what_comes_up_to_a_time_and_no_more():
+    batch = Batch(tuple(map(event, (5, 6, 6, 7, 8))), position(8))
+    log = MongoLog(cast("Any", Stream(batch)), position(1))
+    log.hold((6, 1))
+    try:
+        assert [taken(log), log.held_back, taken(log)] == [[3], True, None]
+        log.let_go()
+        assert [log.held_back, taken(log)] == [False, [2]]
+    finally:
+        log.close()
+
+
+def test_a_log_held_before_its_first_event_says_that_it_waits():
+    log = MongoLog(cast("Any", Stream(Batch((event(7),), position(7)))), position(1))
+    log.hold((6, 1))
+    try:
+        assert taken(log) is None
+        assert log.held_back
+    finally:
+        log.close()
+
+
+def test_the_position_before_a_held_event_covers_its_whole_time():
+    log = MongoLog(cast("Any", Stream(Batch((event(5), event(7)), position(7)))), position(1))
+    log.hold((5, 1))
+    try:
+        span = log.take(10.0)
+        assert span is not None
+        assert has_passed(span.end, (5, 1))
+        assert not has_passed(span.end, (7, 1))
+    finally:
+        log.close()

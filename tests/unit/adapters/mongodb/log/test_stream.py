@@ -14,7 +14,7 @@ from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import has_passed, position_of, time_of
 from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.server.change_cursor import ChangeCursor
-from engine.config.sources import Oversize
+from adapters.mongodb.settings import Oversize
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

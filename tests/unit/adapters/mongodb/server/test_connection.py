@@ -9,7 +9,7 @@ from pymongo.errors import OperationFailure
 
 from adapters.mongodb.server.connection import check_capture, replica_set
 from adapters.mongodb.server.failures import source_errors
-from engine.config.sources import CaptureMode
+from adapters.mongodb.settings import CaptureMode
 from engine.errors import ConfigError, PositionLost
 
 PRIMARY = {"setName": "rs0", "isWritablePrimary": True, "maxWireVersion": 17}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
-
 import pytest
 
 from adapters.sqlserver.events.codecs import Codecs
@@ -15,9 +12,6 @@ from engine.events.values.row_texts import RowMode
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import AFTER, BEFORE, PLAIN, Changed, lsn, raw, shown
 
-if TYPE_CHECKING:
-    from engine.config.settings import Settings
-
 ID = CollectionId(("testDB", "dbo", "t"))
 
 
@@ -26,8 +20,7 @@ def before(kind: str, length: int) -> object:
     columns = (Column("id", 1, "int", nullable=False), Column("v", 2, kind, length, nullable=False))
     table = Table(ID, columns, ("id",))
     capture = Capture("dbo_t", ID, lsn(1), ("id", "v"), 7, 8)
-    settings = cast("Settings", SimpleNamespace(events=PLAIN, sqlserver=SimpleNamespace(signal_tables=())))
-    made, _faults = Codecs(settings).instances(Instances((capture,), {"dbo_t": table}), {0: RowMode.FAST}, {})
+    made, _faults = Codecs(PLAIN).instances(Instances((capture,), {"dbo_t": table}), {0: RowMode.FAST}, {})
     batch = raw([Changed(7, 1, BEFORE, ("1", None)), Changed(7, 1, AFTER, ("1", "61"))], (table,))
     (event,) = shown(decode([batch], Rules(PLAIN, made), Watch(), 0).events)
     found: object = event["value"]["before"]["v"]

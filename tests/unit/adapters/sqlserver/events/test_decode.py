@@ -16,6 +16,7 @@ from adapters.sqlserver.log.entries import instance_of
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
+from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings, MessageKey
 from engine.events.values.row_texts import RowMode, SeparatorInData
 from engine.model import CollectionId, SignalRow
@@ -148,6 +149,7 @@ def test_rows_of_several_tables_come_in_the_order_of_the_log():
         ("orders", "d"),
         ("orders", None),
     ]
+    assert decoded(*rows).counts == EventCounts(2, 1, 1, 0, 2)
 
 
 def test_skipped_operations_and_tables_that_are_not_emitted_tell_nothing():

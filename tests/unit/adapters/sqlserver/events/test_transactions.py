@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import orjson
 
+from adapters.source.open_transaction import OpenTransaction, from_json, to_json
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
-from adapters.sqlserver.events.transactions import OpenTransaction, from_json, to_json
 from adapters.sqlserver.log.entries import instance_of
 from engine.events.values.row_texts import RowMode
 from tests.unit.adapters.sqlserver.changed import (
@@ -81,7 +81,7 @@ def test_a_transaction_left_open_goes_on_counting_and_is_ended_after_a_restart()
     on = decoded(Changed(7, 9, INSERT, ANN), before=restored)
     other = decoded(Changed(8, 1, INSERT, ANN), before=restored)
 
-    assert restored == before
+    assert restored == replace(before, restored=True)
     assert [one["value"]["transaction"]["total_order"] for one in shown(on.events)] == [6]
     assert on.open == OpenTransaction(lsn(7), (("testDB.dbo.customers", 5), ("testDB.dbo.orders", 1)))
     assert shown(other.events)[0]["value"]["event_count"] == 5

@@ -100,7 +100,7 @@ def test_what_is_new_is_told_when_the_lock_is_gone_that_reading_waited_for():
 
     assert waited == [None, None]
     assert taken is not None
-    assert (taken.news, taken.instances.captures) == (True, (CAPTURE,))
+    assert (taken.changed, taken.instances.captures) == (True, (CAPTURE,))
     assert log.next(taken.end) is None
 
 

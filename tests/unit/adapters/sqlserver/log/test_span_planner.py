@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.sqlserver.log.span_planner import Bounds, Planned, Share, current, plan_span, shares
+from adapters.sqlserver.log.span_planner import (
+    Bounds,
+    Planned,
+    Share,
+    completed,
+    current,
+    plan_span,
+    shares,
+)
 from adapters.sqlserver.server.position import ZERO, Place, after_lsn, lsn_of_hex
 from adapters.sqlserver.server.table import Capture
 from engine.model import CollectionId
@@ -206,3 +215,30 @@ def test_a_share_inside_a_commit_asks_for_that_commit_again():
 
     assert (found.first, found.last) == (lsn(10), lsn(10))
     assert after_lsn(found.first) > found.last
+
+
+@given(st.lists(st.integers(1, 40), max_size=6), st.integers(1, 30))
+def test_an_instance_is_left_behind_once_however_the_log_is_cut(cuts: list[int], start: int):
+    captures = [
+        capture("old", table="t", created="1"),
+        capture("young", table="t", created="2", start=start),
+        capture("alone", start=3),
+    ]
+    places = [START, *(Place(lsn(number)) for number in sorted(cuts))]
+
+    found = [
+        (one.name, stop, upto.commit)
+        for after, upto in pairwise(places)
+        for one, stop in completed(captures, after, upto)
+    ]
+
+    passed = [place.commit for place in places if place.commit > lsn(start)]
+    assert found == ([("old", lsn(start), passed[0])] if passed else [])
+
+
+def test_a_commit_that_is_still_being_read_leaves_nothing_behind_again():
+    captures = [capture("old", table="t"), capture("young", table="t", created="2", start=5)]
+    inside = Place(lsn(7), 1, lsn(6), 2)
+
+    assert [one.name for one, _stop in completed(captures, Place(lsn(5)), inside)] == ["old"]
+    assert not completed(captures, inside, Place(lsn(7)))

@@ -15,7 +15,7 @@ from adapters.sqlserver.schema.history import FileStore, History, history, histo
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import READABLE
-from engine.config.sources import HistoryKind, HistorySettings
+from adapters.sqlserver.settings import HistoryKind, HistorySettings
 from engine.errors import SourceError, StateError
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn

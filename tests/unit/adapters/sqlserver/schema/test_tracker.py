@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from adapters.sqlserver.events.codecs import Codecs
@@ -18,7 +17,6 @@ from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, lsn
 
 if TYPE_CHECKING:
     from adapters.sqlserver.databases import Databases
-    from engine.config.settings import Settings
     from engine.model import CollectionId
 
 WIDER = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("more", 4, "int")))
@@ -40,65 +38,64 @@ class Tables:
         return self.there
 
 
-def news(tables: Tables) -> SchemaTracker:
-    settings = SimpleNamespace(events=PLAIN, sqlserver=SimpleNamespace(signal_tables=()))
-    return SchemaTracker(cast("Databases", tables), Codecs(cast("Settings", settings)), None, system_clock())
+def tracker_of(tables: Tables) -> SchemaTracker:
+    return SchemaTracker(cast("Databases", tables), Codecs(PLAIN), None, system_clock())
 
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
-    taken = LogSlice(Place(lsn(end)), Read(), instances, 0.0, news=look)
+    taken = LogSlice(Place(lsn(end)), Read(), instances, 0.0, changed=look)
     made = of.told(CUSTOMERS.id.parts[0], Place(lsn(before)), taken, "false")
-    return [f"{one.type} {len(one.table.columns)}" for one in made]
+    return [f"{change.type} {len(change.table.columns)}" for change in made]
 
 
 def test_a_shape_is_told_once():
-    one = news(Tables([CUSTOMERS.id]))
+    tracker = tracker_of(Tables([CUSTOMERS.id]))
 
-    assert told(one, 10, 10, ONE, look=True) == ["CREATE 3"]
-    assert told(one, 10, 20, ONE) == told(one, 20, 20, ONE, look=True) == []
+    assert told(tracker, 10, 10, ONE, look=True) == ["CREATE 3"]
+    assert told(tracker, 10, 20, ONE) == told(tracker, 20, 20, ONE, look=True) == []
 
 
 def test_a_younger_instance_is_told_of_when_the_stream_comes_to_its_start():
-    one = news(Tables([CUSTOMERS.id]))
+    tracker = tracker_of(Tables([CUSTOMERS.id]))
 
-    assert told(one, 10, 10, BOTH, look=True) == ["CREATE 3"]
-    assert told(one, 10, 48, BOTH) == []
-    assert told(one, 48, 60, BOTH) == ["ALTER 4"]
-    assert told(one, 60, 70, BOTH) == []
+    assert told(tracker, 10, 10, BOTH, look=True) == ["CREATE 3"]
+    assert told(tracker, 10, 48, BOTH) == []
+    assert told(tracker, 48, 60, BOTH) == ["ALTER 4"]
+    assert told(tracker, 60, 70, BOTH) == []
 
 
 def test_it_is_told_of_though_the_stream_ends_right_before_its_start():
     instances = replace(BOTH, captures=(OLD, replace(YOUNG, start="00000027:00000032:0002")))
-    one = news(Tables([CUSTOMERS.id]))
-    told(one, 10, 10, instances, look=True)
+    tracker = tracker_of(Tables([CUSTOMERS.id]))
+    told(tracker, 10, 10, instances, look=True)
 
-    assert told(one, 10, 50, instances) == ["ALTER 4"]
+    assert told(tracker, 10, 50, instances) == ["ALTER 4"]
 
 
 def test_a_table_that_went_with_its_instance_is_dropped_and_one_that_stays_is_not():
     tables = Tables([CUSTOMERS.id])
-    one = news(tables)
-    told(one, 10, 10, ONE, look=True)
+    tracker = tracker_of(tables)
+    told(tracker, 10, 10, ONE, look=True)
 
-    assert told(one, 10, 20, Instances(), look=True) == []
+    assert told(tracker, 10, 20, Instances(), look=True) == []
     tables.there.clear()
-    assert told(one, 20, 30, Instances(), look=True) == ["DROP 3"]
+    assert told(tracker, 20, 30, Instances(), look=True) == ["DROP 3"]
 
 
-def test_a_span_without_news_asks_for_nothing():
+def test_a_span_without_changed_instances_asks_for_nothing():
     tables = Tables([CUSTOMERS.id])
-    one = news(tables)
-    told(one, 10, 10, ONE, look=True)
-    told(one, 10, 20, Instances(), look=True)
+    tracker = tracker_of(tables)
+    told(tracker, 10, 10, ONE, look=True)
+    told(tracker, 10, 20, Instances(), look=True)
     asked = list(tables.asked)
 
-    told(one, 20, 30, Instances())
+    told(tracker, 20, 30, Instances())
 
     assert tables.asked == asked
 
 
 def test_what_was_told_is_remembered_and_taken_up():
-    first, second = news(Tables([])), news(Tables([]))
+    first, second = tracker_of(Tables([])), tracker_of(Tables([]))
     told(first, 10, 10, ONE, look=True)
 
     second.recover(first.memory(), {})

@@ -11,13 +11,13 @@ import sqlglot
 from sqlglot import exp
 
 from adapters.sqlserver.log.span_planner import Share
+from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import change_statements, metadata, table_statements, tsql
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
-from engine.config.sqlserver import AGENT_STATUS
 from engine.events.values.row_texts import RowMode
 from engine.model import CollectionId
 

@@ -40,6 +40,12 @@ class Session:
     def setJobGroup(self, _group: str, _text: str, *, interruptOnCancel: bool) -> None:  # noqa: N802, N803
         assert interruptOnCancel
 
+    def getLocalProperty(self, _name: str) -> None:  # noqa: N802  Spark's name
+        """No pool."""
+
+    def setLocalProperty(self, _name: str, _value: None) -> None:  # noqa: N802  Spark's name
+        """The default pool."""
+
     def jdbc(self, _url: str, query: str, *, predicates: list[str], properties: dict[str, str]) -> Session:
         assert predicates
         self.asked.append((query, properties["set"].split("|")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver.server.position import Place, position_of
-from adapters.sqlserver.snapshot.initial import began_at, by_database
+from adapters.sqlserver.server.position import Place, began_at, position_of
+from adapters.sqlserver.snapshot.initial import by_database
 from adapters.sqlserver.snapshot.watermark import AtBeginning
 from engine.errors import SourceError
 from engine.model import CollectionId

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adapters.sqlserver.server.table import Column
 from adapters.sqlserver.snapshot.keyset import Keyset
-from engine.model import Key
+from engine.model import Key, Range
 
 A = Column("a", 1, "int", nullable=True)
 B = Column("b", 2, "int", nullable=True)
@@ -56,6 +56,25 @@ def test_ranges_that_follow_each_other_hold_each_row_once(
     told = [row for after, upto in pairwise(bounds) for row in found(rows, KEYS.between(after, upto))]
 
     assert told == ordered(rows)
+
+
+@given(ROWS, st.data())
+def test_a_range_may_hold_its_lower_bound_and_lack_its_upper_one(
+    rows: list[tuple[int | None, int | None]], data: st.DataObject
+):
+    holds, lacks = (data.draw(st.booleans()) for _ in range(2))
+    after, upto = ordered([data.draw(st.sampled_from(rows)) for _ in range(2)])
+    inside = Range(key(after), key(upto), holds_after=holds, lacks_upto=lacks)
+
+    expected = [
+        row
+        for row in ordered(rows)
+        if ordered([after, row])[0] == after
+        and ordered([row, upto])[-1] == upto
+        and (row != after or holds)
+        and (row != upto or not lacks)
+    ]
+    assert found(rows, KEYS.inside(inside)) == expected
 
 
 @given(ROWS, st.data())

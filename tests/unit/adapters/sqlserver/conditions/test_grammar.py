@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.source.conditions import rendered
+from adapters.source.conditions.rendering import rendered
+from adapters.sqlserver.conditions.grammar import GRAMMAR, finder
+from adapters.sqlserver.conditions.trusted_sql import check_trusted, derived
 from adapters.sqlserver.server.table import Column
-from adapters.sqlserver.snapshot.conditions import GRAMMAR, check_trusted, derived, finder
 from engine.errors import ConfigError, SignalError
 
 
@@ -116,6 +117,7 @@ def test_a_condition_is_written_anew(condition: str, expected: str):
         ("CAST(v AS sql_variant) = 1", "a conversion to"),
         ("CAST(v AS\" nvarchar(10))2) AND;T(v AS\" = 'x'", "a conversion to"),
         ("id | v + 1 = 1", "put brackets around"),
+        ("id = v NOT BETWEEN 1 AND 2", "put brackets around the NOT in the EQ"),
         ("(" * 48 + "id = 1" + ")" * 48, "more than 24 brackets"),
         ("(" * 60_000, "more than 24 brackets"),
     ],
