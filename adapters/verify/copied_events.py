@@ -1,0 +1,308 @@
+"""Reads the events of a topic from files, and sorts them into partitions by key. Runs in tasks.
+
+An event becomes the digests of its key and row, and the place of its line. So little is kept of each that all
+events of a partition fit into memory, and a line is read again only where rows differ.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import SourceError
+from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
+from engine.verify.comparison import COPIED, SEEN_ROWS, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
+
+_AT_ONCE: Final = 16 << 20
+"""How many bytes of a file are decoded at once."""
+_SEEN_AT_ONCE: Final = 1_000_000
+_TEXT: Final = pa.large_binary()
+
+
+class _Payload(msgspec.Struct):
+    op: str
+    after: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Wrapped(msgspec.Struct):
+    payload: _Payload
+
+
+class _WithSchema(msgspec.Struct):
+    key: msgspec.Raw
+    value: _Wrapped | None
+
+
+class _Bare(msgspec.Struct):
+    key: msgspec.Raw
+    value: _Payload | None
+
+
+_AS_WITH_SCHEMA: Final = msgspec.json.Decoder(_WithSchema)
+_AS_BARE: Final = msgspec.json.Decoder(_Bare)
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """A file of a turn's events."""
+
+    turn: int
+    part: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Whole lines of a file, from this offset on. The last one ends in a line break, too."""
+
+    file: EventFile
+    offset: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A file with a batch for each partition, and where the collection was truncated."""
+
+    path: str
+    truncates: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SortEvents:
+    """The task that reads some files. The result goes below `directory`. `placeholders` as in `Settings`."""
+
+    directory: str
+    topic: str
+    placeholders: tuple[bytes, ...]
+    partitions: int
+
+    def __call__(self, numbered: tuple[int, Sequence[EventFile]]) -> Sorted:
+        """Sort the events of these files. Raises SourceError if a line is no event with a key."""
+        number, files = numbered
+        tables: list[pa.Table] = []
+        truncates: list[Place] = []
+        for pieces in _together(files):
+            table, emptied = self._sorted(pieces)
+            tables.append(table)
+            truncates += emptied
+        path = f"{self.directory}/events-{number}.arrow"
+        write_partitions(path, pa.concat_tables(tables or [COPIED.empty_table()]), self.partitions)
+        return Sorted(path, tuple(truncates))
+
+    def _sorted(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
+        try:
+            return self._events(pieces)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if len(pieces) == 1:
+                raise SourceError(f"a line is no event: {error}", place=pieces[0].file.path) from error
+        # One of them is damaged, or they were written under different settings.
+        found = [self._sorted([piece]) for piece in pieces]
+        return pa.concat_tables(table for table, _places in found), [
+            place for _table, places in found for place in places
+        ]
+
+    def _events(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
+        """The events of some pieces, decoded together: there may be very many small files."""
+        text = b"".join(piece.content for piece in pieces)
+        lines, starts, sizes = _lines(text, self.topic)
+        try:
+            found: list[_WithSchema] | list[_Bare] = list(map(_AS_WITH_SCHEMA.decode, lines))
+            payload = "value.payload"
+        except msgspec.ValidationError:
+            found = list(map(_AS_BARE.decode, lines))
+            payload = "value"
+        keys = pa.array(list(map(bytes, map(attrgetter("key"), found))), _TEXT)
+        has = np.fromiter(map(bool, map(attrgetter("value"), found)), np.bool_, len(found))
+        payloads = list(map(attrgetter(payload), (event for event in found if event.value)))
+        ops = _spread(pa.array(map(attrgetter("op"), payloads), pa.string()), has)
+        rows = _spread(pa.array(list(map(bytes, map(attrgetter("after"), payloads))), _TEXT), has)
+        emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        begins = np.cumsum([0, *(len(piece.content) for piece in pieces)])[:-1]
+        at = np.searchsorted(begins, starts, side="right") - 1
+        keyless = pc.equal(keys, b"null").to_numpy(zero_copy_only=False) & ~emptied
+        if keyless.any():
+            place = pieces[int(at[keyless][0])].file.path
+            raise SourceError("an event has no key, so its row can't be found", place=place)
+        own = {
+            "turn": np.array([piece.file.turn for piece in pieces], np.int64)[at],
+            "part": np.array([piece.file.part for piece in pieces], np.int64)[at],
+            "offset": starts + (np.array([piece.offset for piece in pieces], np.int64) - begins)[at],
+            "size": sizes,
+        }
+        where = (own[name][emptied].tolist() for name in ("turn", "part", "offset"))
+        chosen = pa.array(~emptied)
+        placeholders = [placeholder for placeholder in self.placeholders if placeholder in text]
+        table = self._digests(keys.filter(chosen), ops.filter(chosen), rows.filter(chosen), placeholders)
+        columns = [
+            pa.array(own[name][~emptied]) if name in own else table.column(name) for name in COPIED.names
+        ]
+        return pa.Table.from_arrays(columns, schema=COPIED), [Place(*one) for one in zip(*where, strict=True)]
+
+    @staticmethod
+    def _digests(keys: pa.Array, ops: pa.Array, rows: pa.Array, placeholders: Sequence[bytes]) -> pa.Table:
+        """The columns `key`, `row` and `lacks`."""
+        bare = bare_keys(keys.cast(pa.large_string()))
+        gone = pc.fill_null(pc.or_(pc.equal(ops, "d"), pc.equal(rows, b"null")), True)  # noqa: FBT003
+        texts = pc.if_else(gone, pa.scalar(b"", _TEXT), rows)
+        digests = digests_of_rows(bare, texts.cast(pa.large_string()))
+        lacks = pa.repeat(pa.scalar(False), len(rows))  # noqa: FBT003
+        for placeholder in placeholders:
+            lacks = pc.or_(lacks, pc.match_substring(texts, placeholder))
+        columns = [key_digests(bare), pc.if_else(gone, pa.scalar(None, DIGEST), digests), lacks]
+        return pa.table(columns, names=["key", "row", "lacks"])
+
+
+@dataclass(frozen=True, slots=True)
+class SortSeen:
+    """The task that sorts the rows that windows have seen."""
+
+    directory: str
+    partitions: int
+
+    def __call__(self, path: str) -> list[Sorted]:
+        """Sort a file of SEEN_ROWS. Each result has some of the rows, in their order."""
+        found: list[Sorted] = []
+        with pa.memory_map(path) as file, pa.ipc.open_stream(file) as stream:
+            waiting: list[pa.RecordBatch] = []
+            for batch in stream:
+                waiting.append(batch)
+                if sum(map(len, waiting)) >= _SEEN_AT_ONCE:
+                    found.append(self._written(len(found), waiting))
+                    waiting = []
+            return [*found, self._written(len(found), waiting)]
+
+    def _written(self, number: int, batches: Sequence[pa.RecordBatch]) -> Sorted:
+        path = f"{self.directory}/seen-{number}.arrow"
+        write_partitions(path, pa.Table.from_batches(batches, SEEN_ROWS), self.partitions)
+        return Sorted(path)
+
+
+def write_partitions(path: str, table: pa.Table, partitions: int) -> None:
+    """Write a table as one batch for each partition, by the digests of its keys. The order is kept."""
+    table = table.combine_chunks()
+    first = np.zeros(len(table), np.int64)
+    if len(table):
+        keys = table.column("key").chunk(0)
+        first = (
+            np.frombuffer(keys.buffers()[1], np.uint8)
+            .reshape(-1, DIGEST.byte_width)[:, 0][keys.offset : keys.offset + len(keys)]
+            .astype(np.int64)
+        )
+    partition = first * partitions >> 8
+    order = np.argsort(partition, kind="stable")
+    ends = np.searchsorted(partition[order], np.arange(partitions), side="right")
+    table = table.take(pa.array(order))
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as stream:
+        start = 0
+        for end in ends.tolist():
+            piece = table.slice(start, end - start).combine_chunks()
+            batches = piece.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+            stream.write_batch(batches[0])
+            start = end
+
+
+def partition_of(paths: Sequence[str], partition: int, schema: pa.Schema) -> pa.Table:
+    """A partition of these files, one after another."""
+    tables = [schema.empty_table()]
+    for path in paths:
+        with pa.memory_map(path) as file, pa.ipc.open_file(file) as stream:
+            tables.append(pa.Table.from_batches([stream.get_batch(partition)], schema))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def line_at(path: str, offset: int, size: int) -> tuple[bytes, bytes | None]:
+    """The key of the event in this line of a file, and its row; None for a delete."""
+    with Path(path).open("rb") as file:
+        file.seek(offset)
+        line = file.read(size)
+    try:
+        event: _WithSchema | _Bare = _AS_WITH_SCHEMA.decode(line)
+    except msgspec.ValidationError:
+        event = _AS_BARE.decode(line)
+    payload = event.value.payload if isinstance(event.value, _Wrapped) else event.value
+    gone = payload is None or payload.op == "d" or bytes(payload.after) == b"null"
+    key = bare_keys(pa.array([bytes(event.key).decode()], pa.large_string()))[0].as_py().encode()
+    return key, None if gone or payload is None else bytes(payload.after)
+
+
+def _together(files: Sequence[EventFile]) -> Iterator[list[_Piece]]:
+    """The files in pieces, some of which are decoded together."""
+    waiting: list[_Piece] = []
+    size = 0
+    for file in files:
+        for offset, content in _pieces(file.path):
+            ended = content if content.endswith(b"\n") else content + b"\n"
+            waiting.append(_Piece(file, offset, ended))
+            size += len(ended)
+            if size >= _AT_ONCE:
+                yield waiting
+                waiting, size = [], 0
+    if waiting:
+        yield waiting
+
+
+def _pieces(path: str) -> Iterator[tuple[int, bytes]]:
+    """A file in pieces of whole lines, each with its offset."""
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        if not size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = 0
+            while start < size:
+                end = content.rfind(b"\n", start, start + _AT_ONCE) + 1
+                if not end:
+                    end = content.find(b"\n", start) + 1 or size
+                yield start, content[start:end]
+                start = end
+
+
+def _lines(piece: bytes, topic: str) -> tuple[list[bytes], Ints, Ints]:
+    """The lines with events of a topic, where each begins, and its size. Blanks may precede an event.
+
+    The piece ends in a line break.
+    """
+    signs = np.frombuffer(piece, np.uint8)
+    ends = np.flatnonzero(signs == ord("\n")) + 1
+    starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
+    begin = b'{"topic":' + orjson.dumps(topic) + b","
+    its = _begin_with(signs, starts, begin)
+    blank = np.flatnonzero(signs[starts] == ord(" "))
+    spaced = re.compile(b" +" + re.escape(begin))
+    its[blank] = [spaced.match(piece, start) is not None for start in starts[blank].tolist()]
+    starts, ends = starts[its], ends[its]
+    lines = list(map(piece.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+    return lines, starts, ends - starts
+
+
+def _begin_with(signs: NDArray[np.uint8], starts: Ints, begin: bytes) -> NDArray[np.bool_]:
+    """Whether these bytes are at each place."""
+    its = starts + len(begin) <= len(signs)
+    for at, sign in enumerate(begin):
+        candidates = np.flatnonzero(its)
+        its[candidates] = signs[starts[candidates] + at] == sign
+    return its
+
+
+def _spread(present: pa.Array, has: NDArray[np.bool_]) -> pa.Array:
+    """The values at the places that have one; null elsewhere."""
+    places = pa.array(np.cumsum(has) - 1, mask=~has)
+    return present.take(places)

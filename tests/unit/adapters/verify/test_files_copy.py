@@ -1,0 +1,217 @@
+"""A directory of events as a copy: files written by hand, compared with rows that windows have seen."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from adapters.spark.executors import LocalExecutors
+from adapters.verify import copied_events, files_copy
+from adapters.verify.files_copy import FilesCopy
+from adapters.verify.seen_rows import SeenRowsFiles
+from engine.errors import SourceError
+from engine.snapshot.merge_key import merge_keys_of
+from engine.verify.compared_digests import digests_of_rows, key_digests
+from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.copy import Findings, Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "shop.public.t"
+GONE = '"__gone"'
+SINCE, UPTO = 10, 20
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def event(
+    key: int | None, after: dict[str, Any] | None, *, op: str = "u", topic: str = TOPIC, schemas: bool = False
+) -> str:
+    """A line of the files sink."""
+    name: Any = None if key is None else {"id": key}
+    value: Any = {"before": None, "after": after, "source": {"lsn": 1}, "op": op}
+    if schemas:
+        name = {"schema": {"type": "struct", "name": f"k{op}"}, "payload": name}
+        value = {"schema": {"type": "struct"}, "payload": value}
+    return compact({"topic": topic, "key": name, "value": value, "headers": []}) + "\n"
+
+
+def tombstone(key: int) -> str:
+    return compact({"topic": TOPIC, "key": {"id": key}, "value": None, "headers": []}) + "\n"
+
+
+class Scene:
+    """A directory of turns, and what windows have seen."""
+
+    def __init__(self, directory: Path) -> None:
+        self.events, self.seen = directory / "events", SeenRowsFiles(str(directory / "seen"))
+        self.events.mkdir()
+        self.copy = FilesCopy(str(self.events), str(directory / "work"), LocalExecutors(), [GONE.encode()])
+
+    def turn(self, number: int, *lines: str, part: int = 0) -> None:
+        path = self.events / f"turn-{number:012d}"
+        path.mkdir(exist_ok=True)
+        (path / f"part-{part:05d}.jsonl").write_text("".join(lines))
+
+    def saw(self, row: dict[str, Any], turn: int = 15) -> None:
+        keys = pa.array([compact({"id": row["id"]})], pa.large_string())
+        columns = [
+            key_digests(keys),
+            digests_of_rows(keys, pa.array([compact(row)], pa.large_string())),
+            pa.array(merge_keys_of([(str(row["id"]),)]), pa.large_binary()),
+            pa.array([turn]),
+            pa.array([int(Seen.ROW)], pa.int8()),
+        ]
+        self.seen.add(1, pa.Table.from_arrays(columns, schema=SEEN_ROWS))
+
+    def found(self, *columns: tuple[str, ...]) -> Findings:
+        comparison = self.copy.compare(TOPIC, (self.seen, 1), Span(SINCE, UPTO), columns or [("id", "v")])
+        try:
+            for _ in range(3000):
+                if (found := comparison.poll()) is not None:
+                    return found
+                time.sleep(0.01)
+        finally:
+            comparison.close()
+        raise AssertionError("no end")
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def counted(found: Findings) -> dict[str, int]:
+    kinds = {kind: count for kind, count in found.counts.items() if count}
+    return {"equal": found.equal, "changed": found.changed} | kinds
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_each_kind_of_difference_is_found(scene, schemas):
+    scene.turn(
+        3,
+        event(1, {"id": 1, "v": "é"}, op="r", schemas=schemas),
+        "   " + event(2, {"id": 2, "v": "old"}, schemas=schemas),
+        event(4, {"id": 4, "v": "x"}, schemas=schemas),
+        event(5, {"id": 5, "v": "x"}, schemas=schemas),
+        event(9, {"id": 9}, topic="shop.public.other"),
+    )
+    scene.turn(4, event(5, None, op="d", schemas=schemas), tombstone(5))
+    for row in ({"id": 1, "v": "é"}, {"id": 2, "v": "new"}, {"id": 3, "v": "x"}):
+        scene.saw(row)
+
+    found = scene.found()
+
+    assert counted(found) == {"equal": 1, "changed": 0, "missing": 1, "different": 1, "extra": 1}
+    assert found.first == {"missing": ('["3"]',), "different": ('["2"]',), "extra": ('{"id":4}',)}
+
+
+def test_the_order_of_parts_and_turns_counts(scene):
+    scene.turn(10, event(1, {"id": 1, "v": "second"}))
+    scene.turn(9, event(1, {"id": 1, "v": "first"}))
+    scene.turn(11, event(2, {"id": 2, "v": "second"}), part=10)
+    scene.turn(11, event(2, {"id": 2, "v": "first"}), part=9)
+    scene.saw({"id": 1, "v": "second"})
+    scene.saw({"id": 2, "v": "second"})
+
+    assert counted(scene.found()) == {"equal": 2, "changed": 0}
+
+
+def test_events_after_the_window_do_not_count(scene):
+    scene.turn(3, event(1, {"id": 1, "v": "a"}), event(2, {"id": 2, "v": "wrong"}))
+    scene.turn(16, event(1, {"id": 1, "v": "b"}), event(2, {"id": 2, "v": "b"}))
+    scene.turn(21, event(1, {"id": 1, "v": "c"}))
+    scene.saw({"id": 1, "v": "a"})
+    scene.saw({"id": 2, "v": "a"})
+
+    assert counted(scene.found()) == {"equal": 1, "changed": 1}
+
+
+def test_a_value_that_was_left_out_is_the_one_before(scene):
+    scene.turn(3, event(1, {"id": 1, "v": "large"}), event(2, {"id": 2, "v": "large"}))
+    scene.turn(4, event(1, {"id": 1, "v": "__gone"}), event(2, {"id": 2, "v": "__gone"}))
+    scene.saw({"id": 1, "v": "large"})
+    scene.saw({"id": 2, "v": "other"})
+
+    assert counted(scene.found()) == {"equal": 1, "changed": 0, "different": 1}
+
+
+def test_events_from_before_a_change_of_columns_say_the_same(scene):
+    scene.turn(3, event(1, {"id": 1, "gone": 7, "v": "a"}), event(2, {"id": 2, "gone": 7, "v": "a"}))
+    scene.saw({"id": 1, "v": "a", "added": None})
+    scene.saw({"id": 2, "v": "a", "added": 3})
+
+    found = scene.found(("id", "v", "added"))
+
+    assert counted(found) == {"equal": 1, "changed": 0, "different": 1}
+
+
+def test_a_truncate_ends_the_rows_before_it(scene):
+    scene.turn(3, event(1, {"id": 1, "v": "a"}), event(None, None, op="t"), event(2, {"id": 2, "v": "a"}))
+    scene.saw({"id": 2, "v": "a"})
+
+    assert counted(scene.found()) == {"equal": 1, "changed": 0}
+
+
+def test_a_row_is_looked_at_again_if_what_follows_lacks_a_value(scene):
+    scene.turn(3, event(1, {"id": 1, "v": "wrong"}))
+    scene.turn(17, event(1, {"id": 1, "v": "__gone"}))
+    scene.saw({"id": 1, "v": "a"})
+
+    found = scene.found()
+
+    assert counted(found) == {"equal": 0, "changed": 0}
+    assert [key for key, _digest in found.undecided] == merge_keys_of([("1",)])
+
+
+def test_many_small_pieces_and_partitions_find_the_same(scene, monkeypatch):
+    monkeypatch.setattr(copied_events, "_AT_ONCE", 200)
+    monkeypatch.setattr(copied_events, "_SEEN_AT_ONCE", 7)
+    monkeypatch.setattr(files_copy, "_ITEM_BYTES", 1000)
+    monkeypatch.setattr(files_copy, "_PARTITION_ROWS", 10)
+    for turn in range(1, 9):
+        scene.turn(turn, *(event(key, {"id": key, "v": str(turn)}) for key in range(1, 101)))
+    for key in range(1, 101):
+        if key % 10:
+            scene.saw({"id": key, "v": "7" if key % 7 == 0 else "8"})
+    scene.saw({"id": 500, "v": "8"})
+
+    found = scene.found()
+
+    assert counted(found) == {"equal": 77, "changed": 0, "missing": 1, "different": 13, "extra": 10}
+    assert len(found.first["different"]) == 10
+
+
+def test_files_written_under_other_settings_are_read_together(scene):
+    scene.turn(3, event(1, {"id": 1, "v": "a"}, schemas=True), event(2, {"id": 2, "v": "old"}, schemas=True))
+    scene.turn(4, event(2, {"id": 2, "v": "new"}).rstrip("\n"))
+    scene.turn(5, event(3, {"id": 3, "v": "a"}))
+    scene.saw({"id": 1, "v": "a"})
+    scene.saw({"id": 2, "v": "new"})
+    scene.saw({"id": 3, "v": "b"})
+
+    found = scene.found()
+
+    assert counted(found) == {"equal": 2, "changed": 0, "different": 1}
+
+
+def test_a_line_that_is_no_event_is_said(scene):
+    scene.turn(2, event(1, {"id": 1, "v": "a"}))
+    scene.turn(3, event(1, {"id": 1, "v": "a"})[:40] + "\n")
+
+    with pytest.raises(SourceError, match=r"turn-000000000003/part-00000\.jsonl: a line is no event"):
+        scene.found()
+
+
+def test_an_event_without_a_key_is_said(scene):
+    scene.turn(3, event(None, {"id": 1, "v": "a"}))
+
+    with pytest.raises(SourceError, match="has no key"):
+        scene.found()
