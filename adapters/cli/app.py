@@ -1,35 +1,42 @@
-"""The `tidemark` command: `run` a job, `check` a configuration.
+"""The `tidemark` command: `run` a job, `check` a configuration, and the commands of the modules beside it.
 
-Owns exit codes, logging, and how errors are shown. Exit codes: 0 a clean stop, 1 a failure, 2 an unusable
-configuration, 3 another job holds the checkpoint or the sink and the job must not wait. It is the only place
-that selects an adapter; the adapter and the engine decide what the job does.
+It is the only place that selects an adapter; the adapter and the engine decide what the job does. `exits.py`
+has the exit codes, and how errors are shown.
 """
 
 from __future__ import annotations
 
 import logging
-import traceback
-from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
+import orjson
 import typer
-from rich.console import Console
-from rich.text import Text
 
+from adapters.cli import certificate, import_offsets, inspection, package, signal, state, status
+from adapters.cli.exits import FAILED, exit_codes
+from adapters.cli.first_screen import first_screen
+from adapters.cli.log_format import LogFormat, set_up_logging
 from adapters.cli.stopping import run_until_signalled
 from engine.config import Explained, Settings, explain, load, read
-from engine.errors import ConfigError, InvariantError, LeaseHeld, TidemarkError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Sequence
 
-FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-FAILED, UNUSABLE, HELD = 1, 2, 3
+    from adapters.source.wiring import Onlookers
 
 # local variables in a traceback could show a password
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app.command()(status.status)
+app.command()(certificate.certificate)
+app.command()(signal.verify)
+app.command()(inspection.init)
+app.command()(package.package)
+app.command()(import_offsets.import_offsets)
+app.add_typer(state.app, name="state")
+app.add_typer(signal.app, name="signal")
 log = logging.getLogger("engine")
 
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
@@ -38,14 +45,28 @@ Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file"
 class RunJob(Protocol):
     """Runs a source's job; returns once `stop` is set and everything is saved."""
 
-    def __call__(self, settings: Settings, *, stop: threading.Event) -> None:
+    def __call__(self, settings: Settings, *, stop: threading.Event, onlookers: Onlookers) -> None:
         """Run until `stop` is set. Raises a TidemarkError if the job can't continue."""
 
 
-def build_job(settings: Settings) -> Callable[[threading.Event], None]:
-    """The job of the configured source, ready to run until the event is set."""
+def build_job(settings: Settings, *, drawn: bool = False) -> Callable[[threading.Event], None]:
+    """The job of the configured source, ready to run until the event is set; `drawn`: with bars."""
     run_job = cast("RunJob", import_module(settings.runs).run)
-    return lambda stop: run_job(settings, stop=stop)
+
+    def job(stop: threading.Event) -> None:
+        with import_module("adapters.cli.live_progress").onlookers_for(settings, drawn=drawn) as onlookers:
+            run_job(settings, stop=stop, onlookers=onlookers)
+
+    return job
+
+
+def build_jobs(settings: Sequence[Settings]) -> Callable[[threading.Event], None]:
+    """Several jobs on one Spark session, ready to run until the event is set."""
+
+    def jobs(stop: threading.Event) -> None:
+        import_module("adapters.embedding.job_group").run_together(settings, stop)
+
+    return jobs
 
 
 def main() -> None:
@@ -63,88 +84,92 @@ def options(version: Annotated[bool, typer.Option("--version", help="print the v
 
 @app.command()
 def run(
-    config: Config,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="log details")] = False,
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="files such as job.properties")],
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="log details, and what Spark writes when it starts")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="lines for people, or JSON")] = (
+        LogFormat.TEXT
+    ),
 ) -> None:
-    """Run the job that CONFIG describes until SIGTERM, SIGINT or SIGHUP."""
-    set_up_logging(verbose=verbose)
-    with _exit_codes(config):
+    """Run the job that CONFIG describes until SIGTERM, SIGINT or SIGHUP.
+
+    Several jobs share one Spark session. One that fails ends alone, and its error is the command's.
+
+    Example: tidemark run orders.properties --log-format json
+
+    Example: tidemark run shop-1.properties shop-2.properties shop-3.properties
+    """
+    set_up_logging(verbose=verbose, form=log_format)
+    found = [_begun(config, several=len(configs) > 1) for config in configs]
+    with exit_codes(", ".join(configs)):
+        if len(found) > 1:
+            run_until_signalled(build_jobs(found))
+        else:
+            drawn = log_format is LogFormat.TEXT and not verbose
+            run_until_signalled(build_job(found[0], drawn=drawn))
+
+
+def _begun(config: str, *, several: bool) -> Settings:
+    """The settings of a job, after its first lines."""
+    with exit_codes(config):
         settings = read(config)
+        for line in first_screen(settings):
+            log.info("%s%s", f"{settings.name}: " if several else "", line)
         for warning in settings.warnings:
             log.warning("%s", warning)
-        run_until_signalled(build_job(settings))
+    return settings
 
 
 @app.command()
 def check(
     config: Config,
     defaults: Annotated[bool, typer.Option("--defaults", help="show what applies unsaid, too")] = False,
+    connect: Annotated[bool, typer.Option("--connect", help="look at the database, too")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Check CONFIG and say what becomes of each property; connects to nothing."""
-    with _exit_codes(config):
+    """Check CONFIG and say what becomes of each property; connects to nothing unless asked to.
+
+    With --connect, the exit code is 1 if the database lacks something.
+
+    Example: tidemark check orders.properties --connect
+
+    Example: tidemark check orders.properties --defaults --json
+    """
+    seen = inspection.Look(())
+    with exit_codes(config):
         settings = read(config)
         import_module("adapters.storage.workspace").check(settings)
-        for line in _table(explain(load(config), defaults=defaults)):
-            typer.echo(line)
-        for warning in settings.warnings:
-            typer.echo(f"warning: {warning}", err=True)
+        rows = explain(load(config), defaults=defaults)
+        if not as_json:
+            _show(rows, settings)
+        if connect:
+            seen = inspection.look_at(settings)
+        if as_json:
+            _show_json(rows, settings, seen if connect else None)
+        else:
+            for line in seen.lines():
+                typer.echo(line)
+    if seen.missing:
+        raise typer.Exit(FAILED)
 
 
-def set_up_logging(*, verbose: bool) -> None:
-    """Log to stderr in one format. py4j is silenced: it logs every call, and failures are raised anyway."""
-    logging.basicConfig(level=logging.INFO, format=FORMAT, force=True)
-    logging.getLogger().addFilter(_not_py4j)
-    for name in ("engine", "signals", "adapters"):
-        logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger("pyspark").setLevel(logging.WARNING)
+def _show(rows: tuple[Explained, ...], settings: Settings) -> None:
+    for line in _table(rows):
+        typer.echo(line)
+    for warning in settings.warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
-def _not_py4j(record: logging.LogRecord) -> bool:
-    """Filter out py4j's records among those of the root logger."""
-    return record.module not in {"java_gateway", "clientserver"}
-
-
-@contextmanager
-def _exit_codes(config: str) -> Iterator[None]:
-    """Show a TidemarkError without its traceback, and exit with its code."""
-    try:
-        yield
-    except InvariantError as exc:
-        _trace(exc)
-        raise typer.Exit(FAILED) from None
-    except ConfigError as exc:
-        *others, last = exc.problems
-        _show(f"{config} can't be used", (*others, f"{last}; {exc.hint}" if exc.hint else last))
-        raise typer.Exit(UNUSABLE) from None
-    except TidemarkError as exc:
-        _show(f"{type(exc).__name__}: {exc}", ())
-        raise typer.Exit(HELD if isinstance(exc, LeaseHeld) else FAILED) from None
-    except Exception as exc:  # noqa: BLE001  unforeseen errors are shown, too
-        _trace(exc)
-        raise typer.Exit(FAILED) from None
-
-
-def _trace(error: BaseException) -> None:
-    """Print where an error came from, causes first: frames and classes only, as messages may hold values."""
-    chain: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in chain:
-        chain.append(cause)
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    for each in reversed(chain):
-        name = type(each).__qualname__
-        said = f"{name}: {each}" if isinstance(each, TidemarkError) else name
-        frames = "".join(traceback.format_tb(each.__traceback__))
-        typer.echo(f"Traceback (most recent call last):\n{frames}{said}", err=True)
-
-
-def _show(title: str, lines: Iterable[str]) -> None:
-    """Print an error to stderr: in colour on a terminal, plain elsewhere."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text("tidemark: ", style="bold red") + Text(title))
-    for line in lines:
-        console.print(Text("  - ", style="red") + Text(line))
+def _show_json(rows: tuple[Explained, ...], settings: Settings, seen: inspection.Look | None) -> None:
+    """Print all as one document; values of secrets are hidden as in the table."""
+    properties = [
+        {"name": row.name, "value": str(row.value), "kind": row.kind, "given": row.given, "text": row.text}
+        for row in rows
+    ]
+    found = None if seen is None else [asdict(finding) for finding in seen.findings]
+    document = {"properties": properties, "warnings": settings.warnings, "findings": found}
+    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 def _table(rows: tuple[Explained, ...]) -> list[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 _PATIENCE_S = 8.0
 _LAST_RESORT_S = 9.5
+_FAREWELL_S = 1.0
 _WAKES_S = 1.0
 _PROC = Path("/proc")
 
@@ -84,11 +85,14 @@ def _enforce(ended: threading.Event, number: int) -> None:
 
 def kill_all(code: int) -> None:
     """Kill every process that this one has started, with their descendants, and exit with `code`."""
+    # Nothing up to the last kill waits for anybody. The last resort would leave those that are left.
+    signal.setitimer(signal.ITIMER_REAL, 0)
     # Stopped processes start no new ones.
     for process in descendants(os.getpid()):
         _send(process, signal.SIGSTOP)
     for process in descendants(os.getpid()):
         _send(process, signal.SIGKILL)
+    signal.setitimer(signal.ITIMER_REAL, _FAREWELL_S)
     logging.shutdown()
     os._exit(code)
 

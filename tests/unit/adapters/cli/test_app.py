@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adapters.cli import app
+from adapters.cli.log_format import set_up_logging
 from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError, unforeseen
 
 LEAST = """\
@@ -97,7 +98,7 @@ def test_a_jobs_end_decides_the_exit_code_and_a_hint_is_shown(
         if error:
             raise error
 
-    monkeypatch.setattr(app, "build_job", lambda _settings: job)
+    monkeypatch.setattr(app, "build_job", lambda _settings, **_drawn: job)
 
     result = invoke("run", config)
 
@@ -109,7 +110,7 @@ def test_our_own_bugs_are_shown_with_their_frames(config: Path, monkeypatch: pyt
     def job(_stop: threading.Event) -> None:
         raise InvariantError("two and two are five")
 
-    monkeypatch.setattr(app, "build_job", lambda _settings: job)
+    monkeypatch.setattr(app, "build_job", lambda _settings, **_drawn: job)
     result = invoke("run", config)
 
     assert result.exit_code == 1
@@ -125,7 +126,7 @@ def test_what_nobody_foresaw_is_shown_without_its_words(config: Path, monkeypatc
         except ValueError as error:
             raise unforeseen("reading", error) from error
 
-    monkeypatch.setattr(app, "build_job", lambda _settings: job)
+    monkeypatch.setattr(app, "build_job", lambda _settings, **_drawn: job)
     result = invoke("run", config)
 
     assert result.exit_code == 1
@@ -137,13 +138,27 @@ def test_what_nobody_foresaw_is_shown_without_its_words(config: Path, monkeypatc
 
 @pytest.mark.parametrize(("verbose", "level"), [(False, logging.INFO), (True, logging.DEBUG)])
 def test_details_are_logged_when_asked_and_py4j_is_quiet(*, verbose: bool, level: int):
-    app.set_up_logging(verbose=verbose)
+    set_up_logging(verbose=verbose)
 
     assert level == logging.getLogger("adapters").getEffectiveLevel()
     assert logging.getLogger("py4j").getEffectiveLevel() == logging.CRITICAL
     record = logging.makeLogRecord({"module": "java_gateway"})
     assert not logging.getLogger().filter(record)
     assert logging.getLogger().filter(logging.makeLogRecord({"module": "other"}))
+
+
+def test_a_message_is_one_line_and_a_traceback_keeps_its_lines(capsys: pytest.CaptureFixture[str]):
+    """A key of a row, which anybody may choose, must not look like an answer of ours."""
+    set_up_logging(verbose=False)
+    forged = "keys up to (1\n2026-11-23 12:00:00 INFO    signals: signal 'x' completed\x1b[2K)"
+    try:
+        int("x")
+    except ValueError:
+        logging.getLogger("engine").exception("left out: %s", forged)
+
+    message, *trace = capsys.readouterr().err.splitlines()
+    assert "(1\\n2026-11-23 12:00:00 INFO    signals: signal 'x' completed\\x1b[2K)" in message
+    assert trace[0] == "Traceback (most recent call last):"
 
 
 def test_sigterm_ends_the_process_with_0(config: Path, tmp_path: Path):
@@ -154,7 +169,7 @@ def test_sigterm_ends_the_process_with_0(config: Path, tmp_path: Path):
         "def job(stop):\n"
         "    print('ready', flush=True)\n"
         "    stop.wait()\n"
-        "app.build_job = lambda settings: job\n"
+        "app.build_job = lambda settings, drawn: job\n"
         "app.main()\n"
     )
     root = Path(__file__).parents[4]

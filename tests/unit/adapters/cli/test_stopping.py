@@ -26,6 +26,16 @@ def job(stop):
     time.sleep(300)
 stopping.run_until_signalled(job)
 """
+_SLOW = """
+import time
+from adapters.cli import stopping
+found = stopping.descendants
+def slowly(process):
+    time.sleep(2)
+    return found(process)
+stopping.descendants, stopping._LAST_RESORT_S = slowly, 4.0
+"""
+"""A machine that needs longer to find what was started than there is until the last resort."""
 _WAITS = """
 import logging
 from adapters.cli import stopping
@@ -114,6 +124,15 @@ class TestAJobThatHangs:
         assert process.returncode == 128 + signal.SIGTERM
         assert time.monotonic() - asked < 5
         assert "something hangs" in errors
+        assert not any(map(runs, started_too))
+
+    def test_a_slow_machine_leaves_none_of_it(self):
+        process, child = started(_SLOW + _HANGS.format(patience_s=0.3))
+        started_too = [int(child), *descendants(int(child))]
+        process.terminate()
+        process.communicate(timeout=20)
+
+        assert process.returncode == 128 + signal.SIGTERM
         assert not any(map(runs, started_too))
 
     def test_a_second_signal_does_so_at_once(self):

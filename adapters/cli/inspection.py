@@ -1,0 +1,197 @@
+"""Looking at a database from commands: `tidemark init`, and `tidemark check --connect`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import orjson
+import typer
+
+from adapters.cli.exits import FAILED, exit_codes
+from engine.config import parse
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from urllib.parse import SplitResult
+
+    from engine.config import Settings
+    from engine.config.findings import Distance, Finding
+    from engine.model import Position
+
+_VARIABLE: Final = "TIDEMARK_PASSWORD"
+_COMMENTS: Final = {
+    "connector.class": "which database this is",
+    "database.password": "taken from the environment whenever a connection is made",
+    "mongodb.password": "taken from the environment whenever a connection is made",
+    "topic.prefix": "topics are named prefix.schema.table",
+    "signal.data.collection": "insert rows here to request snapshots; leave it out to use a file or a topic",
+    "tidemark.sink": "files, kafka, console or null; kafka needs bootstrap.servers",
+    "tidemark.sink.files.dir": "must be empty at the first start",
+    "tidemark.checkpoint": "what the job saves; keep it as long as the job",
+}
+
+
+def init(
+    url: Annotated[
+        str,
+        typer.Argument(help="postgresql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://… or sqlserver://…"),
+    ],
+    file: Annotated[Path, typer.Option("--file", help="the configuration to write; must not exist")] = Path(
+        "tidemark.properties"
+    ),
+    apply: Annotated[bool, typer.Option("--apply", help="run the statements that are missing")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Look at the database behind URL, write a commented configuration, and print the statements it lacks.
+
+    The password is not written: the configuration takes it from TIDEMARK_PASSWORD, as does a URL without one.
+
+    The exit code is 1 if the database lacks something.
+
+    Example: tidemark init postgresql://tidemark@db.example.com/shop --apply
+
+    Example: tidemark init mongodb://tidemark@db.example.com:27017/shop --file shop.properties --json
+    """
+    with exit_codes(url.rpartition("@")[2]):
+        said, password = properties_of(url, dict(os.environ))
+        given = {name: password if value == _reference() else value for name, value in said.items()}
+        seen = look_at(parse(given), apply=apply)
+        _write(file, said)
+        if as_json:
+            typer.echo(orjson.dumps({"file": str(file), **asdict(seen)}, option=orjson.OPT_INDENT_2).decode())
+        else:
+            for line in seen.lines():
+                typer.echo(line)
+            typer.echo(f"wrote {file}; set {_VARIABLE}, look at it, and start: tidemark run {file}")
+    if seen.missing:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at a server has found, after the statements in `ran` were run."""
+
+    findings: Sequence[Finding]
+    ran: Sequence[Finding] = ()
+
+    @property
+    def missing(self) -> list[Finding]:
+        """What is still missing."""
+        return [finding for finding in self.findings if finding.missing]
+
+    def lines(self) -> Iterator[str]:
+        """What is said of it, the missing statements last."""
+        for done in self.ran:
+            yield f"ran: {done.statement}{'; restart the server' if done.restart else ''}"
+        for finding in self.findings:
+            yield f"{'missing' if finding.missing else 'ok     '}  {finding.text}"
+        for finding in self.missing:
+            if finding.statement:
+                yield f"{finding.statement};{'  -- and restart the server' if finding.restart else ''}"
+
+
+def look_at(settings: Settings, *, apply: bool = False) -> Look:
+    """Look at the server of these settings; with `apply`, run what is missing and look again."""
+    inspection = _inspection(settings)
+    found: list[Finding] = inspection.inspect(settings)
+    if not apply or not hasattr(inspection, "mend"):
+        return Look(found)
+    ran = [finding for finding in found if finding.missing and finding.statement]
+    for finding in ran:
+        inspection.mend(settings, finding.statement)
+    return Look(inspection.inspect(settings), ran)
+
+
+def distance_of(settings: Settings, position: Position | None) -> Distance:
+    """How far the server's log is ahead of a saved position. Raises ConfigError or SourceError."""
+    found: Distance = _inspection(settings).distance(settings, position)
+    return found
+
+
+def _inspection(settings: Settings) -> Any:
+    package = settings.runs.rpartition(".")[0]
+    if not package or find_spec(f"{package}.inspection") is None:
+        raise ConfigError("this source can't be looked at by command")
+    return import_module(f"{package}.inspection")
+
+
+def _reference() -> str:
+    return f"${{env:{_VARIABLE}}}"
+
+
+def properties_of(url: str, environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """The properties for a URL, with a reference to the password, and the password itself.
+
+    Raises ConfigError for a URL that can't be read.
+    """
+    parts = urlsplit(url)
+    database, user = unquote(parts.path.lstrip("/")), unquote(parts.username or "")
+    password = unquote(parts.password or "") or environment.get(_VARIABLE, "")
+    match parts.scheme:
+        case "postgresql" | "postgres":
+            said = _relational("PostgresConnector", parts, 5432)
+            said |= {"database.dbname": database, "plugin.name": "pgoutput"}
+            said |= {f"database.{name}": value for name, value in parse_qsl(parts.query)}
+            signals = "public.tidemark_signals"
+        case "sqlserver" | "mssql":
+            said = _relational("SqlServerConnector", parts, 1433)
+            said |= {"database.names": database}
+            signals = f"{database}.dbo.tidemark_signals"
+        case "mongodb" | "mongodb+srv":
+            at = parts.netloc.rpartition("@")[2]
+            query = f"?{parts.query}" if parts.query else ""
+            said = {"connector.class": "MongoDbConnector"}
+            said |= {"mongodb.connection.string": f"{parts.scheme}://{at}/{query}"}
+            said |= {"mongodb.user": user, "mongodb.password": _reference()} if user else {}
+            signals = f"{database or 'tidemark'}.signals"
+        case _:
+            raise ConfigError(
+                f"no database is known by {parts.scheme!r}",
+                hint="use postgresql://, mongodb:// or sqlserver://",
+            )
+    return {**said, **_own(database or "tidemark", signals)}, password
+
+
+def _relational(connector: str, parts: SplitResult, usual_port: int) -> dict[str, str]:
+    try:
+        host, port = parts.hostname or "", parts.port or usual_port
+    except ValueError as error:
+        raise ConfigError("the URL's port is no number") from error
+    if not host or not parts.username:
+        raise ConfigError("the URL needs a user and a host", hint="such as postgresql://tidemark@db/shop")
+    return {
+        "connector.class": connector,
+        "database.hostname": host,
+        "database.port": str(port),
+        "database.user": unquote(parts.username),
+        "database.password": _reference(),
+    }
+
+
+def _own(name: str, signals: str) -> dict[str, str]:
+    return {
+        "topic.prefix": name,
+        "signal.data.collection": signals,
+        "tidemark.sink": "files",
+        "tidemark.sink.files.dir": f"{name}-events",
+        "tidemark.checkpoint": f"{name}-state",
+    }
+
+
+def _write(file: Path, said: Mapping[str, str]) -> None:
+    lines: list[str] = []
+    for name, value in said.items():
+        lines += [f"# {_COMMENTS[name]}"] if name in _COMMENTS else []
+        lines.append(f"{name}={value}")
+    try:
+        with file.open("x") as out:
+            out.write("\n".join(lines) + "\n")
+    except OSError as error:
+        raise ConfigError(f"can't write {str(file)!r}: {error.strerror}") from error

@@ -1,0 +1,220 @@
+"""`tidemark signal` and `verify`: send a signal by a channel of the configuration, and show its answers.
+
+A signal needs no running job: one that starts later obeys it. Only `--wait` needs one, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import orjson
+import typer
+
+from adapters.cli.answer_display import display_of
+from adapters.cli.exits import FAILED, exit_codes
+from adapters.source.signal_sender import send_signal
+from adapters.storage.checkpoint_reader import checkpoint_of
+from adapters.system import system_clock
+from engine.config import read
+from engine.errors import ConfigError
+from engine.model import Channel
+from signals.outcome import Fate
+from signals.request import SignalRequest, SignalType, snapshot_data
+
+if TYPE_CHECKING:
+    from adapters.cli.answer_display import Display
+    from adapters.storage.checkpoint_reader import CheckpointReader
+    from engine.clock import Clock
+
+_LOOK_S: Final = 0.25
+_HOLDER_EVERY_S: Final = 2.0
+
+app = typer.Typer(no_args_is_help=True, help="Send a signal to the job of a configuration.")
+Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
+Collections = Annotated[
+    list[str], typer.Option("--collections", "-c", help="a regular expression or quoted name; repeatable")
+]
+Kind = Annotated[str, typer.Option("--type", help="incremental, blocking or verify")]
+By = Annotated[Channel | None, typer.Option("--channel", help="the channel, if there are several")]
+Wait = Annotated[bool, typer.Option("--wait", help="show its answers until it is done")]
+Timeout = Annotated[float, typer.Option("--timeout", help="seconds that --wait waits at most; 0: no limit")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """How a signal is sent, and what is shown of it."""
+
+    channel: Channel | None
+    wait: bool
+    timeout_s: float
+    as_json: bool
+
+    def __call__(self, config: str, kind: SignalType, data: dict[str, Any]) -> None:
+        """Send it, and follow it where asked to. Ends the command with its exit code."""
+        code = 0
+        with exit_codes(config):
+            settings, clock = read(config), system_clock()
+            reader = checkpoint_of(settings) if self.wait else None
+            seen = reader.latest_answers() if reader else -1
+            request = SignalRequest(f"tidemark-{clock.new_id()[:13]}", kind, data)
+            with display_of(as_json=self.as_json) as display:
+                display.sent(request.id, send_signal(settings, request, self.channel))
+                if reader is not None:
+                    code = follow(reader, request.id, display, clock, (seen, self.timeout_s))
+        raise typer.Exit(code)
+
+
+@app.command()
+def execute(
+    config: Config,
+    collections: Collections,
+    condition: Annotated[str | None, typer.Option("--condition", help="only rows that meet it")] = None,
+    kind: Kind = "incremental",
+    data: Annotated[
+        str, typer.Option("--data", help="further fields of the signal, as a JSON object")
+    ] = "{}",
+    channel: By = None,
+    wait: Wait = False,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Take a snapshot of collections while the job streams.
+
+    Exit codes: 0 sent, or with --wait completed; 1 refused, stopped or failed; 4 not answered in time,
+    or no job runs.
+
+    Example: tidemark signal execute orders.properties -c public.orders --condition "id > 100" --wait
+
+    Example: tidemark signal execute orders.properties -c "public.*" --data '{"dry-run": true}' --wait
+    """
+    with exit_codes(config):
+        further = _object(data)
+    said = snapshot_data(collections, kind, condition) | further
+    _Sending(channel, wait, timeout, as_json)(config, SignalType.EXECUTE, said)
+
+
+@app.command()
+def stop(
+    config: Config,
+    collections: Collections = [],  # noqa: B006  typer's form
+    kind: Kind = "incremental",
+    channel: By = None,
+    wait: Wait = False,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Stop the snapshots of collections, or all of them.
+
+    Example: tidemark signal stop orders.properties -c public.orders
+    """
+    data = snapshot_data(collections, kind)
+    _Sending(channel, wait, timeout, as_json)(config, SignalType.STOP, data)
+
+
+@app.command()
+def pause(
+    config: Config,
+    collections: Collections = [],  # noqa: B006  typer's form
+    channel: By = None,
+    wait: Wait = False,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Pause the snapshots of collections, or all of them; the stream goes on.
+
+    Example: tidemark signal pause orders.properties
+    """
+    _Sending(channel, wait, timeout, as_json)(config, SignalType.PAUSE, snapshot_data(collections))
+
+
+@app.command()
+def resume(
+    config: Config,
+    collections: Collections = [],  # noqa: B006  typer's form
+    channel: By = None,
+    wait: Wait = False,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Let paused snapshots go on where they were.
+
+    Example: tidemark signal resume orders.properties -c public.orders
+    """
+    _Sending(channel, wait, timeout, as_json)(config, SignalType.RESUME, snapshot_data(collections))
+
+
+@app.command()
+def log(
+    config: Config,
+    message: Annotated[str, typer.Argument(help="a text for the job's log")],
+    channel: By = None,
+    wait: Wait = False,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Write a text into the job's log, which shows that signals arrive.
+
+    Example: tidemark signal log orders.properties "is anybody there?" --wait --timeout 10
+    """
+    _Sending(channel, wait, timeout, as_json)(config, SignalType.LOG, {"message": message})
+
+
+def verify(
+    config: Config,
+    collections: Collections,
+    channel: By = None,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Compare collections with the events that the job has sent, and print the verdicts.
+
+    The job must be running, with the files sink. It goes on streaming meanwhile.
+
+    Exit codes: 0 all accepted; 1 one rejected, or it can't be verified; 4 not answered in time, or
+    no job runs.
+
+    Example: tidemark verify orders.properties -c public.orders
+    """
+    data = snapshot_data(collections, "verify")
+    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
+
+
+def follow(
+    reader: CheckpointReader, id_: str, display: Display, clock: Clock, since: tuple[int, float]
+) -> int:
+    """Show the answers to a signal until nothing more will be said; returns the exit code.
+
+    `since` are the last turn of the journal before the signal was sent, and the seconds to wait; 0: no bound.
+    """
+    (turn, timeout_s), fate = since, Fate()
+    began_s = looked_s = clock.monotonic()
+    if reader.holder() is None:
+        return display.unanswered("no job runs here; the next one to start will obey the signal")
+    while True:
+        now_s = clock.monotonic()
+        for answer in reader.answers_after(turn):
+            turn = max(turn, answer["turn"])
+            if answer["id"] == id_:
+                display.answered(answer)
+                fate = fate.after(answer)
+        if fate.known:
+            return 0 if fate.good else FAILED
+        if timeout_s and now_s - began_s >= timeout_s:
+            return display.unanswered(f"not done after {timeout_s:g} s; the signal stays in force")
+        if now_s - looked_s >= _HOLDER_EVERY_S:
+            looked_s = now_s
+            if reader.holder() is None:
+                return display.unanswered("the job has ended; the next one to start goes on")
+        clock.sleep(_LOOK_S)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"--data is no valid JSON: {error.msg}") from error
+    if not isinstance(found, dict):
+        raise ConfigError("--data must be a JSON object")
+    return found

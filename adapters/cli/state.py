@@ -1,0 +1,166 @@
+"""`tidemark state`: look at a job's saved state, and change by command what people edit by hand elsewhere.
+
+What only looks works at any time. What writes needs the lease, so it is refused while a job runs, and it
+first keeps a copy of the state beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path  # noqa: TC003  typer reads it at run time
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import orjson
+import typer
+
+from adapters.cli.checkpoint_change import changing, newest_of
+from adapters.cli.exits import exit_codes
+from adapters.storage.checkpoint_reader import checkpoint_of
+from adapters.storage.disk import open_private
+from engine.config import read
+from engine.errors import ConfigError, StateError
+from engine.job.state_document import CURRENT, to_json
+from engine.model import CollectionId
+from engine.staging.files import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.config import Settings
+    from engine.job.state import State
+
+app = typer.Typer(no_args_is_help=True, help="Look at the saved state of a job, or change it.")
+Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+
+
+@app.command()
+def show(config: Config) -> None:
+    """Print the newest saved state of CONFIG's job as JSON.
+
+    Example: tidemark state show orders.properties | jq .queue
+    """
+    with exit_codes(config):
+        typer.echo(newest_of(checkpoint_of(read(config))).document.decode())
+
+
+@app.command()
+def export(
+    config: Config,
+    file: Annotated[Path, typer.Argument(help="where to write; must not exist")],
+    as_json: Json = False,
+) -> None:
+    """Write the newest saved state of CONFIG's job into FILE, with everything that waits, as one document.
+
+    Only its owner may read FILE, because the state has keys of rows.
+
+    Example: tidemark state export orders.properties orders-state.json
+    """
+    with exit_codes(config):
+        saved = newest_of(checkpoint_of(read(config)))
+        try:
+            with open_private(file) as out:
+                write_all(out, memoryview(to_json(replace(saved.state, beside=""), CURRENT)))
+        except OSError as error:
+            raise StateError(error.strerror or str(error), place=str(file)) from error
+        text = f"wrote the state after turn {saved.state.turn} to {file}"
+        _say(text, {"turn": saved.state.turn, "file": str(file)}, as_json=as_json)
+
+
+@app.command("reset-table")
+def reset_table(
+    config: Config,
+    table: Annotated[str, typer.Argument(help="as the log shows it, e.g. public.orders")],
+    as_json: Json = False,
+) -> None:
+    """Forget the progress of TABLE's snapshots, those that failed among them; it is read when signalled anew.
+
+    What is known to be missing from its copy stays known. Refused while the job runs.
+
+    Example: tidemark state reset-table orders.properties public.orders
+    """
+    with exit_codes(config):
+        settings = read(config)
+        with changing(settings) as change:
+            before = change.saved.state
+            after = without_snapshots(before, CollectionId(tuple(table.split("."))))
+            if after == before:
+                text = f"no snapshot of {table} is remembered; nothing was changed"
+                _say(text, {"changed": False, "backup": None}, as_json=as_json)
+                return
+            kept = change.write(after)
+            text = f"forgot the snapshots of {table}; the state before is in {kept}"
+            _say(text, {"changed": True, "backup": kept}, as_json=as_json)
+
+
+@app.command("set-position")
+def set_position(
+    config: Config,
+    position: Annotated[str, typer.Argument(help="an LSN, one LSN per database, or a resume token")],
+    as_json: Json = False,
+) -> None:
+    """Let the job go on at another POSITION of the log. Refused while the job runs.
+
+    What lies between is sent again, or never, and the job can't tell which rows that concerns: take
+    snapshots after skipping. Running snapshots go on. The server must still have its log from there on, which
+    the next start checks.
+
+    Example: tidemark state set-position orders.properties 16/B374D848
+    """
+    with exit_codes(config):
+        settings = read(config)
+        with changing(settings) as change:
+            at_position = _of_source(settings, "at_position")
+            after = at_position(settings, change.saved.state, position)
+            kept = change.write(after)
+            text = f"the job goes on at {position}; the state before is in {kept}"
+            _say(text, {"position": position, "backup": kept}, as_json=as_json)
+
+
+@app.command()
+def move(config: Config, as_json: Json = False) -> None:
+    """Move the job to another server that continues this one, as after pg_upgrade. PostgreSQL only.
+
+    Run it twice, with the job and all writers stopped: at the old server, and at the new one once it is up
+    and CONFIG names it. Refused unless everything was sent and the new server is the old one's upgrade.
+
+    Example: tidemark state move orders.properties
+    """
+    with exit_codes(config):
+        settings = read(config)
+        with changing(settings) as change:
+            kept: list[str] = []
+            said = _of_source(settings, "moved")(
+                settings, change.saved.state, lambda state: kept.append(change.write(state))
+            )
+            text = f"{said}; the state before is in {kept[0]}" if kept else said
+            _say(text, {"result": said, "backup": kept[0] if kept else None}, as_json=as_json)
+
+
+def _say(text: str, facts: dict[str, Any], *, as_json: bool) -> None:
+    typer.echo(orjson.dumps(facts).decode() if as_json else text)
+
+
+def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
+    """What the source can do with a state. Raises ConfigError if it can't."""
+    module = settings.runs.rpartition(".")[0] + ".state_change"
+    try:
+        found = getattr(import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        found = None
+    if found is None:
+        raise ConfigError(
+            "this can't be done for this source",
+            hint="its jobs go on by themselves after a failover" if name == "moved" else "",
+        )
+    return cast("Callable[..., Any]", found)
+
+
+def without_snapshots(state: State, collection: CollectionId) -> State:
+    """The state without queue entries and failures of a collection."""
+    snapshot = state.snapshot
+    entries = [table for table in snapshot.tables if table.target.collection == collection]
+    return replace(state, snapshot=snapshot.without(entries).forgot([collection]))
