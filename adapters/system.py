@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
@@ -11,6 +12,10 @@ from engine.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+RUNNING: ContextVar[str] = ContextVar("running", default="")
+"""The name of the job that a thread works for, where a process runs several; empty elsewhere. For the log."""
 
 
 class Beside(Protocol):
@@ -28,8 +33,8 @@ class StartBeside(Protocol):
 
 
 def start_thread(run: Callable[[], None], name: str) -> Beside:
-    """Start a thread that does not keep the process alive."""
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    """Start a thread that does not keep the process alive. It works for the same job as its starter."""
+    thread = threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True)
     thread.start()
     return thread
 

@@ -10,6 +10,7 @@ driver's producer, the others belong to tasks.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -65,7 +66,8 @@ class Fence:
             try:
                 begin(producer, self.id(number), reason)
             finally:
-                producer.close()
+                with suppress(KafkaException):  # after a fatal error it raises that again
+                    producer.close()
         self._ours = True
 
     def lose(self) -> None:

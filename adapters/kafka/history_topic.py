@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from engine.config.sources import HistorySettings
+    from adapters.sqlserver.settings import HistorySettings
 
 _TIMEOUT_S = 30.0
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -85,7 +86,8 @@ class KafkaTopicReader:
             self._waiting.clear()
             self._changed.notify()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="signal-topic", daemon=True)
+            run = copy_context().run
+            self._thread = threading.Thread(target=run, args=(self._run,), name="signal-topic", daemon=True)
             self._thread.start()
 
     def take(self) -> Sequence[Record]:

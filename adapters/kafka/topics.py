@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import MAY_WRITE, Reason, client, opened, refuses, said, sink_error
 from adapters.kafka.credentials import renew
+from engine.config.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class Topics:
                     self._note_failed(topic, "can't be created", exc.args[0], refused)
 
     def _rules(self, topic: str, extra: Mapping[str, str]) -> NewTopic:
-        group = next(group for group in self._settings.topics if group.takes(topic))
+        group = group_of(topic, self._settings.topics)
         return NewTopic(
             topic,
             num_partitions=group.partitions,
@@ -233,9 +234,9 @@ class Topics:
         )
 
     def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
-        # Waiting for a topic in vain is not repeated each time that it is asked for.
-        news = not self._missing.issuperset(topics)
-        deadline = time.monotonic() + (_TIMEOUT_S if news else 0.0)
+        # A topic that did not appear in time is not waited for each time that it is asked for.
+        some_new = not self._missing.issuperset(topics)
+        deadline = time.monotonic() + (_TIMEOUT_S if some_new else 0.0)
         while topics := self._look_up(topics, refused):
             if time.monotonic() > deadline:
                 self._missing.update(topics)

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.sinks.forgetful import Forgetful
 from adapters.sinks.lines import readable_lines
 from adapters.staging.turn_parts import StagedWriter, Staging, written_files
 from engine.errors import SinkRefused
@@ -21,14 +22,14 @@ from engine.staging.event_rows import EventRows
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import BinaryIO
 
     from engine.model import Part
     from engine.ports import PartWriter
 
 
-class ConsoleSink:
+class ConsoleSink(Forgetful):
     """Prints turns to `stream`, or to standard output."""
 
     form: Final = EventForm.RECORDS
@@ -46,10 +47,6 @@ class ConsoleSink:
         if self.applied(turn):
             raise SinkRefused(f"turn {turn} is printed already", place="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
-
-    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """Do nothing: no topic refuses events here."""
-        return ()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Print the turn's parts in order."""
@@ -71,17 +68,6 @@ class ConsoleSink:
 
     def newest(self) -> None:
         """Return None: what an earlier process has printed is unknown."""
-
-    def resume(self, saved: Mapping[str, str]) -> None:
-        """Do nothing: this sink keeps nothing in the state."""
-
-    def memory(self) -> Mapping[str, str]:
-        """Nothing to save."""
-        return {}
-
-    def identity(self) -> str:
-        """Empty: nothing distinguishes one console from another."""
-        return ""
 
     def close(self) -> None:
         """Remove the temporary directory."""

@@ -4,7 +4,7 @@ Owns the layout of the directory, and decides when a turn counts as committed. A
 not at all, and may read the directories in the order of their names:
 
     <directory>/turn-000000000042/part-00000.jsonl    a committed turn
-                                 /.manifest.json      its parts' sizes and checksums
+                                 /.manifest.json      sizes and checksums of a snapshot's rows
                /.staging/000000000007/…               a turn being written by the job of epoch 7
                /.windows/000000000007/…               rows that wait for their turn
                /.empty-turn                           the number of the last turn without events
@@ -69,6 +69,7 @@ class FilesSink:
             for mine in (self._root, self._windows):
                 take_over(mine)
         self._staging = Staging(self._root)
+        self._committed: int | None = None
 
     @property
     def row_form(self) -> TextRows:
@@ -92,17 +93,22 @@ class FilesSink:
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Rename the attempt's directory to the turn's."""
-        if self.applied(turn):
+        if self._committed == turn:
             return
         staged = self._staging.begun(turn)
         if written_files(staged, parts):
-            self._describe(staged, turn, parts)
+            if any(part.staged for part in parts):
+                self._describe(staged, turn, parts)
             force(staged)
             with sink_errors(self._path(turn)):
+                if self._mode is not None:
+                    # Whoever may read a file may list its directory.
+                    staged.chmod(self._mode | (self._mode & 0o444) >> 2)
                 staged.rename(self._path(turn))
         else:
             self._mark_empty(turn)
         force(self._directory)
+        self._committed = turn
 
     def applied(self, turn: int) -> bool:
         """Whether the turn's directory exists, or the turn was the last one without events."""
@@ -174,7 +180,12 @@ class FilesSink:
             make_private(self._root)
 
     def _describe(self, staged: Path, turn: int, parts: Sequence[Part]) -> None:
-        """Write the parts' checksums beside them, and set the directory's mode."""
+        """Write the parts' checksums beside them, for whoever doubts a file that lay elsewhere before.
+
+        It is not forced to disk, which would delay the snapshot and the changes beside it. So after a power
+        failure it may be empty; nothing is known of the turn's files then. Turns of streamed changes alone
+        have none.
+        """
         listed = [
             {
                 "name": f"part-{part.number:05d}.jsonl",
@@ -187,14 +198,9 @@ class FilesSink:
         ]
         path = staged / MANIFEST
         with sink_errors(path):
-            with path.open("wb") as file:
-                file.write(orjson.dumps({"turn": turn, "parts": listed}))
-                file.flush()
-                os.fsync(file.fileno())
+            path.write_bytes(orjson.dumps({"turn": turn, "parts": listed}))
             if self._mode is not None:
                 path.chmod(self._mode)
-                # Whoever may read a file may list its directory.
-                staged.chmod(self._mode | (self._mode & 0o444) >> 2)
 
     @property
     def _marker(self) -> Path:

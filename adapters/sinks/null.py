@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from adapters.sinks.forgetful import Forgetful
 from engine.errors import InvariantError, SinkRefused
 from engine.events.batch import EventForm
 from engine.model import Part
 from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -30,7 +31,7 @@ class CountingWriter:
         return Part(part, sum(batch.num_rows for batch in batches))
 
 
-class NullSink:
+class NullSink(Forgetful):
     """Drops events. `rows` counts those of the committed turns."""
 
     form: Final = EventForm.RECORDS
@@ -48,10 +49,6 @@ class NullSink:
         self._begun = turn
         return CountingWriter()
 
-    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """Do nothing: no topic refuses events here."""
-        return ()
-
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Add the turn's events to `rows`."""
         if self.applied(turn):
@@ -67,17 +64,6 @@ class NullSink:
 
     def newest(self) -> None:
         """Return None: nothing is kept."""
-
-    def resume(self, saved: Mapping[str, str]) -> None:
-        """Do nothing: this sink keeps nothing in the state."""
-
-    def memory(self) -> Mapping[str, str]:
-        """Nothing to save."""
-        return {}
-
-    def identity(self) -> str:
-        """Empty: nothing distinguishes one null sink from another."""
-        return ""
 
     def close(self) -> None:
         """Do nothing."""

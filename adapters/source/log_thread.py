@@ -7,6 +7,7 @@ reading. A source's log reader owns the step, how much is read ahead, and how wh
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from engine.errors import TidemarkError, unforeseen
@@ -29,7 +30,9 @@ class LogThread:
         self.changed = threading.Condition()
         self.closing = False
         self.failure: TidemarkError | None = None
-        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="tidemark-log", daemon=True
+        )
 
     def start(self) -> None:
         """Begin. Until then `step` need not work."""

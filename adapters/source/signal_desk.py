@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.signal_topic import KafkaTopicReader
 from engine.model import Channel
+from signals.actions import registered_actions
 from signals.answers import log_answer
-from signals.desk import Desk
+from signals.desk import Desk, nowhere
 from signals.file import FileChannel
 from signals.topic import TopicChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.config.settings import SignalSettings, SignalTopic
     from signals.answers import Answer
@@ -27,17 +28,27 @@ def make_desk(
     topic_prefix: str,
     now_s: float,
     answer: Callable[[Answer], None] | None = None,
+    record: Callable[[int, Sequence[Answer]], None] = nowhere,
+    in_process: SignalChannel | None = None,
 ) -> Desk:
     """The desk with the enabled channels, which listen from `now_s` on; `answer` None logs the answers.
 
-    Raises ConfigError if the topic's consumer can't be created from its options.
+    `record` gets all answers of a turn. `in_process` is the channel of the job's own process, if it has one.
+    Channels and actions of other packages are made, too. Raises ConfigError if one of them can't be loaded,
+    or if the topic's consumer can't be created from its options.
     """
-    channels: dict[Channel, SignalChannel] = {}
+    channels: dict[str, SignalChannel] = {
+        name: custom.make(custom.settings, topic_prefix) for name, custom in settings.custom.items()
+    }
     if Channel.KAFKA in settings.channels:
         channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix, now_s)
     if Channel.FILE in settings.channels:
         channels[Channel.FILE] = FileChannel(settings.file)
-    return Desk(answer or log_answer, channels, reads_table=Channel.SOURCE in settings.channels)
+    if in_process is not None:
+        channels[Channel.IN_PROCESS] = in_process
+    reads_table = Channel.SOURCE in settings.channels
+    actions = registered_actions()
+    return Desk(answer or log_answer, channels, reads_table=reads_table, record=record, actions=actions)
 
 
 def _topic(topic: SignalTopic, key: str, now_s: float) -> TopicChannel:

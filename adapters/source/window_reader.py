@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model import Staged
+    from engine.config.settings import SnapshotSettings
+    from engine.model import Staged, Window
     from engine.staging.rows import StagingArea
 
 
@@ -26,6 +29,32 @@ class Reading:
     closed: Callable[[], object]
 
 
+class Chunks(Protocol):
+    """What reads windows, each under its id."""
+
+    def area(self, window_id: str) -> StagingArea:
+        """Where a window's rows are staged."""
+
+    def cancel(self, window_id: str) -> None:
+        """Stop reading a window."""
+
+
+def reading_of(
+    window: Window,
+    read: Callable[..., list[Staged]],
+    chunks: Chunks,
+    settings: SnapshotSettings,
+    forget: Callable[[str], object],
+) -> Reading:
+    """How `read` reads a window, with as many tasks as the settings allow. `forget` comes last."""
+    return Reading(
+        read=partial(read, most_tasks=settings.max_threads if window.as_initial else 0),
+        cancel=partial(chunks.cancel, window.id),
+        area=chunks.area(window.id),
+        closed=partial(forget, window.id),
+    )
+
+
 class Background:
     """A reading in progress. `sealed` is called once, by the first poll after all rows are read."""
 
@@ -33,7 +62,7 @@ class Background:
         self._reading, self._seal = reading, sealed
         self._sealed = self._closed = False
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
-        self._staged: Future[list[Staged]] = self._pool.submit(reading.read)
+        self._staged: Future[list[Staged]] = self._pool.submit(copy_context().run, reading.read)
 
     def staged(self) -> list[Staged] | None:
         """The staged rows; None while they are being read. Raises any error of the reading."""
@@ -44,6 +73,11 @@ class Background:
             self._seal()
             self._sealed = True
         return staged
+
+    @property
+    def sealed(self) -> bool:
+        """Whether all rows are read, and a poll has noticed."""
+        return self._sealed
 
     @property
     def done(self) -> bool:

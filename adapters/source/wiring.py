@@ -1,84 +1,82 @@
-"""What every job is built from, whatever its source: sink, state, signals, pace, directories.
+"""What every job is built from, whatever its source: leases, directories, sink, state, pace.
 
-Chooses the implementation behind each port except the source's, and the directories that they share. An
-adapter's own `job.py` supplies the source.
+Chooses the implementation behind each port except the source's, and the directories that they share.
+`job_sink` makes the sink, and `job` puts the parts together.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from adapters.kafka.sink import KafkaSink
-from adapters.sinks.console import ConsoleSink
-from adapters.sinks.files import FilesSink
-from adapters.sinks.null import NullSink
-from adapters.source.signal_desk import make_desk
-from adapters.spark.ending import end, outlived
-from adapters.spark.executors import SparkExecutors, ThreadExecutors
-from adapters.spark.session import spark_session
-from adapters.staging.file_blocks import FileBlocks
+from adapters.release import release
+from adapters.source.staging import staging_of
+from adapters.source.verifying import verification_of
+from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
-from adapters.storage.state import FileStateStore, newest_epoch
+from adapters.storage.state import FileStateStore
+from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
-from engine.config.settings import Destination, SinkAhead, SinkKind, StateForm, TableErrors
-from engine.errors import LeaseLost, SourceError
+from engine.config.settings import Destination, NewCollections, SinkAhead, SinkKind, StateForm, TableErrors
+from engine.errors import LeaseLost
 from engine.events.batch import EventForm
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
+from engine.job.certificates import Certificates
 from engine.job.heartbeat import Heartbeat
-from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
 from engine.job.progress_log import ProgressLog
 from engine.job.state_document import CURRENT, PREVIOUS
+from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
+from engine.snapshot.snapshotters import snapshotter
 from engine.staging.files import sink_errors
-from engine.staging.rows import StagingArea
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from adapters.http.monitor import Monitor
+    from adapters.storage.directory import Storage
+    from adapters.storage.figures import FiguresFile
     from engine.clock import Clock
     from engine.config.settings import Settings, SinkSettings
     from engine.job.observation import Observation
     from engine.job.state import State
-    from engine.model import CollectionId, Position
+    from engine.model import Appeared, CollectionId, Position
     from engine.ports import Executors, Sink, Source
     from engine.staging.port import BlockStore
+    from engine.staging.rows import StagingArea
     from signals.answers import Answer
+    from signals.desk import Desk
 
-_log = logging.getLogger("adapters")
 LOCAL_ROWS = 20_000
 """Up to so many rows and entries are encoded in the driver, where a Spark job would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are kept: a URI for the state, and a directory shared by driver and executors for staging.
+    """Where things are kept: a URI for the state, and a directory for what the driver stages.
 
-    `windows` is for the rows of windows, `spans` for the entries of spans. `clock` is what the source knows
-    of time. `owner` and `previous` are the current and the previous holder of the checkpoint's lease; empty
-    if there is none. `form` is the sink's. `admit` asks the sink whether it accepts these collections'
-    events, before the source is made to keep a log for them; it raises SinkError.
+    `windows` is for the rows of windows, `spans` for the entries of spans, which `encoders` decode. `clock`
+    is what the source knows of time. `owner` and `previous` are the current and the previous holder of the
+    checkpoint's lease; empty if there is none. `form` is the sink's. `admit` asks the sink whether it accepts
+    these collections' events, before the source is made to keep a log for them; it raises SinkError.
     """
 
     checkpoint: str
     staging: str
     windows: StagingArea
     spans: BlockStore
+    encoders: Executors
     clock: Clock
     owner: str = ""
     previous: str = ""
@@ -88,10 +86,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Onlookers:
-    """Callbacks for every turn's observation and every signal's answer; None logs them."""
+    """Callbacks for every turn's observation and every signal's answer; None logs them.
+
+    `monitor` is what a web server shows of the job; None: nobody watches.
+    """
 
     observe: Callable[[Observation], None] | None = None
     answer: Callable[[Answer], None] | None = None
+    monitor: Monitor | None = None
 
 
 NOBODY = Onlookers()
@@ -103,7 +105,12 @@ class Wired:
 
     `run_statement` runs the user's statement with every heartbeat. `first_retries` are the attempts to open a
     log that has never been open. `longest_window_s` is `Pace`'s. `done` says that nothing is left to do.
-    `marks` are the markers that the READ events of an initial snapshot can carry.
+    `marks` are the markers that the READ events of an initial snapshot can carry. `kept` is how much log the
+    server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
+    a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
+    Debezium's have in snake case. `database` has all collections, if their names don't have it.
+    `placeholders` are the texts that stand in events for values that the log left out; None: this source's
+    collections can't be verified.
     """
 
     source: Source
@@ -115,95 +122,43 @@ class Wired:
     longest_window_s: float = 0.0
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Marker] = frozenset(Marker)
+    kept: Callable[[], int | None] = lambda: None
+    appeared: Callable[[], Sequence[Appeared]] = tuple
+    numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
+    figures: Callable[[], Mapping[str, float]] = dict
+    database: str = ""
+    placeholders: tuple[bytes, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedCheckpoint:
+    """What a job has while it holds its leases: the checkpoint, and a directory for staging.
+
+    `name` distinguishes the job from others. `epoch` is that of the lease on the checkpoint, `sink_epoch` of
+    the one on the sink, 0 if it needs none. `owner` and `previous` are as in `Places`.
+    """
+
+    checkpoint: str
+    directory: Storage
+    staging: str
+    name: str
+    leases: Leases
+    epoch: int
+    sink_epoch: int
+    owner: str
+    previous: str
 
 
 @contextmanager
-def on_spark(
-    settings: Settings, packages: tuple[str, ...], spark: SparkSession | None, stop: threading.Event
-) -> Iterator[SparkSession]:
-    """`spark`, or a new session with these packages, stopped at the end.
+def leased_checkpoint(
+    settings: Settings, spark: SparkSession, sleep: Callable[[float], object]
+) -> Iterator[LeasedCheckpoint]:
+    """Stand by until the job holds the leases of the checkpoint and the sink, and release them at the end.
 
-    If Spark ends early, `outlived` decides what that means.
-    """
-    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, packages)
-    try:
-        with outlived(session, stop):
-            yield session
-    finally:
-        if spark is None:
-            end(session)
-
-
-@contextmanager
-def trying() -> Iterator[None]:
-    """Try to reach a server, so that a wrong password or host is reported before Spark spends time starting.
-
-    A server that is not up yet is no error here: the job waits for it.
-    """
-    try:
-        yield
-    except SourceError as error:
-        _log.warning("%s", error)
-
-
-class Building(Protocol):
-    """How a source's job is built; see `building`."""
-
-    def __call__(
-        self,
-        settings: Settings,
-        spark: SparkSession,
-        onlookers: Onlookers,
-        *,
-        sleep: Callable[[float], object],
-    ) -> AbstractContextManager[Job]:
-        """The job, not yet started."""
-
-
-def run_jobs(
-    settings: Settings,
-    packages: tuple[str, ...],
-    spark: SparkSession | None,
-    stop: threading.Event,
-    onlookers: Onlookers,
-    build: Building,
-) -> bool:
-    """Run the job until `stop` is set, on `spark` or a session made with these packages.
-
-    A job that loses its lease is closed, and a new one stands by in its place. Returns whether the lease was
-    held to the end.
-    """
-    with on_spark(settings, packages, spark, stop) as session:
-        while not stop.is_set():
-            try:
-                with build(settings, session, onlookers, sleep=stop.wait) as job:
-                    job.run(stop.is_set)
-                    return True
-            except LeaseLost as error:
-                if not stop.is_set():
-                    _log.warning("%s; nothing more is written, standing by", error)
-        return False
-
-
-@contextmanager
-def building(
-    settings: Settings,
-    spark: SparkSession,
-    onlookers: Onlookers,
-    wire: Callable[[Places], Wired],
-    *,
-    sleep: Callable[[float], object] = time.sleep,
-    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
-) -> Iterator[Job]:
-    """The job, not yet started; its sink and its staging directory are released at the end.
-
-    Before it touches anything, it stands by until it holds the leases of the checkpoint and the sink. Raises
-    LeaseHeld if it must not wait, LeaseLost if the job is to stop meanwhile. `sleep` pauses for some seconds
-    before the next attempt; it may end early and returns true when the job is to stop. `wrap` can put
-    something between the job and its ports.
+    Raises LeaseHeld if it must not wait, LeaseLost if the job is to stop meanwhile.
     """
     with ExitStack() as held:
-        checkpoint, staging_base = held.enter_context(_directories(settings))
+        checkpoint, base = held.enter_context(_directories(settings))
         directory = storage(spark, checkpoint)
         claim = Claim(settings.name, settings.job.lease_ttl_ms, wait=settings.job.lease_wait)
         states = FileLease(directory, claim, epoch_in=newest_epoch)
@@ -212,50 +167,125 @@ def building(
         held.callback(leases.release)
         if not leases.take(sleep):
             raise LeaseLost("stopped while standing by", place=checkpoint)
-        workspace = workspace_of(staging_base, settings.name, checkpoint)
-        staging = str(take_workspace(workspace, states.epoch))
-        spans = FileBlocks(staging)
-        held.callback(spans.clear)
-        sink = make_sink(
+        workspace = workspace_of(base, settings.name, checkpoint)
+        yield LeasedCheckpoint(
+            checkpoint,
+            directory,
+            str(take_workspace(workspace, states.epoch)),
+            workspace.name,
+            leases,
+            states.epoch,
+            events.epoch if events else 0,
+            claim.id,
+            states.previous.id if states.previous else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The checkpoint of a job, its sink, who passes staged rows to it, and where things are kept.
+
+    `certificates` is where those of snapshots are; None if they get none. `shared_disk`: executors read and
+    write the driver's files.
+    """
+
+    checkpoint: LeasedCheckpoint
+    sink: Sink
+    emitters: Executors
+    places: Places
+    certificates: CertificateDirectory | None = None
+    shared_disk: bool = True
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    spark: SparkSession,
+    leased: LeasedCheckpoint,
+    sleep: Callable[[float], object],
+    make_sink: Callable[..., Sink],
+) -> Iterator[Site]:
+    """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
+    with ExitStack() as held:
+        stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
+        held.callback(stages.spans.clear)
+        made = make_sink(
             settings.sink,
-            SparkExecutors(spark),
-            f"{staging}/kafka",
+            stages.senders,
+            f"{leased.staging}/kafka",
             tasks=tasks_of(spark),
-            name=workspace.name,
-            epoch=events.epoch if events else 0,
+            name=leased.name,
+            epoch=leased.sink_epoch,
         )
-        held.callback(sink.close)
-        windows = StagingArea(FileBlocks(sink.row_form.directory or staging), sink.row_form)
+        held.callback(made.close)
+        sink = stages.sink(made, stores=_stores(settings.sink))
+        certificates = _certificates(settings, spark, leased.checkpoint)
+        seed = certificates.seed() if certificates is not None else None
+        windows = replace(stages.windows(made), seed=seed)
         held.callback(windows.clear)
-        previous = states.previous.id if states.previous else ""
-        admit = partial(_admit, settings, sink)
-        clock = system_clock(sleep)
-        wired = wire(Places(checkpoint, staging, windows, spans, clock, claim.id, previous, sink.form, admit))
-        held.callback(wired.close)
-        desk = make_desk(settings.signals, settings.events.topic_prefix, clock.now(), onlookers.answer)
-        held.callback(desk.close)
-        job_parts = JobParts(
-            source=wired.source,
-            sink=sink,
-            store=FileStateStore(directory, states.epoch),
-            executors=_emitters(spark),
-            desk=desk,
-            pulse=_pulse(settings, wired),
-            now=clock.now,
-            clock=clock.monotonic,
-            sleep=clock.sleep,
-            new_id=clock.new_id,
-            local_rows=LOCAL_ROWS,
-            show=wired.show,
-            done=wired.done,
-            marks=wired.marks,
-            lease=leases,
-            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint)), states.epoch),
-            topic=partial(topic_of, settings=settings.events),
-            destination=partial(_destination, settings, sink),
-            excluded=partial(_excluded, settings),
+        places = Places(
+            leased.checkpoint,
+            leased.staging,
+            windows,
+            stages.spans,
+            stages.encoders,
+            system_clock(sleep),
+            leased.owner,
+            leased.previous,
+            sink.form,
+            partial(_admit, settings, made),
         )
-        yield Job(wrap(job_parts), _pace(settings, spark, wired), _observer(settings, onlookers))
+        yield Site(leased, sink, stages.emitters, places, certificates, stages.shared_disk)
+
+
+def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> CertificateDirectory | None:
+    if not settings.job.certificates:
+        return None
+    return CertificateDirectory(storage(spark, f"{checkpoint}/{DIRECTORY}"))
+
+
+def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired, desk: Desk) -> JobParts:
+    """What the job's loop works with."""
+    leased, clock = site.checkpoint, site.places.clock
+    return JobParts(
+        source=wired.source,
+        sink=site.sink,
+        store=FileStateStore(leased.directory, leased.epoch),
+        executors=site.emitters,
+        desk=desk,
+        pulse=_pulse(settings, wired),
+        now=clock.now,
+        clock=clock.monotonic,
+        sleep=clock.sleep,
+        new_id=clock.new_id,
+        local_rows=LOCAL_ROWS,
+        show=wired.show,
+        done=wired.done,
+        appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
+        reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
+        marks=wired.marks,
+        lease=leased.leases,
+        letters=DeadLetterFiles(storage(spark, _letters(settings, leased.checkpoint)), leased.epoch),
+        topic=partial(topic_of, settings=settings.events),
+        destination=partial(_destination, settings, site.sink),
+        excluded=partial(_excluded, settings),
+        certificates=_issuer(site, wired.show),
+        verification=verification_of(
+            settings,
+            site.places.encoders,
+            leased.staging,
+            wired.placeholders,
+            shared_disk=site.shared_disk,
+        ),
+    )
+
+
+def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
+    """What issues the certificates of a job's snapshots."""
+    seed = site.places.windows.seed
+    if site.certificates is None or seed is None:
+        return None
+    return Certificates(seed, f"tidemark {release()}", site.certificates, site.places.clock.now, show)
 
 
 def _letters(settings: Settings, checkpoint: str) -> str:
@@ -282,9 +312,22 @@ def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
     return where | ({f"{settings.sink.kind} sink": found} if found else {})
 
 
+@runtime_checkable
+class AdmitsTopics(Protocol):
+    """A sink that can tell beforehand whether it accepts the events of a topic."""
+
+    def admit(self, topics: Sequence[str]) -> None:
+        """Raise SinkError if it does not accept these topics' events."""
+
+
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
-    if isinstance(sink, KafkaSink) and collections:
+    if isinstance(sink, AdmitsTopics) and collections:
         sink.admit(sorted({topic_of(collection, settings.events) for collection in collections}))
+
+
+def _stores(settings: SinkSettings) -> bool:
+    """Whether the sink stores events, so that it matters who writes to it."""
+    return settings.kind != SinkKind.NULL
 
 
 def _excluded(settings: Settings, collection: CollectionId) -> bool:
@@ -292,8 +335,15 @@ def _excluded(settings: Settings, collection: CollectionId) -> bool:
     return not settings.capture.captures(*collection.parts[-2:])
 
 
-def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
-    return onlookers.observe or ProgressLog(settings.job.progress_interval_ms / 1000)
+def observer(settings: Settings, onlookers: Onlookers, figures: FiguresFile) -> Callable[[Observation], None]:
+    """Takes every turn's observation: for the onlookers or the log, and for the file of figures."""
+    told = onlookers.observe or ProgressLog(settings.job.progress_interval_ms / 1000)
+
+    def observe(seen: Observation) -> None:
+        figures(seen)
+        told(seen)
+
+    return observe
 
 
 def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
@@ -310,7 +360,8 @@ def tasks_of(spark: SparkSession) -> int:
     return max(1, spark.sparkContext.defaultParallelism)
 
 
-def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
+def pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
+    """How fast the job goes, and how long it tries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(
         chunk_rows=snapshot.chunk_size,
@@ -326,6 +377,8 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         isolates=job.table_errors is TableErrors.ISOLATE,
         letters_bytes=job.letters_max_bytes,
         most_queued=job.max_queued,
+        blocking=job.blocking,
+        limit=job.limit,
         moves=settings.sink.destination is Destination.MOVED,
         state_version=CURRENT if job.state_form is StateForm.CURRENT else PREVIOUS,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
@@ -339,38 +392,3 @@ def _directories(settings: Settings) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
         checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
         yield checkpoint, staging_base(settings.job) or f"{temporary}/staging"
-
-
-def _emitters(spark: SparkSession) -> Executors:
-    """Passes staged rows to the sink. On one machine the driver does, since tasks may hold all slots."""
-    local = (spark.sparkContext.master or "").startswith("local")
-    return ThreadExecutors(tasks_of(spark)) if local else SparkExecutors(spark)
-
-
-def make_sink(
-    settings: SinkSettings,
-    executors: Executors,
-    staging: str,
-    *,
-    tasks: int,
-    name: str = "tidemark",
-    epoch: int = 0,
-) -> Sink:
-    """The sink of the settings; a sink that stages does so in a directory of its own.
-
-    `name` distinguishes the job from others; `epoch` is that of the lease on the sink.
-    """
-    if settings.custom is not None:
-        custom = settings.custom
-        return custom.make(custom.settings, executors=executors, staging=staging, tasks=tasks, name=name)
-    match kind := SinkKind(settings.kind):
-        case SinkKind.FILES:
-            return FilesSink(settings.directory, epoch, settings.mode)
-        case SinkKind.CONSOLE:
-            return ConsoleSink()
-        case SinkKind.NULL:
-            return NullSink()
-        case SinkKind.KAFKA:
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name)
-        case _:
-            assert_never(kind)

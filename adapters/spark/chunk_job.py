@@ -16,6 +16,7 @@ from pyspark import TaskContext
 
 from engine.events.values.row_texts import RowMode, SeparatorInData
 from engine.model import Staged
+from engine.staging.compared_rows import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +67,9 @@ class ReadTask:
                 for index, rows in self._by_run(batch):
                     read = self.reads[index]
                     if index not in runs:
-                        runs[index] = staging.enter_context(self.area.run(index, read.around, attempt()))
+                        form = COMPARED if read.compared else None
+                        run = self.area.run(index, read.around, attempt(), form)
+                        runs[index] = staging.enter_context(run)
                     try:
                         runs[index].write(read.staged(rows, self.mode))
                     except SeparatorInData:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import subprocess
+import threading
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
 
-from adapters.spark.failures import SPARK_ERRORS
+from adapters.spark.failures import MORE_MEMORY, SPARK_ERRORS, ran_out_of_memory
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _SIGNAL_WITHIN_S = 1.5
 _POLL_S = 0.05
+_ENDS_WITHIN_S = 5.0
+_NO_MEMORY: Final = 52
+"""Spark's exit code of a JVM that has no memory left. The job's own error does not always arrive."""
+STOPPED_WITHIN_S = 4.0
 
 
 def spark_ended(spark: SparkSession) -> bool:
@@ -48,8 +54,26 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
         if not _ends(spark, stop):
             raise
         if not stop.wait(_SIGNAL_WITHIN_S):
-            raise SourceError("Spark ended", place="spark", hint="start again; the job goes on") from error
+            raise _ended(spark) from error
         _log.info("Spark ended before the job; what was in flight is done again at the next start")
+
+
+def _ended(spark: SparkSession) -> SourceError:
+    if ran_out_of_memory() or _exit_code(spark) == _NO_MEMORY:
+        hint = f"{MORE_MEMORY}; then start again, and the job goes on"
+        return SourceError("Spark ended for lack of memory", place="spark", hint=hint)
+    return SourceError("Spark ended", place="spark", hint="start again; the job goes on")
+
+
+def _exit_code(spark: SparkSession) -> int | None:
+    """What the JVM that this process started has ended with; None if it is not ours, or has not ended."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001  PySpark has no public way to ask
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return int(process.wait(_ENDS_WITHIN_S))
+    return None
 
 
 def _ends(spark: SparkSession, stop: threading.Event) -> bool:
@@ -61,11 +85,28 @@ def _ends(spark: SparkSession, stop: threading.Event) -> bool:
 
 
 def end(spark: SparkSession) -> None:
-    """Stop the session; does nothing if its JVM has ended already."""
+    """Stop the session; does nothing if its JVM has ended already.
+
+    On a cluster the driver's JVM removes what it has shipped, thousands of files. On a slow disk that takes
+    longer than the command waits for a job that was asked to stop. The JVM then finishes by itself.
+    """
     if spark_ended(spark):
         return
+    stopping: Future[None] = Future()
+    threading.Thread(target=_stop, args=(spark, stopping), name="tidemark-spark-stop", daemon=True).start()
     try:
-        spark.stop()
+        stopping.result(STOPPED_WITHIN_S)
+    except TimeoutError:
+        _log.info("Spark is still stopping, and finishes by itself")
     except SPARK_ERRORS:
         if not spark_ended(spark):
             raise
+
+
+def _stop(spark: SparkSession, stopping: Future[None]) -> None:
+    try:
+        spark.stop()
+    except BaseException as error:  # noqa: BLE001  raised where the result is asked for
+        stopping.set_exception(error)
+    else:
+        stopping.set_result(None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from adapters.spark.failures import SPARK_ERRORS, job_error
+from adapters.spark.failures import SPARK_ERRORS, of_executors
 from adapters.spark.outcomes import Attempt, result
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SparkExecutors:
         try:
             outcomes = self._context.parallelize(items, len(items)).map(Attempt(task)).collect()
         except SPARK_ERRORS as error:
-            raise job_error(error, f"a job of {len(items)} tasks") from error
+            raise of_executors(error, f"a job of {len(items)} tasks") from error
         return [result(outcome) for outcome in outcomes]
 
 

@@ -7,6 +7,7 @@ This module picks the line worth keeping; `disclosure` decides how much of it ma
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
 from engine.config.references import refuse
-from engine.errors import LoginRefused, SourceError, TidemarkError
+from engine.errors import ExecutorsFailed, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,11 @@ _INVALID_AUTHORIZATION: Final = "28"
 _LOGIN_FAILED: Final = 18456
 """SQL Server's error number."""
 _LONGEST: Final = 500
+_NO_MEMORY: Final = "OutOfMemoryError"
+MORE_MEMORY: Final = (
+    "give Spark more memory: tidemark.spark.conf.spark.driver.memory, or spark.executor.memory on a cluster"
+)
+_ran_out = threading.Event()
 
 
 def job_error(error: Exception, what: str, place: CollectionId | str = "spark") -> TidemarkError:
@@ -43,7 +49,21 @@ def job_error(error: Exception, what: str, place: CollectionId | str = "spark") 
     if _login_was_refused(error):
         refuse()
         return LoginRefused(said, place=place)
+    if _NO_MEMORY in said:
+        _ran_out.set()
+        return SourceError(said, place=place, hint=MORE_MEMORY)
     return SourceError(said, place=place)
+
+
+def ran_out_of_memory() -> bool:
+    """Whether a job of this process failed for lack of memory. Spark then ends its JVM a moment later."""
+    return _ran_out.is_set()
+
+
+def of_executors(error: Exception, what: str) -> TidemarkError:
+    """The error of a job that asks no server through Spark, so that a failure is one of its executors."""
+    found = job_error(error, what)
+    return found.recast(ExecutorsFailed) if type(found) is SourceError else found
 
 
 def telling_line(error: Exception) -> str:

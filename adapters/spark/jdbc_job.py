@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from adapters.spark import outcomes
+from adapters.spark import kept_blocks, outcomes
 from adapters.spark.chunk_job import ReadTask, nothing
 from engine.events.values.row_texts import RowMode
 
@@ -97,7 +97,8 @@ class JdbcJob(Generic[RunT]):
         conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         alone = tuple(self.reads) if len(self.reads) <= self.most_tasks else ()
         frame = query.frame(spark, self.tasks).select("r", *([] if alone else ["run"]))
-        return list(chain.from_iterable(outcomes.run(frame, replace(self.task(), alone=alone))))
+        task = replace(self.task(), alone=alone)
+        return list(chain.from_iterable(kept_blocks.run(frame, task, self.area.store)))
 
 
 def widest(reads: Iterable[JdbcRun]) -> float:

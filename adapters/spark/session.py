@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
+from adapters.spark.shipping import executors_python, is_cluster, shipped
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -45,6 +48,9 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    # Jobs that share a session are served in turns, each in pools of its own (`pools.py`). On a cluster turns
+    # get the next free slot, ahead of windows being read (`kept_blocks.TURNS`).
+    "spark.scheduler.mode": "FAIR",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     # A worker's next batch reuses the memory of the last one. If that were returned to the system, every page
     # would cost a page fault. Milliseconds for Arrow's allocator, bytes for the C library's.
@@ -55,26 +61,32 @@ _DEFAULTS: Mapping[str, str] = {
 
 
 def spark_session(
-    master: str | None, conf: Mapping[str, str], packages: tuple[str, ...] = ()
+    master: str | None,
+    conf: Mapping[str, str],
+    packages: tuple[str, ...] = (),
+    archive: str | None = None,
 ) -> SparkSession:
     """The active session if there is one, else a new one on `master`.
 
     Without a master it is spark-submit's, or `local[*]`. A local session binds to loopback, because nothing
-    outside the machine needs to reach the driver.
+    outside the machine needs to reach the driver. Executors of a cluster get the application as an archive:
+    `archive`, or one that is made now.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         warn_of_open(active.sparkContext)
         return active
     _log.info("starting Spark")
-    # Workers must run this interpreter: another one lacks our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_DEFAULTS, **conf}
     master = master or _submitted_master() or "local[*]"
+    # On this machine workers must run this interpreter: another one lacks our packages.
+    python = executors_python(settings) if is_cluster(master) else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
     settings |= drivers(packages, settings, JARS)
+    settings |= shipped(master, settings, archive)
     if not _runs_in_the_cluster():
         settings |= guards(master, settings)
     settings = {"spark.app.name": "tidemark", "spark.master": master, **settings}
@@ -84,10 +96,7 @@ def spark_session(
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
     launched = _conf(launched_with(settings))
     try:
-        # Starts the JVM if there is none. Settings made now are in its command line, settings made later are
-        # not.
-        SparkContext._ensure_initialized(conf=launched)  # noqa: SLF001  there is no public way
-        session = builder.getOrCreate()
+        session = _started(launched, builder)
     except SPARK_ERRORS as error:
         # The traceback is Java's, with a hundred lines.
         _log.debug("Spark's own words:", exc_info=error)
@@ -123,6 +132,21 @@ def drivers(packages: Sequence[str], settings: Mapping[str, str], jars: Path) ->
 def _file_name(package: str) -> str:
     group, artifact, version = package.split(":")
     return f"{group}_{artifact}-{version}.jar"
+
+
+def _started(conf: SparkConf, builder: SparkSession.Builder) -> SparkSession:
+    """Start the JVM if there is none, and the session. Java is quiet unless that fails or details are logged.
+
+    Settings of `conf` are in the JVM's command line, those of the builder are not.
+    """
+    there = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001  no public way
+    if there or _log.isEnabledFor(logging.DEBUG):
+        SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  likewise
+        return builder.getOrCreate()
+    with quiet_start() as output:
+        gateway = launch_gateway(conf, output.popen_options)  # type: ignore[no-untyped-call]  # PySpark's
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001  likewise
+        return builder.getOrCreate()
 
 
 def _conf(settings: Mapping[str, str]) -> SparkConf:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adapters.spark import preflight
+from adapters.spark.pools import pool_of, use_pool
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -14,13 +17,22 @@ if TYPE_CHECKING:
 
 
 class WindowJobs:
-    """The windows' jobs on one session. `area` is where they stage rows; `tasks` run at once."""
+    """The windows' jobs on one session. `area` is where they stage rows; `tasks` run at once.
+
+    They belong to the scheduler's pool of the thread that creates this.
+    """
 
     def __init__(self, spark: SparkSession, area: StagingArea, *, tasks: int) -> None:
         self._context, self._area, self.tasks = spark.sparkContext, area, tasks
+        self._pool = pool_of(self._context)
 
     def begin(self, window_id: str) -> StagingArea:
-        """Count all jobs that this thread starts from now on among the window's; returns where they stage."""
+        """Count all jobs that this thread starts from now on among the window's; returns where they stage.
+
+        Raises ConfigError if an executor that has joined lacks something.
+        """
+        preflight.check_new(self._context)
+        use_pool(self._context, self._pool)
         self._context.setJobGroup(_group(window_id), f"window {window_id}", interruptOnCancel=True)
         return self.area(window_id)
 

@@ -108,7 +108,7 @@ class StagedWriter:
                 partial.hardlink_to(path)
             except OSError:
                 _copy(path, partial, checksum, self.mode)
-        return Part(part, events, checksum)
+        return Part(part, events, checksum, staged=True)
 
     def _path(self, part: int) -> Path:
         return self.directory / f"part-{part:05d}.jsonl"

@@ -57,8 +57,8 @@ class Storage(Protocol):
     def read(self, name: str) -> bytes:
         """A file's content."""
 
-    def create(self, name: str, content: bytes) -> None:
-        """Write a file, replacing one with the same name."""
+    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:
+        """Write a file, replacing one with the same name. If not `forced`, a power failure may undo it."""
 
     def create_new(self, name: str, content: bytes) -> bool:
         """Write a file unless one with this name exists; of several concurrent attempts one succeeds."""
@@ -114,21 +114,21 @@ class LocalStorage:
     def names(self) -> list[str]:
         """List the files in it."""
         with failing(self.place):
-            return [path.name for path in self._root.iterdir()]
+            return os.listdir(self._root)  # noqa: PTH208  a directory of events has many entries
 
     def read(self, name: str) -> bytes:
         """Read a file."""
         with self._failing(name):
             return (self._root / name).read_bytes()
 
-    def create(self, name: str, content: bytes) -> None:
+    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:
         """Write under another name, then rename."""
-        with self._written(name, content) as partial:
-            self.rename(partial.name, name)
+        with self._written(name, content, forced=forced) as partial:
+            self._renamed(partial.name, name, forced=forced)
 
     def create_new(self, name: str, content: bytes) -> bool:
         """Write under another name, then link: that fails if the name exists."""
-        with self._written(name, content) as partial, self._failing(name):
+        with self._written(name, content, forced=True) as partial, self._failing(name):
             try:
                 (self._root / name).hardlink_to(partial)
             except FileExistsError:
@@ -137,13 +137,14 @@ class LocalStorage:
         return True
 
     @contextlib.contextmanager
-    def _written(self, name: str, content: bytes) -> Iterator[Path]:
+    def _written(self, name: str, content: bytes, *, forced: bool) -> Iterator[Path]:
         """Yield a file with this content under another name, and remove it afterwards."""
         partial = self._root / _partial(name)
         try:
             with self._failing(name), open_private(partial) as file:
                 write_all(file, memoryview(content))
-                os.fsync(file.fileno())
+                if forced:
+                    os.fsync(file.fileno())
             yield partial
         finally:
             with contextlib.suppress(OSError):
@@ -162,9 +163,13 @@ class LocalStorage:
 
     def rename(self, source: str, target: str) -> None:
         """Rename, and force the directory to disk."""
+        self._renamed(source, target, forced=True)
+
+    def _renamed(self, source: str, target: str, *, forced: bool) -> None:
         with self._failing(target):
             (self._root / source).replace(self._root / target)
-            force_directory(self._root)
+            if forced:
+                force_directory(self._root)
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -208,7 +213,7 @@ class HadoopStorage:
             finally:
                 stream.close()
 
-    def create(self, name: str, content: bytes) -> None:
+    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:  # noqa: ARG002  always forced
         """Write under another name and rename; on an object store, write under the real name."""
         if self._renames:
             partial = _partial(name)

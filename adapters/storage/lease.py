@@ -34,7 +34,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
@@ -170,6 +170,41 @@ class _Watched:
     lives: bool = False
 
 
+class LeaseFiles(Protocol):
+    """Reads the files of a directory."""
+
+    def names(self) -> list[str]:
+        """All files, in no order."""
+
+    def read(self, name: str) -> bytes:
+        """A file's content. Raises FileNotFoundError or StateError."""
+
+
+def last_owner(files: LeaseFiles, prefix: str = "") -> Owner | None:
+    """Who held the lease of a directory last, without touching it; None if nobody ever did."""
+    newest = max(_epochs_in(files.names(), prefix), default=0)
+    if not newest:
+        return None
+    try:
+        return _owner_in(files.read(_lease_name(newest, prefix)))
+    except FileNotFoundError:
+        return _UNKNOWN
+
+
+def newest_lease(names: Iterable[str]) -> int:
+    """The newest epoch of the leases on a checkpoint, given its files' names; 0 if there is none."""
+    return max(_epochs_in(names, ""), default=0)
+
+
+def _epochs_in(names: Iterable[str], prefix: str) -> list[int]:
+    found = (_NAME.fullmatch(name) for name in names if name.startswith(prefix))
+    return [int(match[1]) for match in found if match]
+
+
+def _lease_name(epoch: int, prefix: str) -> str:
+    return f"{prefix}lease-{epoch:012d}.json"
+
+
 class FileLease:
     """A lease kept in a directory, in files whose names begin with `prefix`. Not thread-safe by itself.
 
@@ -188,6 +223,7 @@ class FileLease:
         self._storage, self._claim, self._prefix, self._epoch_in = storage, claim, prefix, epoch_in
         self._now_s = now_s or _clock
         self._watched: _Watched | None = None
+        self._known = 0
         self.epoch = 0
         self.previous: Owner | None = None
         """The previous holder."""
@@ -208,7 +244,7 @@ class FileLease:
         epoch = max(newest, self._epoch_in(self._storage.names())) + 1
         if not self._storage.create_new(self._name(epoch), _document(self._claim.owner)):
             return self._owner(epoch)  # another job was faster
-        self.epoch = epoch
+        self.epoch = self._known = epoch
         for epoch in self._epochs():
             if epoch < newest:  # the one before still shows who held it
                 self._storage.delete(self._name(epoch))
@@ -225,7 +261,7 @@ class FileLease:
 
     def _holder(self) -> tuple[int, Owner | None]:
         """The newest epoch (0 for none), and its holder; None if nobody holds it."""
-        newest = max(self._epochs(), default=0)
+        newest = self._newest()
         if not newest:
             return 0, None
         owner, watched = self._owner(newest), self._watch(newest)
@@ -246,7 +282,7 @@ class FileLease:
 
     def renew(self) -> None:
         """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
-        newest = max(self._epochs(), default=0)
+        newest = self._newest()
         if newest < self.epoch:
             raise LeaseLost("the lease's file is gone", place=self.place)
         if newest > self.epoch:
@@ -256,18 +292,30 @@ class FileLease:
 
     def release(self) -> None:
         """Free the lease at once; does nothing if it is not ours any more."""
-        if self.epoch and max(self._epochs(), default=0) == self.epoch:
+        if self.epoch and self._newest() == self.epoch:
             owner = self._claim.owner
             released = Owner(owner.id, owner.job, owner.process, owner.ttl_ms, released=True)
             self._storage.create(self._name(self.epoch), _document(released))
         self.epoch = 0
 
+    def _newest(self) -> int:
+        """The newest epoch; 0 for none.
+
+        A directory of events has an entry for each turn, so listing it takes longer and longer. It is listed
+        only if the newest file known is gone. Otherwise a newer one has the next number: every holder takes
+        the number after the newest, and removes the others only later.
+        """
+        if not self._known or not self._storage.exists(self._name(self._known)):
+            self._known = max(self._epochs(), default=0)
+        while self._known and self._storage.exists(self._name(self._known + 1)):
+            self._known += 1
+        return self._known
+
     def _epochs(self) -> list[int]:
-        found = (_NAME.fullmatch(name) for name in self._storage.names() if name.startswith(self._prefix))
-        return [int(match[1]) for match in found if match]
+        return _epochs_in(self._storage.names(), self._prefix)
 
     def _name(self, epoch: int) -> str:
-        return f"{self._prefix}lease-{epoch:012d}.json"
+        return _lease_name(epoch, self._prefix)
 
     def _stamp(self, epoch: int) -> str:
         try:

@@ -80,9 +80,17 @@ def test_a_position_of_another_form_is_refused(source: str, position: tuple[Any,
         ("postgres", "published", {"marks": "d"}),
         ("postgres", "members", {"publication": "1 2", "entries": {"a": "b"}}),
         ("postgres", "partitions", {"1": None}),
+        ("postgres", "columns", {"x": [1]}),
+        ("postgres", "columns", {"3": ["1"]}),
         ("mongodb", "transaction", {"id": "x"}),
         ("mongodb", "event", ["82", "", 0]),
         ("mongodb", "first", {"begins_at": 7}),
+        (
+            "mongodb",
+            "capture",
+            {"scope": "deployment", "target": "", "databases": [[]], "collections": [[], []]},
+        ),
+        ("mongodb", "capture", {"scope": "x", "target": "", "databases": [[], []], "collections": [[], []]}),
         ("sqlserver", "names", "shop"),
         ("sqlserver", "transactions", {"shop": {"id": "x", "collections": []}}),
         ("sqlserver", "shapes", [{"name": ["a"], "columns": [], "primary_key": [], "unique_key": []}]),
@@ -123,4 +131,4 @@ def test_a_channels_place_of_another_form_is_refused(saved: dict[str, Any]):
     desk = Desk(channels={Channel.KAFKA: TopicChannel("t", "k", MemoryTopic(), 0)})
 
     with pytest.raises(StateError, match="can't be read"):
-        desk.resume(saved)
+        desk.resume(saved, 1)

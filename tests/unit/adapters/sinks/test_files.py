@@ -11,6 +11,7 @@ from xxhash import xxh3_64
 
 from adapters.sinks.files import FilesSink
 from engine.errors import LeaseLost, SinkError
+from engine.model import Checksum
 from tests.batches import numbered
 from tests.turns import Turns
 
@@ -102,22 +103,38 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path):
         FilesSink(tmp_path / "file")
 
 
-def test_the_parts_of_a_turn_have_their_checksums_beside_them(tmp_path):
+def handed_over(tmp_path, writer, part=0):
+    """Hand over a file of rows that lay elsewhere; returns its content."""
+    file = tmp_path / f"staged-{part}"
+    content = b'{"key":1}\n{"key":2}\n'
+    file.write_bytes(content)
+    writer.take(part, str(file), 2, Checksum(len(content), xxh3_64(content).hexdigest()))
+    return content
+
+
+def test_rows_that_were_handed_over_have_their_checksums_beside_them(tmp_path):
     sink = Turns(FilesSink(tmp_path))
     writer = sink.writer(3)
-    writer.write(0, [numbered(1, 2)])
+    content = handed_over(tmp_path, writer)
     writer.write(1, [numbered()])
     sink.commit(3)
 
-    turn = tmp_path / "turn-000000000003"
-    content = (turn / "part-00000.jsonl").read_bytes()
     part = {
         "name": "part-00000.jsonl",
         "events": 2,
         "bytes": len(content),
         "xxh3": xxh3_64(content).hexdigest(),
     }
-    assert json.loads((turn / ".manifest.json").read_bytes()) == {"turn": 3, "parts": [part]}
+    manifest = tmp_path / "turn-000000000003" / ".manifest.json"
+    assert json.loads(manifest.read_bytes()) == {"turn": 3, "parts": [part]}
+
+
+def test_a_turn_of_streamed_changes_has_no_file_but_its_parts(tmp_path):
+    sink = Turns(FilesSink(tmp_path))
+    sink.writer(3).write(0, [numbered(1, 2)])
+    sink.commit(3)
+
+    assert [path.name for path in (tmp_path / "turn-000000000003").iterdir()] == ["part-00000.jsonl"]
 
 
 class TestParts:
@@ -238,7 +255,9 @@ def test_committed_turns_have_the_mode_that_was_asked_for(tmp_path, umask, mode,
     before = os.umask(umask)
     try:
         sink = Turns(FilesSink(tmp_path / "events", 1, mode))
-        sink.writer(1).write(0, [numbered(1)])
+        writer = sink.writer(1)
+        writer.write(0, [numbered(1)])
+        handed_over(tmp_path, writer, 1)
         staged = modes(tmp_path / "events")
         sink.commit(1)
     finally:

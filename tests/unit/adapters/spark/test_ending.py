@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # it ships no types
 
-from adapters.spark import ending
+from adapters.spark import ending, failures
 from adapters.spark.ending import end, outlived, spark_ended
+from adapters.spark.failures import job_error
 from engine.errors import SourceError, StateError
 
 
@@ -19,7 +21,8 @@ class FakeSession:
     def __init__(self, *, stopped: bool = False, gone: bool = False, dies: bool = False) -> None:
         self.stopped, self.gone, self.dies = stopped, gone, dies
         self.asked_to_stop = 0
-        self.sparkContext = self._jsc = self
+        self.sparkContext = self._jsc = self._gateway = self
+        self.proc: subprocess.Popen[bytes] | None = None
 
     def sc(self):
         if self.gone:
@@ -39,6 +42,7 @@ class FakeSession:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr(ending, "_SIGNAL_WITHIN_S", 0.3)
+    monkeypatch.setattr(failures, "_ran_out", threading.Event())
 
 
 @pytest.fixture
@@ -94,6 +98,26 @@ def test_spark_that_ends_on_its_own_is_a_fault(spark, stop):
     assert caught.value.__cause__ is cause
 
 
+def test_spark_that_ran_out_of_memory_says_so(stop):
+    spark: Any = FakeSession(gone=True)
+    failed = job_error(
+        Py4JError("Lost task 1.0: java.lang.OutOfMemoryError: Java heap space"), "reading rows"
+    )
+    with pytest.raises(SourceError, match="Spark ended for lack of memory; give Spark more memory: tidemark"):
+        fail(spark, stop, Py4JError("x"))
+
+    assert "spark.driver.memory" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(52, "ended for lack of memory; give"), (1, "ended; start again")]
+)
+def test_the_exit_code_says_so_if_the_job_s_error_did_not_arrive(stop, code: int, said: str):
+    spark: Any = FakeSession(gone=True)
+    with subprocess.Popen(["sh", "-c", f"exit {code}"]) as spark.proc, pytest.raises(SourceError, match=said):
+        fail(spark, stop, ConnectionRefusedError(111, "Connection refused"))
+
+
 @pytest.mark.parametrize("stopping", [False, True])
 def test_other_failures_pass(stop, *, stopping: bool):
     if stopping:
@@ -132,3 +156,15 @@ def test_a_failure_to_stop_is_not_hidden():
     stubborn: Any = Stubborn()
     with pytest.raises(Py4JError):
         end(stubborn)
+
+
+def test_a_jvm_that_takes_long_to_stop_finishes_by_itself(monkeypatch, caplog):
+    monkeypatch.setattr(ending, "STOPPED_WITHIN_S", 0.05)
+    let_go = threading.Event()
+    slow: Any = FakeSession()
+    monkeypatch.setattr(slow, "stop", let_go.wait)
+    with caplog.at_level("INFO"):
+        end(slow)
+    let_go.set()
+
+    assert "finishes by itself" in caplog.text

@@ -196,6 +196,47 @@ def test_only_the_last_two_files_are_kept(tmp_path):
     assert lease.previous is not None
 
 
+class Listed(LocalStorage):
+    """A directory that counts how often it is listed."""
+
+    listed = 0
+
+    def names(self):
+        self.listed += 1
+        return super().names()
+
+
+def test_a_holder_and_whoever_waits_list_the_directory_once(tmp_path, clock):
+    # A directory of events has an entry for each turn.
+    holding, waiting = Listed(tmp_path), Listed(tmp_path)
+    claim = Claim("shop", ttl_ms=int(TTL_S * 1000))
+    holder, waiter = FileLease(holding, claim), FileLease(waiting, claim)
+    holder.try_take()
+    waiter.try_take()
+    listed = holding.listed, waiting.listed
+    for _ in range(3):
+        clock[0] += 1
+        holder.renew()
+        assert waiter.try_take()
+
+    assert (holding.listed, waiting.listed) == listed
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_holder_learns_of_the_next_but_two(tmp_path, clock):
+    # By then its own file is removed.
+    first = opened(tmp_path)
+    first.try_take()
+    for _ in range(3):
+        later = opened(tmp_path)
+        later.try_take()
+        clock[0] += TTL_S + 1
+        assert later.try_take() is None
+
+    with pytest.raises(LeaseLost, match=r"taken over .* \(epoch 4, ours was 1\)"):
+        first.renew()
+
+
 def test_a_lease_beside_events_is_hidden(tmp_path):
     opened(tmp_path, prefix=".").try_take()
 

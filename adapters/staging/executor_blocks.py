@@ -1,0 +1,259 @@
+"""Staged blocks that need no shared disk: they stay on the executors, and Spark ships them.
+
+A task hands the blocks that it writes to an `Outbox`, whose content goes out with the task's result; what
+keeps them is Spark's affair (`adapters/spark/kept_blocks.py`). Blocks that the driver writes, and small ones
+of tasks, stay in the driver's memory. A handle is the block's name, so it says nothing of the place:
+
+    process     a block's content
+    ─────────   ──────────────────────────────────────────────────────────────────────────
+    driver      in memory, or fetched from where it is kept
+    executor    what came with the task; a task is given exactly the blocks that it opens
+
+Owns the names and what this process knows of them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+from xxhash import xxh3_64
+
+from engine.errors import InvariantError
+from engine.model import Checksum
+from engine.staging.checksum import checksum_of
+from engine.staging.damage import damaged, gone
+from engine.staging.files import sink_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_IN_MEMORY: Final = 8 << 20
+"""A task's block that grows beyond it is written to the executor's disk."""
+PIECE: Final = 1 << 20
+"""A block goes to Spark in pieces of this size."""
+_SMALL: Final = 256 << 10
+"""A block of at most this size goes to the driver with the task's result, up to `_SMALL_IN_ALL` per task."""
+_SMALL_IN_ALL: Final = 1 << 20
+
+
+class Place(Protocol):
+    """Where a block is kept. Only the driver knows places."""
+
+    def fetch(self, name: str) -> bytes | None:
+        """The block's content; None if it is lost."""
+
+    def release(self, name: str) -> None:
+        """The block is not needed any more."""
+
+
+_CONTENT: dict[str, bytes | memoryview] = {}
+"""The blocks whose content is in this process."""
+_PLACES: dict[str, Place] = {}
+"""In the driver: where the other blocks are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorBlock:
+    """The name of a block with its checksum."""
+
+    name: str
+    checksum: Checksum
+
+    @contextmanager
+    def open(self, what: str) -> Iterator[pa.Buffer]:
+        """The content; the driver fetches it if it has to."""
+        content = _CONTENT.get(self.name)
+        if content is None and self.name in _PLACES:
+            content = _PLACES[self.name].fetch(self.name)
+        if content is None:
+            raise gone(what, self.name, "they are read again")
+        if checksum_of(content) != self.checksum:
+            raise damaged(what, "its checksum is wrong", self.name)
+        yield pa.py_buffer(content)
+
+    def file(self, what: str) -> None:
+        """None: no sink can take what is kept elsewhere as a file."""
+
+    def blanked(self, what: str, gaps: Sequence[tuple[int, int]]) -> None:
+        """None: there are no files."""
+
+    def remove(self) -> None:
+        """Forget the block."""
+        _forget(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorBlocks:
+    """The driver's part of the store. A copy that is sent to a task writes into the task's outbox.
+
+    Blocks of tasks that have at most `small` bytes are kept by the driver.
+    """
+
+    name: str = field(default_factory=lambda: uuid4().hex)
+    small: int = _SMALL
+
+    def __reduce__(self) -> tuple[type[_TaskBlocks], tuple[str, int]]:
+        return _TaskBlocks, (self.name, self.small)
+
+    def within(self, name: str) -> ExecutorBlocks:
+        """Blocks with a longer beginning."""
+        return replace(self, name=f"{self.name}/{name}")
+
+    def create(self, name: str) -> BlockPieces:
+        """Begin a block in the driver's memory."""
+        return BlockPieces(f"{self.name}/{name}", _keep_here)
+
+    def create_file(self, name: str, mode: int | None) -> BlockPieces:  # noqa: ARG002  there are no files
+        """Begin a block."""
+        return self.create(name)
+
+    def clear(self) -> None:
+        """Forget them all."""
+        for known in (_CONTENT, _PLACES):
+            for name in [name for name in known if name.startswith(f"{self.name}/")]:
+                _forget(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskBlocks:
+    """The same store, in a task."""
+
+    name: str
+    small: int
+
+    def within(self, name: str) -> _TaskBlocks:
+        return replace(self, name=f"{self.name}/{name}")
+
+    def create(self, name: str) -> BlockPieces:
+        if not _outboxes:
+            raise InvariantError("a task stages a block, and nobody keeps what it stages")
+        return BlockPieces(f"{self.name}/{name}", partial(_outboxes[-1].take, small=self.small))
+
+    def create_file(self, name: str, mode: int | None) -> BlockPieces:  # noqa: ARG002  there are no files
+        return self.create(name)
+
+    def clear(self) -> None:
+        """Do nothing: what the task has staged is forgotten with the task."""
+
+
+class BlockPieces:
+    """A block that is being written, in memory or on this machine's disk; `complete` takes it over."""
+
+    def __init__(self, name: str, complete: Callable[[BlockPieces], None]) -> None:
+        self.name, self._complete = name, complete
+        directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=directory)  # noqa: SIM115  `close` closes it
+        self._hash, self.bytes, self.closed = xxh3_64(), 0, False
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append all of `data`."""
+        view = memoryview(data).cast("B")
+        with sink_errors(self.name):
+            self._file.write(view)
+        self._hash.update(view)
+        self.bytes += view.nbytes
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Do nothing: `finish` completes the block."""
+
+    def finish(self) -> ExecutorBlock:
+        """Complete the block."""
+        self.closed = True
+        self._complete(self)
+        return ExecutorBlock(self.name, Checksum(self.bytes, self._hash.hexdigest()))
+
+    def abandon(self) -> None:
+        """Give the block up, unless it is complete."""
+        if not self.closed:
+            self.closed = True
+            self.release()
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, piece by piece."""
+        self._file.seek(0)
+        while piece := self._file.read(PIECE):
+            yield piece
+
+    def release(self) -> None:
+        """Let the disk space go."""
+        self._file.close()
+
+
+def _keep_here(block: BlockPieces) -> None:
+    _CONTENT[block.name] = b"".join(block.pieces())
+    block.release()
+
+
+class Outbox:
+    """The complete blocks of a running task."""
+
+    def __init__(self) -> None:
+        self.small: dict[str, bytes] = {}
+        self.large: list[BlockPieces] = []
+        self._room = _SMALL_IN_ALL
+
+    def take(self, block: BlockPieces, small: int) -> None:
+        """Take a block over. One of at most `small` bytes goes out with the result, if there is room."""
+        if block.bytes <= min(small, self._room):
+            self._room -= block.bytes
+            self.small[block.name] = b"".join(block.pieces())
+            block.release()
+        else:
+            self.large.append(block)
+
+
+_outboxes: list[Outbox] = []
+"""The outbox of the task that this process runs, if it stages blocks."""
+
+
+@contextmanager
+def outbox() -> Iterator[Outbox]:
+    """Collect the blocks that are completed until the end of the context."""
+    _outboxes.append(Outbox())
+    try:
+        yield _outboxes[-1]
+    finally:
+        for block in _outboxes.pop().large:
+            block.release()
+
+
+@contextmanager
+def present(blocks: Mapping[str, bytes]) -> Iterator[None]:
+    """Let a task open these blocks until the end of the context."""
+    _CONTENT.update(blocks)
+    try:
+        yield
+    finally:
+        for name in blocks:
+            _CONTENT.pop(name, None)
+
+
+def remember(small: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
+    """Note blocks that a task has written: their content, or where they are kept. For the driver."""
+    _CONTENT.update(small)
+    _PLACES.update(places)
+
+
+def content_of(name: str) -> bytes | memoryview | None:
+    """The content of a block in this process; None if it is elsewhere."""
+    return _CONTENT.get(name)
+
+
+def place_of(name: str) -> Place | None:
+    """Where a block is kept; None if that is not known any more."""
+    return _PLACES.get(name)
+
+
+def _forget(name: str) -> None:
+    _CONTENT.pop(name, None)
+    place = _PLACES.pop(name, None)
+    if place is not None:
+        place.release(name)

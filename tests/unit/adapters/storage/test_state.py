@@ -1,0 +1,75 @@
+"""A promotion whose rename reported an error: it took effect, it did not, or another job was faster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.storage.directory import LocalStorage
+from adapters.storage.lease import Claim, FileLease
+from adapters.storage.state import FileStateStore
+from adapters.storage.state_files import newest_epoch
+from engine.errors import LeaseLost, StateError
+from engine.ports import SavedState, SavedStates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ReportsErrors(LocalStorage):
+    """Storage whose renames take effect and report an error, as when a network file system repeats one."""
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if source.endswith(".pending.json"):
+            raise StateError("no such file", place=self.place)
+
+
+class RefusesRenames(LocalStorage):
+    """Storage that promotes nothing."""
+
+    def rename(self, source: str, target: str) -> None:
+        if source.endswith(".pending.json"):
+            raise StateError(f"{source} can't be renamed to {target}", place=self.place)
+        super().rename(source, target)
+
+
+def lease(directory: Path) -> FileLease:
+    taken = FileLease(LocalStorage(directory), Claim("shop"), epoch_in=newest_epoch)
+    assert taken.try_take() is None
+    return taken
+
+
+def test_a_rename_that_took_effect_has_promoted_whatever_it_reported(tmp_path: Path):
+    store = FileStateStore(ReportsErrors(tmp_path), lease(tmp_path).epoch)
+    for turn in (1, 2):
+        store.save_pending(turn, b"%d" % turn)
+        store.promote(turn)
+
+    assert FileStateStore(LocalStorage(tmp_path), 1).load() == SavedStates(SavedState(2, b"2"), None)
+
+
+def test_a_rename_that_had_no_effect_is_reported_and_may_be_tried_again(tmp_path: Path):
+    epoch = lease(tmp_path).epoch
+    store = FileStateStore(RefusesRenames(tmp_path), epoch)
+    store.save_pending(1, b"one")
+    with pytest.raises(StateError, match="can't be renamed"):
+        store.promote(1)
+    FileStateStore(LocalStorage(tmp_path), epoch).promote(1)
+
+    assert FileStateStore(LocalStorage(tmp_path), epoch).load().promoted == SavedState(1, b"one")
+
+
+def test_a_state_that_a_newer_job_has_promoted_is_not_ours(tmp_path: Path):
+    first = lease(tmp_path)
+    asleep = FileStateStore(LocalStorage(tmp_path), first.epoch)
+    asleep.load()
+    asleep.save_pending(1, b"one")
+    first.release()
+    awake = FileStateStore(LocalStorage(tmp_path), lease(tmp_path).epoch)
+    awake.load()
+    awake.promote(1)
+
+    with pytest.raises(LeaseLost, match="another job has settled turn 1"):
+        asleep.promote(1)
