@@ -1,7 +1,8 @@
 """`python -m tests.bench snapshot|initial|stream|latency|…`: one JSON object a line, and a line a run.
 
 `latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
-broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without.
+broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without;
+`certificate` is a snapshot with its certificate and without.
 `tests.bench.suite` runs the others.
 """
 
@@ -21,6 +22,7 @@ import orjson
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from engine.config.settings import Fencing
 from tests.bench.bench import SERVER_SETTINGS, benches
+from tests.bench.certificates import measure_certificates
 from tests.bench.latency import Load, measure_idle, measure_latency
 from tests.bench.many import measure_tables
 from tests.bench.memory import measure_memory
@@ -48,6 +50,7 @@ _ROWS: dict[str, list[int]] = {
     "memory": [1_000_000, 10_000_000, 30_000_000],
     "tables": [0],
     "kafka": [2_000_000],
+    "certificate": [2_000_000],
     "fencing": [10_000],
     "mongodb-snapshot": [500_000],
     "mongodb-stream": [200_000],
@@ -108,6 +111,8 @@ def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]
             yield from measure_memory(bench, table, sizes, sink)
         case "tables":
             yield from measure_tables(bench, options.tables, sink, runs)
+        case "certificate":
+            yield from measure_certificates(bench, table, rows, sink, runs)
         case "fencing":
             yield from _fenced_and_not(bench, table, Load(rows, options.seconds, 0, "kafka"), runs)
         case _:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adapters.source.wiring import Onlookers
-from adapters.sqlserver.job import building
+from adapters.sqlserver.job import job_of
 from engine.config import parse
 from tests.driven_sqlserver import SIGNALS
 
@@ -180,7 +180,7 @@ class SqlServerBench:
             }
         )
         onlookers = Onlookers(observe=lambda turn: events.append(turn.events), answer=answers.append)
-        with building(settings, self.spark, onlookers, reach=lambda _settings: reach) as job:
+        with job_of(lambda _settings: reach).building(settings, self.spark, onlookers) as job:
             job.settle()
             job.start()
             try:

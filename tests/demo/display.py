@@ -1,37 +1,24 @@
 """What the demo shows: lines of what happens, and how far the snapshot is.
 
-On a terminal the progress is one table that is drawn anew; elsewhere it is a line a second.
+On a terminal the progress is a live table with a bar for each collection, elsewhere a line for each quarter.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from adapters.embedding.progress_bars import showing
+
 if TYPE_CHECKING:
-    from engine.job.progress_log import TableReport
+    from collections.abc import Sequence
 
-_LINE_EVERY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A moment of the demo; `report` None while no table is being read."""
-
-    report: TableReport | None
-    lag_s: float
-    written: int
-    units: str = "rows"
-
-    def __str__(self) -> str:
-        what = "waiting for the first window" if self.report is None else str(self.report)
-        return f"  {what}; lag {self.lag_s:.1f} s, {self.written:,} {self.units} written meanwhile"
+    from adapters.embedding.progress_bars import Bars
+    from engine.job.overview import CollectionOverview
 
 
 class Display:
@@ -39,20 +26,17 @@ class Display:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
-        self._live: Live | None = None
-        self._said_s = 0.0
+        self._shown = ExitStack()
+        self._bars: Bars | None = None
         self._since_s = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
+        self._bars = self._shown.enter_context(showing(self._console))
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._bars = None
+        self._shown.close()
 
     def say(self, text: str) -> None:
         """One line, with the seconds since the demo began."""
@@ -62,22 +46,7 @@ class Display:
         """The last line, bare."""
         self._console.print(Text(text))
 
-    def show(self, progress: Progress) -> None:
-        """Draw the progress, or say it when a second has passed."""
-        if self._live is not None:
-            self._live.update(_drawn(progress), refresh=True)
-        elif time.monotonic() - self._said_s >= _LINE_EVERY_S:
-            self._said_s = time.monotonic()
-            self._console.print(Text(str(progress)))
-
-
-def _drawn(progress: Progress) -> Table:
-    table = Table("table", "read", units := progress.units, f"{units}/s", "ETA", "lag", "written meanwhile")
-    report = progress.report
-    cells = ("waiting for the first window", "", "", "", "")
-    if report is not None:
-        eta = "?" if report.eta_s is None else f"{report.eta_s:.0f} s"
-        rows, speed = f"{report.rows:,}", f"{report.rows_per_s:,.0f}"
-        cells = (report.collection, f"{100 * report.fraction:.1f}%", rows, speed, eta)
-    table.add_row(*cells, f"{progress.lag_s:.1f} s", f"{progress.written:,}")
-    return table
+    def show(self, snapshots: Sequence[CollectionOverview], note: str) -> None:
+        """Show how far the snapshots are, and a note below."""
+        if self._bars is not None:
+            self._bars.draw(snapshots, note)

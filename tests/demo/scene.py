@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.job.progress_log import table_report
-from tests.demo.display import Progress
+from engine.job.overview import of_entries
 from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_job
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from tests.demo.tidemark import Folder
     from tests.demo.users import Users
 
+_PAGE = {"tidemark.http.port": "0", "tidemark.http.control": "true"}
 _POLL_S = 0.2
 _START_TIMEOUT_S = 300.0  # the first start may have to fetch a driver
 _STEP_TIMEOUT_S = 60.0
@@ -84,7 +84,8 @@ class Scene:
         say(f"making {load.orders:,} orders and {load.stock:,} articles in stock")
         rights = self.shop.prepare(load)
         mode = "initial" if self.initial else "never"
-        write_job(self.folder, self.shop.properties(), self.road.properties(self.folder), mode=mode)
+        source = self.shop.properties() | _PAGE
+        write_job(self.folder, source, self.road.properties(self.folder), mode=mode)
         say(f"tidemark run {self.folder.properties}")
         say(f"  {rights}")
         with Tidemark(self.folder) as job:
@@ -96,6 +97,8 @@ class Scene:
         """From an idle stream to a drained one; rows read, seconds of the snapshot, writes per second."""
         load = self.load
         self._wait(job, lambda: self.shop.streams(job.state()), "the stream is not up", _START_TIMEOUT_S)
+        for line in job.said("page is at "):
+            self.display.say(f"the {line.partition(' the ')[2]}")
         with self.shop.users(load) as users:
             begun_s = time.monotonic()
             self.display.say(f"streaming; {load.writes_per_s:,.0f} writes/s begin")
@@ -138,8 +141,9 @@ class Scene:
 
     def _show(self, job: Tidemark, lag: Callable[[State | None], float], users: Users) -> None:
         state = job.state()
-        report = table_report(state.snapshot.tables, time.time()) if state else None
-        self.display.show(Progress(report, lag(state), users.written, self.shop.units))
+        tables = state.snapshot.tables if state else ()
+        note = f"lag {lag(state):.1f} s, {users.written:,} {self.shop.units} written meanwhile"
+        self.display.show(of_entries(tables, time.time()), note)
 
     def _drain(self, job: Tidemark) -> None:
         """Wait until the job has confirmed everything written."""

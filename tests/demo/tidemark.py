@@ -108,13 +108,13 @@ def write_job(
     """Write the configuration of a job on any source, whose own properties `source` are."""
     lines = {
         **source,
+        "tidemark.spark.master": f"local[{cores}]",
         "topic.prefix": PREFIX,
         "snapshot.mode": mode,
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         **(sink or {"tidemark.sink": "files", "tidemark.sink.files.dir": str(folder.events)}),
         "tidemark.checkpoint": str(folder.checkpoint),
-        "tidemark.spark.master": f"local[{cores}]",
         "tidemark.progress.interval.ms": "1000",
     }
     folder.properties.touch(mode=0o600)

@@ -34,6 +34,9 @@ def main() -> int:
         action=argparse.BooleanOptionalAction,
         help="whether the job begins with an initial snapshot; the seed decides for each history",
     )
+    parser.add_argument(
+        "--asks", choices=["blocking", "scope"], default="", help="what each history requests"
+    )
     parser.add_argument("--version", type=int, choices=[15, 18], default=18)
     parser.add_argument("--mutate", action="store_true", help="switch the guards off, one after the other")
     parser.add_argument("--only", nargs="*", default=[], help="these guards")
@@ -53,7 +56,8 @@ def main() -> int:
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
-    with Run(folder, asked.version, asked.sink == "kafka", asked.initial, asked.source) as run:
+    kafka = asked.sink == "kafka"
+    with Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks) as run:
         if asked.mutate:
             return mutate(run, asked.only)
         if asked.replay:

@@ -12,19 +12,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.torture.oracle import Violation
+from tests.torture.script import Sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.torture.oracle import Table
-    from tests.torture.script import Sent
 
 _About: TypeAlias = tuple[str, str]
 """A signal's id, and the collection that an answer is about; empty for the signal as a whole."""
-_FINAL = {"execute": ("finished", "stopped", "failed", "rejected"), "unreadable": ("stopped", "rejected")}
+_FINAL = {
+    "execute": ("finished", "stopped", "failed", "rejected"),
+    "unreadable": ("stopped", "rejected"),
+    "plan": ("planned", "rejected"),
+}
 """The possible outcomes for each collection of an accepted signal, by the signal's kind."""
+_NEW = "tidemark-new-"
+"""Begins the id of a snapshot that the job takes by itself of a collection that is captured from now on."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
+_WAITS = "not read: waits for transactions that were writing to it"
 _ONLY = {
     "malformed": "rejected",
     **dict.fromkeys(("log", "stop", "pause", "resume"), "accepted"),
@@ -64,6 +71,7 @@ class Answers:
     superseded: int = 0
     failures: list[str] = field(default_factory=list)
     judges_pauses: bool = True
+    announced: int = 0
     _sent: bool = False
     _two: bool = False
     _last: tuple[int, set[_About]] = (0, set())
@@ -95,6 +103,7 @@ class Answers:
         return self._last[1]
 
     def _answered(self, note: Mapping[str, Any]) -> None:
+        self._welcome(note)
         asked = self.asked.get(note["id"])
         if asked is None:
             return
@@ -108,6 +117,9 @@ class Answers:
         asked.unmatched |= set(_QUOTED.findall(lacking))
         if outcome == "failed":
             self.failures.append(text)
+            if asked.sent.kind == "plan" and _WAITS in text:
+                # A dry run asks once; a snapshot would wait. After a crash, the same dry run may be planned.
+                outcome = "planned"
         if outcome in {"paused", "resumed"}:
             return
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
@@ -123,6 +135,42 @@ class Answers:
             self.repeated += 1
             if about not in self._may_repeat and not self._two:
                 self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} again")
+
+    def _welcome(self, note: Mapping[str, Any]) -> None:
+        """Take the announcement of a collection that is captured from now on as a request for it."""
+        label = str(note["id"])
+        if note["outcome"] != "accepted" or not label.startswith(_NEW) or (label, "") in self._may_repeat:
+            return
+        if label in self.asked:
+            self.asked[f"{label} {len(self.asked)}"] = self.asked[label]
+        name, _, _column = label.removeprefix(_NEW).partition("-")
+        sent = Sent(0.0, label, None, None, "execute", [name])
+        self.asked[label] = Asked(sent, note["turn"])
+        self.announced += 1
+
+    def fills(self, collection: str) -> bool:
+        """Whether every snapshot that the job took of a collection by itself was finished."""
+        return all(
+            _ended_well(asked.finals.get(collection, []))
+            for asked in self.asked.values()
+            if asked.sent.id.startswith(_NEW) and collection in asked.sent.collections
+        )
+
+    def happened(self) -> Counter[str]:
+        """How often each kind of snapshot was finished."""
+        finished = [
+            asked.sent for asked in self.asked.values() for said in asked.finals.values() if _ended_well(said)
+        ]
+        return Counter(
+            {
+                "blocking snapshots": sum(sent.blocks for sent in finished),
+                "snapshots of given rows": sum(sent.ordinals is not None for sent in finished),
+                "snapshots with a priority": sum('"priority"' in (sent.data or "") for sent in finished),
+                "snapshots with a limit": sum('"max-rows' in (sent.data or "") for sent in finished),
+                "dry runs": self.outcomes["planned"],
+                "collections announced and read": self.announced,
+            }
+        )
 
     def settle(self, tables: Mapping[str, Table]) -> None:
         """Judge at a quiet point, when nothing is queued. Also notes which tables were read completely."""
@@ -162,15 +210,23 @@ class Answers:
     @staticmethod
     def _coverage(asked: Asked, tables: Mapping[str, Table]) -> None:
         """A finished snapshot has read every row that existed all the time and never changed."""
+        partial = asked.sent.ordinals is not None
         for name, finals in asked.finals.items():
-            if not (asked.sent.whole and finals[0][0] == "finished" and asked.turn is not None):
+            if name not in tables:
+                continue  # its topic was recreated
+            if not (finals[0][0] == "finished" and asked.turn is not None):
+                continue
+            if not (asked.sent.whole or partial):
                 continue
             table, last = tables[name], finals[0][1]
             if last <= table.exchanged_in:
                 continue  # it read the rows of a table that has another name now
-            table.whole = True
-            table.finished.add((asked.turn, last))
+            if not partial:
+                table.whole = True
+                table.finished.add((asked.turn, last))
             for key in table.steady:
+                if partial and not asked.sent.asks_for(table.ordinal_of(table.rows[key])):
+                    continue
                 if not any(asked.turn <= turn <= last for turn in table.read_in.get(key, ())):
                     raise Violation(
                         f"signal {asked.sent.id} is finished with {name}, but row {key!r} was not read"
@@ -191,13 +247,35 @@ class Answers:
                 if pause <= turn < resume:
                     raise Violation(f"{table.name} was read in turn {turn}, paused from {pause} to {resume}")
 
-    def _asked_for(self, table: Table) -> None:
+    def _scoped(self, table: Table) -> None:
+        """Each row read was one that a signal of that time asked for."""
         spans = [
-            (asked.turn or 0, finals[-1][1] if (finals := asked.finals.get(table.name)) else 1 << 60)
+            (*_turns_of(asked, table.name), asked.sent)
             for asked in self.asked.values()
             if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
         ]
+        for turn, ordinal in table.ordinals:
+            if not any(first <= turn <= last and sent.asks_for(ordinal) for first, last, sent in spans):
+                raise Violation(f"row {ordinal} of {table.name} was read in turn {turn}, and not asked for")
+
+    def _asked_for(self, table: Table) -> None:
+        spans = [
+            _turns_of(asked, table.name)
+            for asked in self.asked.values()
+            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+        ]
+        self._scoped(table)
         table.check_reads(spans)
         for turn in {turn for turns in table.read_in.values() for turn in turns}:
             if not any(first <= turn <= last for first, last in spans):
                 raise Violation(f"{table.name} was read in turn {turn}, which no signal asked for")
+
+
+def _ended_well(finals: list[tuple[str, int]]) -> bool:
+    return bool(finals) and finals[0][0] == "finished"
+
+
+def _turns_of(asked: Asked, collection: str) -> tuple[int, int]:
+    """The turns in which a collection may be read for a signal."""
+    finals = asked.finals.get(collection)
+    return asked.turn or 0, finals[-1][1] if finals else 1 << 60

@@ -22,13 +22,14 @@ from unittest import mock
 
 import orjson
 
+from adapters.kafka import topics as kafka_topics
 from adapters.mongodb.documents import extended_json
 from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.job import building as building_mongodb
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader as MongoReader
 from adapters.postgres.job import building as building_postgres
+from adapters.postgres.server import column_watch, membership
 from adapters.postgres.server import connection as postgres_server
-from adapters.postgres.server import membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
 from adapters.source.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
@@ -280,15 +281,21 @@ def _writers_without_code() -> list[Any]:
 
 
 @contextlib.contextmanager
-def slow_reading(lull: Lull) -> Iterator[None]:
-    """Make Spark start reading a window late now and then, as if its executors were busy."""
+def slow_reading(lull: Lull, folder: Path) -> Iterator[None]:
+    """Make Spark start reading a window late now and then, as if its executors were busy.
+
+    The file `reads` in `folder` grows by a byte with each window that was read.
+    """
     readers: tuple[Any, ...] = (PostgresReader, MongoReader, SqlServerReader)
     reads = [reader.read for reader in readers]
 
     def late(read: Callable[..., Any]) -> Callable[..., Any]:
         def reading(*args: Any, **more: Any) -> Any:
             lull.pass_slowly()
-            return read(*args, **more)
+            found = read(*args, **more)
+            with (folder / "reads").open("ab") as reads_done:
+                reads_done.write(b".")
+            return found
 
         return reading
 
@@ -354,10 +361,12 @@ class Stage:
             guards = GUARDS[source_of(order["properties"])]
             try:
                 with (
-                    slow_reading(play.lulls.of("read")),
+                    slow_reading(play.lulls.of("read"), Path(order["journal"]).parent),
                     self._clock.shown(),
                     patient_for(order["silence_s"]),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
+                    mock.patch.object(column_watch, "_EVERY_S", 0.3),
+                    mock.patch.object(kafka_topics, "_LOOK_EVERY_S", 1.0),
                     mock.patch.object(extended_json, "_WRITERS", _writers_without_code()),
                     switched_off(guards.get(order.get("mutant", ""))),
                 ):

@@ -8,8 +8,23 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.blows import disguisable, moved, struck
+from tests.torture.large import large
+from tests.torture.new_columns import with_new_columns
 from tests.torture.odd import odd
-from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
+from tests.torture.recreated import SETTING
+from tests.torture.requests import varied
+from tests.torture.script import (
+    ANYTHING,
+    STEPS,
+    Blow,
+    Fuse,
+    Round,
+    Script,
+    Sent,
+    Transaction,
+    Wanted,
+    collections,
+)
 from tests.torture.tables import KEYS, TableShape
 from tests.torture.wild import wild
 
@@ -20,6 +35,8 @@ if TYPE_CHECKING:
     from tests.torture.statements import Step
 
 INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
+_EACH_TURN = ("writer", "save_pending", "commit", "promote")
+"""Steps of each turn with events."""
 _PAUSED = 0.3
 
 
@@ -35,15 +52,36 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     rounds = [replace(one, aims=draw.choice([0, 2, 4, 8])) for one in script.rounds]
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
+    script = varied(script, wanted.asks)
     if wanted.kafka and draw.random() < FENCED:
         script = fenced(script, draw)
+    script = large(script)
     # A consumer of topics can't be judged by changes that have no events.
     if wanted.kafka:
-        return script
+        return broken(script, wanted.blow)
+    script = with_new_columns(script)
     if wanted.moves:
         return moved(script, wanted.moves)
     script = odd(script)
-    return struck(wild(disguisable(script) if wanted.blow == "disguise" else script), wanted.blow)
+    script = disguisable(script) if "disguise" in wanted.blow else script
+    return struck(wild(script, certain="administration" in wanted.blow), wanted.blow)
+
+
+def broken(script: Script, wanted: str) -> Script:
+    """The script with these blows to the broker or a topic, each in a round and while writers write."""
+    if not wanted:
+        return script
+    draw = Random(f"{script.seed}/broken")
+    rounds, kinds = list(script.rounds), wanted.split(", ")
+    for kind in kinds:
+        at = draw.randrange(len(rounds))
+        blow = Blow(round(draw.uniform(0.5, 2.0), 2), kind)
+        rounds[at] = replace(rounds[at], blows=sorted([*rounds[at].blows, blow], key=lambda one: one.at_s))
+    properties = dict(script.properties)
+    if "recreate" in kinds:
+        properties[SETTING] = draw.choice(["snapshot", "snapshot", "snapshot", "warn", "warn", "stop"])
+    initial = script.initial and not {"recreate", "refuse"} & set(kinds)
+    return replace(script, rounds=rounds, properties=properties, initial=initial)
 
 
 def fenced(script: Script, draw: Random) -> Script:
@@ -54,17 +92,38 @@ def fenced(script: Script, draw: Random) -> Script:
     return replace(script, fuses=[asleep, *awake], properties=properties)
 
 
-def pressed(script: Script, *, sleeps: bool = True) -> Script:
+def pressed(script: Script, *, asleep: bool = False) -> Script:
     """A script with pressure on its windows: small slices keep two of them open at once.
 
-    With `sleeps` the job may fall asleep and be taken over.
+    The job may fall asleep and be taken over; with `asleep` it does.
     """
     draw = Random(f"{script.seed}/pressed")
     fuses = list(script.fuses)
-    if sleeps and draw.random() < SLEEPS:
-        asleep = Fuse(draw.choice(STEPS), draw.random() < 0.3, draw.choice([0, 0, 1, 4]), sleeps=True)
-        fuses.insert(draw.randint(0, min(2, len(fuses))), asleep)
+    if draw.random() < SLEEPS:
+        fuse = Fuse(draw.choice(STEPS), draw.random() < 0.3, draw.choice([0, 0, 1, 4]), sleeps=True)
+        fuses.insert(draw.randint(0, min(2, len(fuses))), fuse)
+    if asleep:
+        fuses.insert(0, Fuse(draw.choice(_EACH_TURN), draw.random() < 0.3, draw.choice([0, 1]), sleeps=True))
     return replace(script, fuses=fuses, slice_bytes=draw.choice([0, 600, 600, 3_000, 12_000]))
+
+
+def sliced(script: Script) -> Script:
+    """The script with a request for its first table, in small windows of several slices: two wait at once."""
+    names = collections(script.tables[0])
+    data = json.dumps({"type": "incremental", "data-collections": names})
+    first, *others = script.rounds
+    signals = [Sent(0.0, "sliced", "execute-snapshot", data, "execute", names), *first.signals]
+    return replace(
+        script,
+        rounds=[replace(first, signals=signals), *others],
+        slice_bytes=600,
+        lulls={**script.lulls, "take": 0.6},
+        properties={
+            **script.properties,
+            "incremental.snapshot.chunk.size": "5",
+            "tidemark.window.max.chunks": "4",
+        },
+    )
 
 
 def early(draw: Random) -> list[Fuse]:

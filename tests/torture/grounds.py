@@ -10,6 +10,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.postgres_states import near_wraparound
 from tests.servers.sqlserver import SqlServer
 from tests.torture.drawn import write
+from tests.torture.large import WORK_MEM
 from tests.torture.mongo_drawn import write_documents
 from tests.torture.mongo_site import MongoSite
 from tests.torture.postgres import PASSWORD, ROLE, PostgresSite
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from tests.torture.script import Script, Wanted
     from tests.torture.site import Site
 
-_SETTINGS = {
+SETTINGS = {
     "max_prepared_transactions": "50",
     "max_connections": "300",
     "wal_level": "logical",
+    "logical_decoding_work_mem": WORK_MEM,
     "deadlock_timeout": "100ms",
     "wal_writer_delay": "50ms",
 }
@@ -60,7 +62,7 @@ class PostgresGround:
     _sites: dict[int, PostgresSite] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.server = PostgresServer(self.version, settings=_SETTINGS)
+        self.server = PostgresServer(self.version, settings=SETTINGS)
 
     def start(self) -> None:
         """Start it, with the job's role."""
@@ -95,7 +97,7 @@ class WrapGround(PostgresGround):
     """A PostgreSQL server a few hundred transactions before its 32-bit ids wrap around."""
 
     def __post_init__(self) -> None:
-        self.server = PostgresServer(18, settings={**_SETTINGS, "autovacuum": "off"})
+        self.server = PostgresServer(18, settings={**SETTINGS, "autovacuum": "off"})
 
     def start(self) -> None:
         """Freeze everything, and move the server close to the wraparound."""

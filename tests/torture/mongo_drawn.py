@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.blows import timed
 from tests.torture.documents import IDS
-from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed
+from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed, sliced
+from tests.torture.requests import varied
 from tests.torture.script import (
     ANYTHING,
     STEPS,
@@ -64,36 +66,42 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
     rare = Random(f"{seed}/rare")
-    if rare.random() < _RESTORED and not wanted.initial:
+    restored = rare.random() < _RESTORED and not wanted.blow
+    if (restored or "restored" in wanted.blow) and not (wanted.initial or wanted.asks):
         return replace(script, rounds=[], fuses=[], scene="restored", tables=[_PLAIN, *script.tables[1:]])
-    script = _with_a_bad_collection(_with_blows(_with_what_is_rare(script, rare), rare))
-    if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
+    script = _with_blows(_with_what_is_rare(script, rare, wanted.blow), rare, wanted.blow)
+    script = _with_a_bad_collection(script, wanted.blow)
+    begins = (draw.random() < INITIAL and "slices" not in wanted.blow) or "capped" in wanted.blow
+    if begins if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
-    return pressed(script)
+    script = varied(pressed(timed(script, wanted.blow)), wanted.asks)
+    return sliced(script) if "slices" in wanted.blow else script
 
 
 _PLAIN = TableShape("t0", "int32", "-", 40)
+_MANY = TableShape("t0", "int32", "-", 300)
+_CAPPED = [TableShape("t0", "capped", "-", 300), TableShape("t1", "raw", "-", 40)]
 
 
-def _with_what_is_rare(script: Script, draw: Random) -> Script:
+def _with_what_is_rare(script: Script, draw: Random, wanted: str) -> Script:
     """Add strikes, documents that don't fit into an event, a dropped database, a frozen job."""
     for one in script.rounds:
         if draw.random() < _STRUCK:
             one.strikes.extend(_strike(script.tables, draw) for _ in range(draw.randint(1, 3)))
     at = draw.choice(script.rounds)
-    if draw.random() < _GIANTS:
+    if draw.random() < _GIANTS or "giants" in wanted:
         at.writers.append(_giants(script.tables, draw))
-    if draw.random() < _WIPED:
+    if draw.random() < _WIPED or "wipe" in wanted:
         at.strikes.append(Strike(["wipe", 0], draw.choice(["", "poll"])))
     if draw.random() < _FROZEN:
         at.restarts.append((round(draw.uniform(0.2, 1.5), 2), "freeze"))
     return script
 
 
-def _with_a_bad_collection(script: Script) -> Script:
+def _with_a_bad_collection(script: Script, wanted: str) -> Script:
     """Add documents that the job can't decode for a while. After a quiet point, request a snapshot."""
     draw = Random(f"{script.seed}/bad")
-    if draw.random() >= _BAD:
+    if draw.random() >= _BAD and "disguise" not in wanted:
         return script
     place, at = draw.randrange(len(script.tables)), draw.randrange(len(script.rounds))
     some = [0, 1, 2]
@@ -139,9 +147,9 @@ def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
     return [*alone, *swells, *swells[:2], Transaction([["shrink", place, [3, 4]]], asynchronous=True)]
 
 
-def _with_blows(script: Script, draw: Random) -> Script:
+def _with_blows(script: Script, draw: Random, wanted: str) -> Script:
     """Use three members with elections and a lagging one, or a server with a short snapshot history."""
-    if draw.random() < _SEVERAL:
+    if draw.random() < _SEVERAL or "members" in wanted:
         for one in script.rounds:
             at_s = sorted(round(draw.uniform(0.1, 2.5), 2) for _ in range(draw.randint(0, 2)))
             one.restarts[:] = [(second, draw.choice(_BLOWS)) for second in at_s]
@@ -165,6 +173,9 @@ class _Writer:
     def script(self, wanted: Wanted) -> Script:
         draw = self.random
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
+        for blow, first in (("capped", _CAPPED), ("slices", [_MANY])):
+            if blow in wanted.blow:
+                self.tables[: len(first)] = first
         rounds = drawn_rounds(draw, self._transaction, self._signal)
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))

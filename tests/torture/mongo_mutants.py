@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adapters.mongodb import properties as mongodb_settings
 from adapters.mongodb import source
 from adapters.mongodb.documents import keys
 from adapters.mongodb.events import decode, untold
@@ -17,12 +18,12 @@ from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.log import options
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import time_of
+from adapters.mongodb.log.reader import MongoLog
 from adapters.mongodb.server import catalog, collection_probes
-from adapters.mongodb.snapshot import watermark
+from adapters.mongodb.snapshot import blocking, watermark
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.source.initial import InitialSnapshot
-from engine.config import mongodb as mongodb_settings
 from engine.isolation import incomplete
 from tests.torture.mutants import Mutant
 
@@ -75,7 +76,7 @@ def _raising(_note_fault: Any) -> Any:
 
 
 def _left_aside(_taken_up: Any) -> Any:
-    return lambda known, _tables: tuple(known)
+    return lambda known, *_more: tuple(known)
 
 
 def _without(name: str) -> Callable[[Any], Any]:
@@ -98,6 +99,14 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     "events above 16 MB come with less": Mutant(
         "giant-in-window", ((StreamOptions, "smaller", _always(None)),)
     ),
+    "documents of a view after its time": Mutant(
+        "blocking", ((blocking.BlockingView, "reached", _always(gives=True)),)
+    ),
+    "a stream that waits": Mutant(
+        "blocking",
+        ((blocking.BlockingViews, "waits", _always(gives=False)), (MongoLog, "hold", _always(None))),
+    ),
+    "a stream that goes on": Mutant("blocking", ((blocking.BlockingViews, "tick", _always(None)),)),
     "when to emit": Mutant("within-a-time", ((watermark.ClusterTime, "reached", _always(gives=True)),)),
     "all of a cluster time is streamed": Mutant(
         "within-a-time", ((watermark, "has_passed", _by_its_time_alone),)

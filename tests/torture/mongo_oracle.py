@@ -24,7 +24,7 @@ from tests.torture.oracle import Key, Oracle, Table, Violation
 from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tests.torture.emitted import Emitted
     from tests.torture.truth import Entry, Row
@@ -34,6 +34,17 @@ _SILENT = frozenset({DROPPED, RENAMED, HIDDEN})
 """Entries without events. Hidden ones are documents of collections that are not captured."""
 _LATER = 1 << 60
 """After every turn so far."""
+
+
+class Documents(Table):
+    """A collection."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def ordinal_of(row: Mapping[str, str | None]) -> int:
+        """The ordinal by which writers know the document, -1 if it has none."""
+        return int(read_canonical(row.get("doc") or "{}").get("n", -1))
 
 
 @dataclass(slots=True)

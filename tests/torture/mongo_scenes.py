@@ -69,6 +69,12 @@ class MongoScene(Scene):
         """Request a snapshot of all collections."""
         self.stage.ask(self._signal(*self.stage.script.tables))
 
+    def ask_blocking(self) -> None:
+        """Request a blocking snapshot of all collections."""
+        self.stage.oracle.blocks = True
+        asked = self._signal(*self.stage.script.tables)
+        self.stage.ask(replace(asked, data=(asked.data or "").replace("incremental", "blocking")))
+
     def ask_beside_the_log(self, *shapes: TableShape) -> None:
         """Request these collections by a signal outside the log: a line in a file."""
         sent = self._signal(*shapes)
@@ -323,7 +329,30 @@ def _script(scene: str, *tables: TableShape, **more: Any) -> Script:
 
 
 _HALVES = {**_CHUNKED, "tidemark.span.max.rows": "2"}
+
+
+def blocking(scene: MongoScene) -> None:
+    """Changes before the time of a blocking snapshot, not yet streamed, and changes after it."""
+    scene.until_streamed()
+    with scene.held("commit"):
+        scene.ask_blocking()
+        scene.until(lambda: scene.journal.of("waits"), "the turn that obeys the signal waits for the sink")
+        with scene.held("take"):
+            scene.run(["touch", 0, [1, 25]])
+            scene.release("commit")
+            scene.until_window()
+            time.sleep(_LATE_S)
+    with scene.held("poll"):
+        scene.run(["touch", 0, [3, 35]])
+        time.sleep(_LATE_S)
+        if len([event for event in scene.emitted() if event.op == "u"]) > 2:
+            raise Violation("the stream went on while a blocking snapshot is read")
+    scene.until_finished()
+    scene.run(["touch", 0, [5]])
+
+
 SCENES: dict[str, tuple[Script, Callable[[MongoScene], None]]] = {
+    "blocking": (_script("blocking", properties=_CHUNKED), blocking),
     "in-window": (_script("in-window"), in_window),
     "odd-ids": (
         _script("odd-ids", replace(_PLAIN, key="raw"), properties=_CHUNKED),

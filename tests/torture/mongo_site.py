@@ -30,7 +30,7 @@ from tests.torture.documents import (
     row,
 )
 from tests.torture.emitted import Emitted
-from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle, time_of
+from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle, Documents, time_of
 from tests.torture.mongo_scenes import play_scene
 from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
 from tests.torture.oracle import Table
@@ -97,7 +97,7 @@ class MongoSite(Lasting):
         for shape in self.script.tables:
             name = f"{DATABASE}.{shape.name}"
             self._kinds[name] = shape.key
-            self.oracle.tables[name] = table = Table(name, ("_id",), {})
+            self.oracle.tables[name] = table = Documents(name, ("_id",), {})
             table.start(self.rows(name))
         with self.client.watch() as stream:
             stream.try_next()

@@ -17,13 +17,22 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from adapters.postgres import source, spans, windows
+from adapters.postgres import source, spans
 from adapters.postgres.events import decode, relations
 from adapters.postgres.log import assembler, cuts, forks, pending_visibility
 from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.server import connection, lock_watch, membership, table, text_settings, visibility
+from adapters.postgres.server import (
+    column_watch,
+    connection,
+    lock_watch,
+    membership,
+    table,
+    text_settings,
+    visibility,
+)
 from adapters.postgres.server.questions import layouts, transactions
 from adapters.postgres.snapshot import (
+    blocking,
     chunk_reader,
     eligibility,
     initial,
@@ -31,6 +40,7 @@ from adapters.postgres.snapshot import (
     superseded_keys,
     tables,
     watermark,
+    windows,
 )
 from adapters.sinks.files import FilesSink
 from adapters.source import wiring
@@ -172,7 +182,7 @@ def _settling(*, answer: bool) -> Callable[[Any], Any]:
 def _telling_at_once(commands: Any) -> Any:
     def told(desk: Any, *more: Any) -> Any:
         found = commands(desk, *more)
-        desk.tell()
+        desk.tell(1)
         return found
 
     return told
@@ -210,10 +220,10 @@ def _last_stretch_left(blanked: Any) -> Any:
 
 
 def _acknowledging_early(commit: Any) -> Any:
-    def committed(job: Any, after: Any, parts: Any) -> None:
+    def committed(job: Any, after: Any, *more: Any) -> Any:
         if after.position is not None:
             job._log.acknowledge(after.position)
-        commit(job, after, parts)
+        return commit(job, after, *more)
 
     return committed
 
@@ -274,7 +284,23 @@ def _forkless(_check_fork: Any) -> Any:
     return lambda _saved, _now, history, _sent: forks.fork_of(history, _saved)
 
 
+def _knowing_nothing_earlier(opened: Any) -> Any:
+    def forgetful(views: Any, *more: Any) -> Any:
+        view = opened(views, *more)
+        view.superseded = Superseded()
+        return view
+
+    return forgetful
+
+
+def _without_release(_tick: Any) -> Any:
+    return lambda views, state, **_reading: views.want(
+        table.target.collection for table in state.snapshot.leading if table.blocking
+    )
+
+
 _SOURCE = source.PostgresSource
+_VIEWS = blocking.BlockingViews
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant(
         "in-window", ((pending_visibility, "superseding_rows", _nothing_superseded),)
@@ -298,7 +324,7 @@ MUTANTS: dict[str, Mutant] = {
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
     "bounds of a changed key": Mutant(
-        "other-key", ((windows.Windows, "_refuse_other_forms", _always(None)),)
+        "other-key", ((windows.OpenWindows, "_refuse_other_forms", _always(None)),)
     ),
     "text of keys and values": Mutant(
         "odd-settings",
@@ -321,7 +347,7 @@ MUTANTS: dict[str, Mutant] = {
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),
-    "tables as they were": Mutant("exporter-ends", ((windows.Windows, "_check_tables", _always(None)),)),
+    "tables as they were": Mutant("exporter-ends", ((windows.OpenWindows, "_check_tables", _always(None)),)),
     "locks are watched beside the turn": Mutant(
         "stalled-sink",
         ((lock_watch.LockWatch, "_run", _always(None)), (_SOURCE, "tick", _looking)),
@@ -330,7 +356,7 @@ MUTANTS: dict[str, Mutant] = {
         "clock-ahead", ((transactions.Transactions, "visible", _by_the_drivers_clock),)
     ),
     "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "system_clock", _any_clock),)),
-    "a silent server is given up": Mutant("lost-network", ((connection.Server, "silence_s", _always(0.0)),)),
+    "a silent server is given up": Mutant("lost-log", ((connection.Server, "silence_s", _always(0.0)),)),
     "what was sent behind a fork": Mutant(
         "lagging-standby", ((initial, "check_fork", _forkless), (initial, "_last_commit", _always(None)))
     ),
@@ -360,5 +386,22 @@ MUTANTS: dict[str, Mutant] = {
     "partitions truncated under their root": Mutant(
         "leaf-truncated", ((partitions.Partitions, "emptied", _always({})),)
     ),
+    "what a view's position has and it lacks": Mutant(
+        "blocking", ((blocking.BlockingView, "streamed", _always(None)),)
+    ),
+    "what is streamed and a view lacks": Mutant("blocking", ((_VIEWS, "_opened", _knowing_nothing_earlier),)),
+    "rows of a view after its position": Mutant(
+        "blocking", ((watermark.VisibilityWatermark, "reached", _always(gives=True)),)
+    ),
+    "a stream that waits": Mutant(
+        "blocking", ((_VIEWS, "waits", _always(gives=False)), (PostgresLog, "hold", _always(None)))
+    ),
+    "what arrives while the stream waits": Mutant(
+        "blocking", ((PostgresLog, "_stopped", lambda _was: property(lambda log: log._full)),)
+    ),
+    "columns that are added with a default": Mutant(
+        "column-added", ((column_watch.ColumnWatch, "appeared", _always([])),)
+    ),
+    "a stream that goes on": Mutant("blocking-alone", ((_VIEWS, "tick", _without_release),)),
     "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
 }

@@ -12,6 +12,7 @@ may lack rows and large values from before the log began.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = "tuple[str | None, ...]"
 _SHOWN = 160
+_ADDED = re.compile(r"c\d+")
+"""The names of columns that histories add."""
 _FIRST_WORDS = {"true", "first", "last", "first_in_data_collection", "last_in_data_collection"}
 """Values of the source block's `snapshot` for rows of the initial snapshot."""
 
@@ -45,7 +48,7 @@ class Table:
     signal, `first_reads` how often the initial snapshot read it, `arrived` the keys that appeared without a
     change. `lacking` are keys whose values have been in no event since that turn. `finished` has the first
     and last turn of snapshots that read all of the table. `exchanged_in` is the turn in which it swapped
-    names with another table.
+    names with another table. `ordinals` are the ordinals of rows that signals had read, each with its turn.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Table:
     lacking: dict[Key, int] = field(default_factory=dict)
     finished: set[tuple[int, int]] = field(default_factory=set)
     exchanged_in: int = 0
+    ordinals: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def steady(self) -> set[Key]:
@@ -76,6 +80,12 @@ class Table:
     def key_of(self, row: Mapping[str, str | None]) -> Key:
         """The key of a row."""
         return tuple(row[name] for name in self.key)
+
+    @staticmethod
+    def ordinal_of(row: Mapping[str, str | None]) -> int:
+        """The ordinal by which writers know the row, -1 if it has none."""
+        ordinal = row.get("n")
+        return -1 if ordinal is None else int(ordinal)
 
     def key_before(self, old: Mapping[str, str | None], new: Mapping[str, str | None]) -> Key:
         """The key that a changed row had, from what is known of the old row and from the new one."""
@@ -96,7 +106,8 @@ class Oracle:
     `published` maps tables to the names under which their rows are published, if different. `moved_op` is the
     operation of the second of the two events for a changed key. `unheard` are entries that the job can't have
     seen. `incomplete` are the tables that the job reports as incomplete, `letters` how many of their entries
-    it reports as kept, `aside` when it set tables aside. `happened` counts rare events.
+    it reports as kept, `aside` when it set tables aside. `happened` counts rare events. `blocks`: rows
+    that are marked as those of an initial snapshot are read by blocking signals.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -105,6 +116,7 @@ class Oracle:
     events: int = 0
     reads: int = 0
     first_words: list[tuple[str, str]] = field(default_factory=list)
+    blocks: bool = False
     half: Emitted | None = None
     unheard: list[Entry] = field(default_factory=list)
     moved_op: str = "c"
@@ -243,11 +255,12 @@ class Oracle:
         table = self._table(event.table)
         found = texts(event.after or {}, table.types)
         key = table.key_of(found)
-        if event.snapshot in _FIRST_WORDS:
+        if event.snapshot in _FIRST_WORDS and not self.blocks:
             table.first_reads[key] += 1
             self.first_words.append((table.name, event.snapshot))
         else:
             table.read_in.setdefault(key, []).append(event.turn)
+            table.ordinals.add((event.turn, table.ordinal_of(found)))
         stands = table.rows.get(key)
         if stands is None:
             what = (
@@ -291,6 +304,21 @@ class Oracle:
                     raise Violation(f"nobody has sent {lacking[0]!r} of row {key!r} of {name}")
         # New columns have values that no entry shows.
         table.rows = there
+
+    def check_columns(self, name: str, rows: list[Row]) -> None:
+        """Check that consumers have the values of columns that were added, also in rows that nobody changed.
+
+        `rows` are a query's. Columns without a value in a row need no event.
+        """
+        table = self._table(name)
+        if not table.whole or name in self.incomplete:
+            return
+        for row in (printed_row(one, table.types) for one in rows):
+            copied = table.copy.get(table.key_of(row), row)
+            lacking = [column for column, value in row.items() if value is not None and column not in copied]
+            if lacking:
+                raise Violation(f"nobody has sent {lacking[0]!r} of row {table.key_of(row)!r} of {name}")
+            self.happened["rows with a column that was added"] += any(map(_ADDED.fullmatch, row))
 
     def _may_lack(self, table: Table, key: Key) -> bool:  # noqa: ARG002  subclasses know better
         """Whether a row may lack values even though the table was read completely."""

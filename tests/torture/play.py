@@ -19,8 +19,10 @@ from tests.torture.emitted import Events
 from tests.torture.figures import Figures
 from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
+from tests.torture.new_columns import NEW
 from tests.torture.oracle import Oracle, Violation
 from tests.torture.over import Over
+from tests.torture.recreated import SAYS, SETTING, recreate
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
@@ -49,6 +51,12 @@ _BREAKS = {
     "frozen": "broker frozen",
     "slow": "quota",
     "refused": "topic refused",
+}
+BROKER_BLOWS = {
+    "kill broker": "killed",
+    "freeze broker": "frozen",
+    "slow broker": "slow",
+    "refuse": "refused",
 }
 _BLOWS = {
     "succeed": "renamed onto",
@@ -86,6 +94,7 @@ class Play:
         """Play it. Raises Violation."""
         self.folder.mkdir(parents=True)
         self.topics = Topics(self.oracle)
+        self.oracle.blocks = any(sent.blocks for drawn in self.script.rounds for sent in drawn.signals)
         self.answers.judges_pauses = self.broker is None and not self.script.initial
         journal = JournalReader(self.folder / "journal")
         self.site.prepare()
@@ -240,6 +249,16 @@ class Play:
             self.ahead_s = blow.amount
             self.child.order(do="skew", ahead_s=blow.amount)
             struck = "clock set ahead" if blow.amount > 0 else "clock set back"
+        elif blow.kind == "freeze job":
+            self.child.freeze(blow.amount)
+            struck = "job frozen"
+        elif blow.kind == "recreate":
+            recreate(self, journal, Random(f"{self.script.seed}/recreated"))
+            struck = ""
+        elif blow.kind in BROKER_BLOWS:
+            assert self.broker is not None
+            self._break(self.broker, Random(f"{self.script.seed}/{blow.kind}"), BROKER_BLOWS[blow.kind])
+            struck = ""
         else:
             struck = self.site.deal(blow, self, journal)
         if struck:
@@ -255,20 +274,33 @@ class Play:
             return
         if what == "break" and self.broker is not None:
             self.figures.broker_kills += 1
-            self._break(self.broker, Random(f"{self.script.seed}/down{self.figures.broker_kills}"))
+            draw = Random(f"{self.script.seed}/down{self.figures.broker_kills}")
+            kinds = ["killed", "frozen", "slow"]
+            if self._topics() and not self.script.initial and SETTING not in self.script.properties:
+                kinds += ["refused", "refused"]
+            self._break(self.broker, draw, draw.choice(kinds))
             return
         self.figures.restarts += 1
         self.site.restart(what)
 
-    def _break(self, broker: KafkaBroker, draw: Random) -> None:
-        """Kill, freeze or slow down the broker, or make one topic refuse events, for a moment."""
-        topics = [
-            name for name in broker.topics() if name.removeprefix(f"{self.prefix}.") in self.oracle.tables
-        ]
-        kinds = ["killed", "frozen", "slow"]
-        if topics and not self.script.initial:
-            kinds += ["refused", "refused"]
-        kind, seconds = draw.choice(kinds), draw.uniform(0.1, 2.0)
+    def _topics(self) -> list[str]:
+        """The tables' topics that exist."""
+        assert self.broker is not None
+        names = self.broker.topics()
+        return [name for name in names if name.removeprefix(f"{self.prefix}.") in self.oracle.tables]
+
+    def _break(self, broker: KafkaBroker, draw: Random, kind: str) -> None:
+        """Kill, freeze or slow down the broker, or make one topic refuse events, for a moment.
+
+        A topic to be refused is waited for; a history that sends nothing has none.
+        """
+        seconds, until_s = draw.uniform(0.1, 2.0), time.monotonic() + _STRUCK_S
+        topics = self._topics()
+        while kind == "refused" and not topics:
+            if time.monotonic() > until_s:
+                return
+            time.sleep(0.2)
+            topics = self._topics()
         self.figures.kinds[_BREAKS[kind]] += 1
         match kind:
             case "killed":
@@ -288,6 +320,9 @@ class Play:
     def watch(self, journal: JournalReader) -> None:
         """Restart the job after a kill. If it died by itself, that is a violation."""
         for note in journal.of("died"):
+            if SAYS in note["error"] and self.script.properties.get(SETTING) == "stop" and self.topics.new:
+                self.figures.kinds.update(["topic recreated", "stopped by a recreated topic"])
+                raise Over
             if self.site.may_end(note["error"]):
                 self._gone = note["error"]
                 raise Over
@@ -389,7 +424,8 @@ class Play:
         self.site.settle()
         begun, marked_s, seen, seen_s = time.monotonic(), 0.0, 0, time.monotonic()
         end: Any = None
-        while not self._rests(journal, end):
+        marks = 0
+        while marks < self._least_marks or not self._rests(journal, end):
             self.watch(journal)
             now = time.monotonic()
             if len(journal.of("window", "crash", "killed", "started")) > seen:
@@ -401,8 +437,19 @@ class Play:
             if now - marked_s > 1.0:
                 marked_s = now
                 mark = self.site.mark()
+                marks += 1
                 end = mark if end is None else min(end, mark)
             time.sleep(0.02)
+
+    @property
+    def _fills(self) -> bool:
+        """Whether the job reads tables that get a column with a default."""
+        return self.script.initial and self.script.properties.get(NEW) == "columns"
+
+    @property
+    def _least_marks(self) -> int:
+        """How many signals must have come to rest. New columns take the job two looks, in turns apart."""
+        return 5 if self._fills else 0
 
     def _rests(self, journal: JournalReader, end: Any) -> bool:
         turns = journal.of("turn", "crash", "killed")
@@ -429,9 +476,19 @@ class Play:
         self.oracle.letters = journal.of("turn")[-1]["letters"]
         self.answers.hear(notes[heard:])
         tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
+        for name, new in self.topics.new.items():
+            new.settle(self.site.rows(name), incomplete=name in self.oracle.incomplete)
+            # A table without a key can't be read again by itself; its answer says so.
+            said = any(str(note["text"]).startswith(f"{name} not read: ") for note in journal.of("answer"))
+            asked = self.script.properties.get(SETTING) == "snapshot"
+            if asked and not said and name in self.oracle.incomplete:
+                raise Violation(f"{name}, whose topic was recreated, was not read again")
+            del tables[name]
         Initial(self.script, self.oracle, self.altered, exact=self.broker is None).settle(tables, journal)
         self.answers.settle(tables)
         for name in tables:
+            if self._fills and self.answers.fills(name):
+                self.oracle.check_columns(name, self.site.rows(name))
             self.oracle.settle(name, self.site.rows(name))
             self.topics.settle(name)
         return len(notes)
@@ -456,8 +513,10 @@ class Play:
 
         Raises Violation for one in the signal table that neither a writer nor the job wrote.
         """
+        steps = [strike.step[0] for one in self.script.rounds for strike in one.strikes]
         for entry in entries:
             marks = self.script.marks_windows and self.site.marks_window(entry)
+            marks |= entry.op == "t" and "wipe" in steps  # the whole database was dropped
             name = self.site.signal_id(entry.new) or ""
             sent = name.startswith("mark") or name in self.answers.asked
             if entry.tables[0] in self._signals and not sent and not marks:
@@ -491,6 +550,9 @@ class Play:
         windows = journal.of("window")
         figures.windows = len(windows)
         figures.kinds["two windows"] += sum(bool(note["beside"]) for note in windows)
+        figures.kinds["windows sent in tiny slices"] += len(windows) * bool(self.script.slice_bytes)
+        by_executors = self.script.properties.get("tidemark.window.local.rows") == "0"
+        figures.kinds["windows read by executors alone"] += len(windows) * by_executors
         figures.kinds["taken over"] += len(journal.of("sleep"))
         aside = self._aside(journal)
         figures.kinds["tables set aside"] += aside.begun
@@ -504,6 +566,7 @@ class Play:
         figures.answers.update(self.answers.outcomes)
         figures.repeated_answers = self.answers.repeated
         figures.superseded = self.answers.superseded
+        figures.kinds += self.answers.happened()
         figures.sent_again = self.topics.goings_back
         figures.initial_snapshots = int(self.script.initial)
         for note in journal.of("crash", "killed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
@@ -203,6 +204,12 @@ class PostgresSite:
             self.proxy.cut()
         self.proxy.thaw()
         return "network frozen"
+
+    def fill(self, place: int, number: int) -> None:
+        """Write one more row into a table."""
+        with contextlib.suppress(psycopg.Error), self.connect_again() as connection:
+            connection.execute("SET lock_timeout = 1500")
+            self._run(connection, ["fill", place, number, 1])
 
     def _disguise(self, place: int, play: Play, journal: JournalReader) -> str:
         """Change a table's key while no job runs, amid changes whose key can't be decoded then."""

@@ -164,7 +164,7 @@ class PostgresOracle(Oracle):
         """Count a row of which there may be several copies."""
         self.events, self.reads = self.events + 1, self.reads + 1
         self.happened["rows read that may be alike"] += 1
-        first = event.snapshot != "incremental"
+        first = event.snapshot != "incremental" and not self.blocks
         table.read(event, first=first)
         if first:
             self.first_words.append((table.name, event.snapshot))
@@ -216,7 +216,7 @@ class PostgresOracle(Oracle):
             lacking |= self._empty(table, entry)
             return
         if entry.op == "t":
-            lacking |= table.rows.keys()
+            lacking.update(table.rows)
             table.rows.clear()
             return
         table.types.update(entry.types)

@@ -39,9 +39,29 @@ _ATTEMPTS = 3
 """How often a script is played before it counts as passing: sessions interleave differently each time."""
 _FAILS_OVER = 18
 """The version that synchronizes slots to a standby."""
-_MOVES, _BLOWS = {1: "standby", 4: "copy"}, {0: "skew stall", 2: "network", 3: "disguise"}
-_EACH_EVERY = 8
+_MOVES = {1: "standby", 4: "copy"}
+_BLOWS = {
+    "postgres": {0: "skew stall", 2: "network administration freeze job", 3: "disguise"},
+    "mongodb": {
+        0: "giants wipe",
+        1: "restored",
+        2: "members freeze job",
+        3: "disguise slices",
+        4: "capped skew",
+    },
+    "sqlserver": {1: "sleep", 2: "freeze job", 3: "skew slices", 4: "sleep"},
+}
+_ASKS = {0: "scope", 2: "blocking"}
+_EACH_EVERY = 5
 """In a long run, one in this many histories has each of these."""
+_KAFKA_BLOWS = {
+    0: "recreate",
+    1: "refuse, kill broker",
+    2: "freeze broker, slow broker",
+    3: "recreate",
+    4: "refuse, kill broker, slow broker",
+}
+"""With Kafka, each history of a long run has these."""
 _SELDOM = 0.05
 _HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
 """One in this many histories has a SIGKILL, a server restart, a SIGKILL of the broker."""
@@ -52,7 +72,7 @@ class Run:
     """A server, a process, and the figures of all histories so far.
 
     With `kafka` there is also a broker, and the jobs send to it. `initial` says whether histories begin with
-    an initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver.
+    an initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver. `asks` is `Wanted`'s.
     """
 
     folder: Path
@@ -60,6 +80,7 @@ class Run:
     kafka: bool = False
     initial: bool | None = None
     source: str = "postgres"
+    asks: str = ""
     figures: Figures = field(default_factory=Figures)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     ground: Ground = field(init=False)
@@ -88,14 +109,16 @@ class Run:
         for number in itertools.count():
             if time.monotonic() >= until:
                 break
+            asks = self.asks or (_ASKS.get(number % _EACH_EVERY, "") if minutes >= LONG_MINUTES else "")
             wanted = Wanted(
                 hard=number % _HARD_EVERY == _HARD_EVERY - 1,
                 restart=number % _RESTART_EVERY == 2,
                 broken=self.kafka and number % _BREAK_EVERY == 0,
                 kafka=self.kafka,
-                initial=self.initial,
+                initial=False if asks == "blocking" else self.initial,
                 moves=self._moves(seed, number, minutes),
-                blow=_BLOWS.get(number % _EACH_EVERY, "") if minutes >= LONG_MINUTES else "",
+                blow=self._blow(number, minutes),
+                asks=asks,
             )
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
@@ -106,10 +129,16 @@ class Run:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
 
+    def _blow(self, number: int, minutes: float) -> str:
+        """Which blows a history must have. In a short run its seed decides alone."""
+        if minutes < LONG_MINUTES:
+            return ""
+        return (_KAFKA_BLOWS if self.kafka else _BLOWS[self.source]).get(number % _EACH_EVERY, "")
+
     def _moves(self, seed: str, number: int, minutes: float) -> str:
         """What replaces a history's server, if anything does.
 
-        In a long run one history in eight has each kind; in a short one few have any, since they take time.
+        In a long run one history in five has each kind; in a short one few have any, since they take time.
         """
         if self.source != "postgres" or self.kafka or self.version != _FAILS_OVER:
             return ""

@@ -22,7 +22,7 @@ from tests.torture.statements import statements
 from tests.torture.writers import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.torture.emitted import Emitted
     from tests.torture.journal import JournalReader
@@ -44,12 +44,20 @@ class Scene:
 
     def run(self, *steps: Step) -> None:
         """Run these steps, each in its own transaction."""
+        self._run(steps, "on")
+
+    def _run(self, steps: Sequence[Step], commit: str) -> None:
         with self.site.connect_again() as connection:
             connection.execute("SET lock_timeout = 0")
+            connection.execute(f"SET synchronous_commit = {commit}".encode())
             for step in steps:
                 with connection.transaction():
                     for statement in statements(step, self.stage.script.tables):
                         connection.execute(statement.encode())
+
+    def run_locally(self, *steps: Step) -> None:
+        """Like `run`, without waiting for a standby."""
+        self._run(steps, "local")
 
     def meanwhile(self, *steps: Step) -> threading.Thread:
         """Run these steps while the scene continues. If the server ends the session, they are dropped."""
@@ -93,11 +101,18 @@ class Scene:
 
     def ask(self, surrogate: str = "") -> None:
         """Request a snapshot of all tables, by a surrogate key if one is named."""
+        self._ask({"type": "incremental", **({"surrogate-key": surrogate} if surrogate else {})})
+
+    def ask_blocking(self) -> None:
+        """Request a blocking snapshot of all tables."""
+        self.stage.oracle.blocks = True
+        self._ask({"type": "blocking"})
+
+    def _ask(self, asked: dict[str, str]) -> None:
         self.signals += 1
         script = self.stage.script
         names = [name for one in script.tables for name in collections(one, via_root=script.via_root)]
-        asked = {"type": "incremental", "data-collections": names}
-        data = json.dumps({**asked, **({"surrogate-key": surrogate} if surrogate else {})})
+        data = json.dumps({**asked, "data-collections": names})
         session = Session(self.site.database, threading.Event())
         session.get().execute("SET synchronous_commit = local")
         sent = Sent(0.0, f"scene{self.signals}", "execute-snapshot", data, "execute", names)
@@ -117,6 +132,10 @@ class Scene:
     def until_window(self, count: int = 1) -> None:
         """Wait for the n-th window to open."""
         self.until(lambda: len(self.journal.of("window")) >= count, f"window {count} opens")
+
+    def until_read(self) -> None:
+        """Wait until the rows of a window were read by Spark."""
+        self.until((self.stage.folder / "reads").exists, "a window's rows are read")
 
     def until_streamed(self) -> None:
         """Wait until everything committed has been streamed, visible or not."""

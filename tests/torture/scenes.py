@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers.postgres_states import no_standby
 from tests.torture.aim import EXPORTERS
+from tests.torture.blocking_scenes import blocking, blocking_alone
 from tests.torture.blows import HEARTBEATS, PATIENCE
+from tests.torture.new_columns import NEW, column_added
 from tests.torture.oracle import Violation
 from tests.torture.scene import Scene
 from tests.torture.script import STEPS, Blow, Fuse, Round, Script, Sent, Transaction, collections
@@ -397,11 +399,16 @@ def clock_set_back(scene: Scene) -> None:
     scene.until(lambda: len(scene.journal.of("turn")) > turns + 2, "heartbeats are sent", _PROMPT_S)
 
 
-def lost_network(scene: Scene) -> None:
-    """The server's ends of all connections vanish without notice."""
+def lost_log(scene: Scene) -> None:
+    """The server's end of the log's connection vanishes without notice; all others go on."""
     scene.ask()
     scene.until_finished()
-    scene.deal(Blow(0.0, "lose"))
+    assert scene.site.proxy is not None
+    with scene.site.connect_again() as connection:
+        found = connection.execute(
+            "SELECT client_port FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid"
+        )
+        scene.site.proxy.lose({port for (port,) in found})
     scene.run(["touch", 0, [1, 2, 3]])
 
 
@@ -532,7 +539,7 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "stalled-sink": (_script("stalled-sink", _INT), stalled_sink),
     "clock-ahead": (_script("clock-ahead", _INT), clock_ahead),
     "clock-set-back": (_script("clock-set-back", _INT, properties=HEARTBEATS), clock_set_back),
-    "lost-network": (_script("lost-network", _INT, proxied=True, properties=PATIENCE), lost_network),
+    "lost-log": (_script("lost-log", _INT, proxied=True, properties=PATIENCE), lost_log),
     "lagging-standby": (
         _script("lagging-standby", _INT, proxied=True, properties=PATIENCE, moves="standby"),
         lagging_standby,
@@ -545,6 +552,9 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "odd-settings": (_odd_settings(), only_rounds),
     "mid-transaction": (_mid_transaction(), only_rounds),
     "every-step": (_every_step(), only_rounds),
+    "column-added": (_script("column-added", _INT, initial=True, properties={NEW: "columns"}), column_added),
+    "blocking": (_script("blocking", _INT, properties=_CHUNKED), blocking),
+    "blocking-alone": (_script("blocking-alone", _INT, properties=_CHUNKED), blocking_alone),
 }
 """By name: the script, and what happens."""
 WRAPS = frozenset({"wrap"})

@@ -40,8 +40,15 @@ class Wanted:
 
     `hard`: a SIGKILL of the job. `restart`: a restart of the server. `broken`: a SIGKILL of the broker.
     `kafka`: events go to Kafka. `initial`: whether it begins with an initial snapshot; None: its seed
-    decides. `moves`: what replaces the server, if anything. `blow`: which of skew, network, stall and
-    disguise it must have; its seed decides about the others.
+    decides. `moves`: what replaces the server, if anything. `asks`: blocking or scope, what it must request.
+    `blow`: what it must have; its seed decides about the others.
+
+        PostgreSQL  skew, network, stall, disguise, freeze job, administration (`wild.py`)
+        MongoDB     skew, freeze job, giants, wipe, restored, members (three of them), disguise (a collection
+                    that can't be decoded), slices (small windows, two at once), capped (a capped
+                    collection and an initial snapshot)
+        SQL Server  skew, freeze job, slices, sleep (another job takes over)
+        Kafka       refuse, freeze broker, recreate
     """
 
     hard: bool = False
@@ -51,6 +58,7 @@ class Wanted:
     initial: bool | None = None
     moves: str = ""
     blow: str = ""
+    asks: str = ""
 
 
 ANYTHING = Wanted()
@@ -71,9 +79,10 @@ class Transaction:
 class Sent:
     """A row for the signal table, and what it requests in the oracle's terms.
 
-    `kind` is execute, unreadable (accepted, then rejected when it is measured), stop, pause, resume, log or
-    malformed.
-    `collections` are those that it names (none: all).
+    `kind` is execute, plan (a dry run), unreadable (accepted, then rejected when it is measured), stop,
+    pause, resume, log or malformed.
+    `collections` are those that it names (none: all). `ordinals` are the rows that it asks for, if not all:
+    stretches from a first ordinal, up to and without a last one; None: no bound.
     """
 
     pause_s: float
@@ -83,6 +92,19 @@ class Sent:
     kind: str
     collections: list[str] = field(default_factory=list)
     whole: bool = True
+    ordinals: list[list[int | None]] | None = None
+
+    def asks_for(self, ordinal: int) -> bool:
+        """Whether it asks for the row with this ordinal."""
+        return self.ordinals is None or any(
+            (first is None or first <= ordinal) and (last is None or ordinal < last)
+            for first, last in self.ordinals
+        )
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it requests a blocking snapshot."""
+        return self.kind == "execute" and '"blocking"' in (self.data or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +142,16 @@ class Blow:
         freeze     the network stands still for this many seconds, then continues
         cut        like freeze, then all connections end
         lose       all connections end, and the job is not told
+        freeze job the job's processes are stopped (SIGSTOP) for this many seconds
         disguise   a table gets another primary key while no job runs, so that its log can't be decoded;
                    `amount` is the table's place
         promote    a standby replaces the server, which was shut down properly
         fail over  like promote, but the server was killed
         lag        like fail over, and the standby has missed the last seconds
         restore    the server's files revert to those of this many seconds ago
+        refuse, freeze broker, recreate
+                   a topic refuses events for a moment, Kafka's broker is frozen for a moment, a topic is
+                   deleted and created again
     """
 
     at_s: float

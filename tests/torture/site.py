@@ -45,6 +45,10 @@ class Lasting:
         """Never called: no error may end the job."""
         raise NotImplementedError(error)
 
+    def fill(self, place: int, number: int) -> None:
+        """Never called: only jobs on PostgreSQL send to topics here."""
+        raise NotImplementedError(place, number)
+
 
 class Site(Protocol):
     """A database for one history. Its creator drops it."""
@@ -87,6 +91,9 @@ class Site(Protocol):
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """Deal a blow. Returns what to count it as, empty if it had no effect."""
+
+    def fill(self, place: int, number: int) -> None:
+        """Write one more row into a table, if the database lets us."""
 
     def may_end(self, error: str) -> bool:
         """Whether the error that ended the job may be legitimate. `judge_end` decides."""

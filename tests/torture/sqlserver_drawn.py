@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed
+from tests.torture.blows import timed
+from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed, sliced
+from tests.torture.requests import varied
 from tests.torture.script import ANYTHING, STEPS, Fuse, Script, Sent, Transaction, Wanted, collections
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
@@ -35,18 +37,23 @@ def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
+    asleep = "sleep" in wanted.blow
     begins = draw.random() < INITIAL if wanted.initial is None else wanted.initial
+    begins &= not (asleep and script.properties["snapshot.isolation.mode"] == "exclusive")
+    begins &= "slices" not in wanted.blow
     mode = {"snapshot.mode": "initial" if begins else "schema_only"}
-    script = replace(script, initial=begins, properties={**script.properties, **mode})
+    script = timed(replace(script, initial=begins, properties={**script.properties, **mode}), wanted.blow)
     if not begins:
-        return pressed(script)
+        script = varied(pressed(script, asleep=asleep), wanted.asks)
+        return sliced(script) if "slices" in wanted.blow else script
     if script.properties["snapshot.isolation.mode"] == "exclusive":
         # A dropped job would keep its locks, which an ended process does not.
         fuses = [replace(one, hard=True) for one in early(draw)[:1]]
         return replace(script, fuses=fuses)
     # Beside the log an initial snapshot refuses tables without a key.
     keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
-    return pressed(replace(script, tables=keyed, fuses=[*early(draw), *script.fuses]))
+    script = pressed(replace(script, tables=keyed, fuses=[*early(draw), *script.fuses]), asleep=asleep)
+    return varied(script, wanted.asks)
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class _Writer:
         draw = self.random
         self.databases = draw.choice([DATABASES, DATABASES, DATABASES[:1]])
         self.tables = [self._table(place) for place in range(draw.randint(2, 3))]
+        if "slices" in wanted.blow:
+            self.tables[0] = TableShape("t0", "number", "-", 300, self.databases[0])
         rounds = drawn_rounds(draw, self._transaction, self._signal)
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))

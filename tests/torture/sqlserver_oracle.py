@@ -181,5 +181,5 @@ class SqlServerOracle(Oracle):
     def _log(self, table: str) -> DatabaseOracle:
         name = table.partition(".")[0]
         if name not in self.logs:
-            self.logs[name] = DatabaseOracle(first_words=self.first_words)
+            self.logs[name] = DatabaseOracle(first_words=self.first_words, blocks=self.blocks)
         return self.logs[name]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 
-from adapters.sqlserver.job import building
+from adapters.spark.session import POSTGRES_JDBC
+from adapters.sqlserver.job import job_of
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.sqlserver.server.connection import Reach
-    from engine.config.sources import SqlServerSettings
+    from adapters.sqlserver.settings import SqlServerSettings
     from tests.servers.postgres import PostgresServer
 
 
@@ -48,5 +48,8 @@ def reach(settings: SqlServerSettings) -> Reach:
     return server.reach
 
 
-building_on_stand_in: Callable[..., Any] = partial(building, reach=reach)
+_JOB = replace(job_of(reach), packages=(POSTGRES_JDBC,))
+building_on_stand_in: Callable[..., Any] = _JOB.building
 """Builds a job on the stand-in."""
+run_on_stand_in: Callable[..., Any] = _JOB.run
+"""Runs one."""

@@ -68,7 +68,7 @@ def in_window(scene: SqlServerScene) -> None:
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
-        time.sleep(1.0)
+        scene.until_read()
         scene.run(
             ["touch", 0, [1, 2, 3]],
             ["fatten", 0, [4]],

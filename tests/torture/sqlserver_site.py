@@ -137,8 +137,13 @@ class SqlServerSite(Lasting):
         raise NotImplementedError(strike)
 
     def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it waits for the server
-        """Insert the signal's row into the signal table of one of the databases."""
-        database = self.databases[sum(sent.id.encode()) % len(self.databases)]
+        """Insert the signal's row into the signal table of one of the databases.
+
+        Of what is signalled in two databases nobody knows which comes first. A pause must come before what
+        resumes it, so both go into one.
+        """
+        in_order = sent.kind in {"pause", "resume"}
+        database = self.databases[0 if in_order else sum(sent.id.encode()) % len(self.databases)]
         values = [sent.id, sent.type, sent.data, sent.id]
         self._on(database, lambda connection: connection.execute(_SIGNAL, values))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,9 +18,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.torture.emitted import Emitted, emitted
 from tests.torture.oracle import Oracle, Violation
+from tests.torture.recreated import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tests.servers.kafka import KafkaBroker
     from tests.torture.journal import JournalReader
@@ -35,6 +37,7 @@ class TopicEvents:
     def __init__(self, broker: KafkaBroker, prefix: str, journal: JournalReader) -> None:
         self._broker, self._prefix, self._journal = broker, f"{prefix}.", journal
         self._offsets: dict[str, int] = {}
+        self._ids: dict[str, str] = {}
 
     def read(self) -> Iterator[Emitted]:
         """The events sent since the last call, topic by topic, without tombstones.
@@ -46,6 +49,9 @@ class TopicEvents:
         for topic in self._broker.topics():
             if not topic.startswith(self._prefix):
                 continue
+            topic_id = self._broker.topic_id(topic)
+            if self._ids.setdefault(topic, topic_id) != topic_id:
+                self._ids[topic], self._offsets[topic] = topic_id, 0
             for value, at_s in self._records(topic):
                 at = bisect_left(times, at_s)
                 turn = turns[at] if at < len(turns) else (turns[-1] if turns else 0) + 1
@@ -73,10 +79,11 @@ class TopicEvents:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """A table before an entry, and the turn that emitted the entry."""
+    """A table before an entry, and the turn that emitted the entry, with the record's time."""
 
     entry: Entry
     turn: int
+    at_s: float
     rows: dict[Key, Row]
     copy: dict[Key, Row]
 
@@ -86,12 +93,13 @@ class Topic:
     """One table's topic, compared with its part of the log.
 
     `aside`: it refused events for a while. Then what it had taken of a turn was sent again, whether saved or
-    not.
+    not. `unsent_s` are the moments at which a turn turned out not to be sent.
     """
 
     oracle: Oracle
     table: Table
     saved_s: Mapping[int, float]
+    unsent_s: Sequence[float] = ()
     past: list[_Before] = field(default_factory=list)
     goings_back: int = 0
     aside: bool = False
@@ -102,7 +110,7 @@ class Topic:
             self._go_back(event)
         if event.op != "r" and self.oracle.half is None:
             rows, copy = dict(self.table.rows), dict(self.table.copy)
-            self.past.append(_Before(self.oracle.ahead[0], event.turn, rows, copy))
+            self.past.append(_Before(self.oracle.ahead[0], event.turn, event.at_s, rows, copy))
         self.oracle.take_in(event)
 
     def _goes_on(self, event: Emitted) -> bool:
@@ -124,13 +132,23 @@ class Topic:
             ahead = self.oracle.ahead[0] if self.oracle.ahead else "its end"
             raise Violation(f"the topic of {self.table.name} goes on with {event}, the log with {ahead}")
         before = self.past[found]
-        saved_s = self.saved_s.get(before.turn)
+        saved_s = self._saved_s(before)
         if saved_s is not None and saved_s < event.at_s and not self.aside:
             raise Violation(f"turn {before.turn} was saved, and is sent again {event.at_s - saved_s} s later")
         self.goings_back += 1
         self.oracle.ahead = [*(one.entry for one in self.past[found:]), *self.oracle.ahead]
         self.table.rows, self.table.copy = before.rows, before.copy
         del self.past[found:]
+
+    def _saved_s(self, sent: _Before) -> float | None:
+        """When a record's turn was saved; None if it never was.
+
+        A record's turn is the next one saved after it, unless its own attempt failed in between.
+        """
+        saved_s = self.saved_s.get(sent.turn)
+        if saved_s is None or any(sent.at_s <= unsent_s <= saved_s for unsent_s in self.unsent_s):
+            return None
+        return saved_s
 
 
 @dataclass(slots=True)
@@ -140,27 +158,49 @@ class Topics:
     oracle: Oracle
     latest: dict[str, dict[Key, bool]] = field(default_factory=dict)
     goings_back: int = 0
+    new: dict[str, NewTopic] = field(default_factory=dict)
+    left: list[Entry] = field(default_factory=list)
+    """Entries that no event was seen of yet, each of one table."""
+
+    def recreated(self, name: str) -> None:
+        """Note that a table's topic is recreated; from now on only the new topic counts."""
+        self.new[name] = NewTopic(self.oracle.tables[name])
 
     def follow(
         self, entries: Iterable[Entry], events: Iterable[Emitted], journal: JournalReader
     ) -> list[Entry]:
         """Process what was committed and sent since the last call. Returns the entries left out."""
         saved_s = {note["turn"]: note["at"] for note in reversed(journal.of("turn"))}
-        known = self.oracle.tables
+        known = {name: table for name, table in self.oracle.tables.items() if name not in self.new}
         aside = {name for note in journal.of("turn") for name in note.get("aside", ())}
+        unsent_s = [note["at"] for note in journal.of("unsent", "opened")]
         topics = {
-            name: Topic(Oracle({name: table}), table, saved_s, aside=name in aside)
+            name: Topic(self._oracle_of(table), table, saved_s, unsent_s, aside=name in aside)
             for name, table in known.items()
         }
-        for entry in (one for found in entries for one in self.oracle.known_tables(found)):
-            topics[entry.tables[0]].oracle.ahead.append(entry)
+        fresh = (one for found in entries for one in self.oracle.known_tables(found))
+        for entry in chain(self.left, fresh):
+            if entry.tables[0] in self.new:
+                self.oracle.precede([entry])
+            else:
+                topics[entry.tables[0]].oracle.ahead.append(entry)
         for event in events:
+            if event.table in self.new:
+                self.new[event.table].take_in(event)
+                continue
             if event.table not in topics:
                 raise Violation(f"{event.table} is none of the history's tables")
             topics[event.table].take_in(event)
             self._keep(known[event.table], event)
         self._count(topics.values(), journal)
-        return [replace(one, tables=(name,)) for name, topic in topics.items() for one in topic.oracle.ahead]
+        self.left = [
+            replace(one, tables=(name,)) for name, topic in topics.items() for one in topic.oracle.ahead
+        ]
+        return self.left
+
+    def _oracle_of(self, table: Table) -> Oracle:
+        """An oracle for one table alone."""
+        return Oracle({table.name: table}, blocks=self.oracle.blocks)
 
     def _count(self, topics: Iterable[Topic], journal: JournalReader) -> None:
         blows = len(journal.of("crash", "killed", "unsent"))

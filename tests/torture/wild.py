@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.torture.publication import create
 from tests.torture.script import Transaction
+from tests.torture.tables import TableShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,30 +20,36 @@ if TYPE_CHECKING:
     from tests.torture.script import Script
 
 _OFTEN = 0.35
+_ROWS = 40
 
 
-def wild(script: Script) -> Script:
-    """The script with an administrator's acts inserted between its transactions."""
+def wild(script: Script, *, certain: bool = False) -> Script:
+    """The script with an administrator's acts inserted between its transactions.
+
+    If `certain`, a table leaves the publication in every round, and two swap their names.
+    """
     draw = Random(f"{script.seed}/wild")
-    script = replace(script, listed=draw.random() < 0.6 or script.listed)
+    script = replace(script, listed=draw.random() < 0.6 or script.listed or certain)
+    if certain:
+        script = _paired(script)
     rounds = []
     for number, one in enumerate(script.rounds):
         writers = [list(writer) for writer in one.writers]
         # An initial snapshot begins in the first round, and needs its publication.
-        for make in _acts(draw, script, calm=script.initial and number == 0):
+        for make in _acts(draw, script, calm=script.initial and number == 0, certain=certain):
             writer = draw.choice(writers)
             writer.insert(draw.randint(0, len(writer)), make())
         rounds.append(replace(one, writers=writers))
     return replace(script, rounds=rounds)
 
 
-def _acts(draw: Random, script: Script, *, calm: bool) -> list[Callable[[], Transaction]]:
+def _acts(draw: Random, script: Script, *, calm: bool, certain: bool) -> list[Callable[[], Transaction]]:
     chosen: list[Callable[[], Transaction]] = []
-    if script.listed and draw.random() < _OFTEN:
+    if script.listed and (draw.random() < _OFTEN or certain):
         chosen.append(lambda: _unpublished(draw, script))
     if not calm and draw.random() < _OFTEN / 3:
         chosen.append(lambda: _retracted(draw, script))
-    if _pairs(script) and draw.random() < _OFTEN:
+    if _pairs(script) and (draw.random() < _OFTEN or certain):
         chosen.append(lambda: _exchanged(draw, script))
     return chosen
 
@@ -77,6 +84,17 @@ def _exchanged(draw: Random, script: Script) -> Transaction:
     """Two tables swap names."""
     one, other = draw.choice(_pairs(script))
     return Transaction([["exchange", one, other]])
+
+
+def _paired(script: Script) -> Script:
+    """The script with two tables that can swap names."""
+    if _pairs(script):
+        return script
+    tables = list(script.tables)
+    if all(shape.kind.partitions for shape in tables):
+        tables.append(TableShape(f"t{len(tables)}", "int", "d", _ROWS))
+    shape = next(shape for shape in tables if not shape.kind.partitions)
+    return replace(script, tables=[*tables, replace(shape, name=f"t{len(tables)}")])
 
 
 def _pairs(script: Script) -> list[tuple[int, int]]:

@@ -145,3 +145,80 @@ def test_so_may_those_that_the_job_told_last_which_had_taken_over_and_was_stoppe
     answers.settle(table(4))
 
     assert answers.repeated == 1
+
+
+def of_rows(*stretches: list[int | None]) -> Answers:
+    """A snapshot of rows with these ordinals, accepted in turn 3 and finished in turn 5."""
+    sent = Sent(0.0, "s", "", None, "execute", [T], whole=False, ordinals=list(stretches))
+    answers = Answers({"s": Asked(sent, turn=3)})
+    answers.hear([committed(3), ACCEPTED, told(3), committed(5), FINISHED, told(5)])
+    return answers
+
+
+def numbered(*read: int) -> dict[str, Table]:
+    """A table of rows 1 to 4, of which turn 4 has read these."""
+    found = Table(T, ("n",), {})
+    found.start([{"n": str(n)} for n in range(1, 5)])
+    for n in read:
+        found.read_in[str(n),] = [4]
+        found.ordinals.add((4, n))
+    return {T: found}
+
+
+@pytest.mark.parametrize("stretches", [[[2, 4]], [[2, 3], [3, 4]], [[2, 4], [40, None], [None, -7]]])
+def test_a_snapshot_of_given_rows_reads_these_and_no_others(stretches: list[list[int | None]]):
+    tables = numbered(2, 3)
+    of_rows(*stretches).settle(tables)
+
+    assert not tables[T].whole
+
+
+def test_a_row_asked_for_and_not_read_is_a_violation():
+    with pytest.raises(Violation, match=r"finished with public\.t, but row \('3',\) was not read"):
+        of_rows([2, 4]).settle(numbered(2))
+
+
+def test_a_row_read_and_not_asked_for_is_a_violation():
+    with pytest.raises(Violation, match=r"row 4 of public\.t was read in turn 4, and not asked for"):
+        of_rows([2, 4]).settle(numbered(2, 3, 4))
+
+
+WAITS = "not read: waits for transactions that were writing to it when it was first seen to be published"
+
+
+@pytest.mark.parametrize(("text", "right"), [(WAITS, True), ("not read: permission denied", False)])
+def test_a_dry_run_fails_only_while_the_table_waits_for_writers(text: str, right: bool):  # noqa: FBT001
+    """Once a crash has repeated the signal, its table may be planned."""
+    answers = Answers({"s": Asked(Sent(0.0, "s", "", None, "plan", [T]), turn=3)})
+    answers.hear([committed(3), ACCEPTED, answer("failed", 3, f"{T} {text}"), CRASH])
+    answers.hear([committed(4), ACCEPTED, answer("planned", 4, f"{T} has about 9 rows"), told(4)])
+    try:
+        answers.settle(table())
+    except Violation:
+        assert not right
+    else:
+        assert right
+
+
+def test_a_dry_run_is_answered_and_reads_nothing():
+    sent = Sent(0.0, "s", "", None, "plan", [T])
+    planned = answer("planned", 3, f"{T} has about 9 rows")
+    heard = [committed(3), ACCEPTED, planned, told(3)]
+    answers = Answers({"s": Asked(sent, turn=3)})
+    answers.hear(heard)
+
+    answers.settle({T: Table(T, ("k",), {})})
+    with pytest.raises(Violation, match="which no signal asked for"):
+        answers.settle(table(4))
+
+
+def test_a_table_that_becomes_captured_is_asked_for_by_its_announcement():
+    label = f"tidemark-new-{T}"
+    announced, finished = ACCEPTED | {"id": label}, FINISHED | {"id": label}
+    answers = Answers()
+    answers.hear([committed(3), announced, told(3), committed(5), finished, told(5)])
+    answers.settle(table(4))
+
+    assert answers.announced == 1
+    with pytest.raises(Violation, match="turn 6, which no signal asked for"):
+        answers.settle(table(4, 6))

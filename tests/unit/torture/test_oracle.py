@@ -124,3 +124,14 @@ def test_a_change_that_was_not_emitted_is_left_over(oracle: Oracle):
     oracle.follow([update(1, "new")], [])
 
     assert [entry.new["v"] for entry in oracle.ahead] == ["new"]
+
+
+def test_a_column_that_was_added_must_have_been_sent_with_its_values():
+    oracle, table = Oracle(), Table("public.t", ("k",), {}, whole=True)
+    oracle.tables["public.t"] = table
+    table.copy = {("1",): {"k": "1", "c0": "7"}, ("2",): {"k": "2"}}
+
+    oracle.check_columns("public.t", [{"k": "1", "c0": "7"}, {"k": "2", "c0": None}])
+    assert oracle.happened["rows with a column that was added"] == 2
+    with pytest.raises(Violation, match=r"nobody has sent 'c0' of row \('2',\) of public\.t"):
+        oracle.check_columns("public.t", [{"k": "2", "c0": "7"}])

@@ -157,6 +157,18 @@ def test_a_silent_change_is_known_by_the_key_as_it_is_printed():
     oracle.settle(T, [{"k": "4", "v": "new"}])
 
 
+def test_all_rows_of_a_table_may_be_left_that_was_truncated_in_silence():
+    table = Table(T, ("k",), {"k": "integer", "v": "text"})
+    oracle = PostgresOracle({T: table}, incomplete=frozenset({T}))
+    told = Emitted(1, T, "c", None, {"k": 1, "v": "old"}, 8)
+    oracle.follow([Entry(8, "c", (T,), new={"k": "1", "v": "old"})], [told])
+    oracle.unpublished.add(T)
+    oracle.follow([Entry(9, "t", (T,)), Entry(10, "c", (T,), new={"k": "2", "v": "new"})], [])
+
+    assert oracle.left() == []
+    oracle.settle(T, [{"k": "2", "v": "new"}])
+
+
 class TestLabels:
     def test_no_row_read_has_a_name_that_was_gone_at_the_last_quiet_point(self):
         table = Table(T, ("k",), {"k": "integer", "e": "mood"})

@@ -80,7 +80,7 @@ def test_every_kind_of_blow_is_drawn():
     kinds = {blow.kind for one in [*scripts, *moving] for part in one.rounds for blow in part.blows}
 
     assert kinds == {
-        *("skew", "freeze", "cut", "lose", "disguise"),
+        *("skew", "freeze", "cut", "lose", "disguise", "freeze job"),
         *("promote", "fail over", "lag", "restore"),
     }
     assert any(part.stalls for one in scripts for part in one.rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,6 +94,35 @@ def test_a_saved_turn_that_is_sent_again_is_a_violation(topics: Topics, journal:
 
     with pytest.raises(Violation, match="turn 1 was saved"):
         topics.follow(LOG, [saved, updated(10, "a", at_s=later)], journal)
+
+
+def test_what_an_unsent_turn_had_sent_may_come_again_with_the_turn_after_it(topics: Topics, tmp_path: Path):
+    # The broker went away; the first turn that was saved afterwards set a table aside and sent nothing.
+    written = Journal(tmp_path / "another")
+    written.note("unsent", turn=1)
+    written.note("turn", turn=1)
+    written.close()
+    journal = JournalReader(tmp_path / "another")
+    unsent_s, saved_s = (journal.of(what)[0]["at"] for what in ("unsent", "turn"))
+    first = Emitted(1, T, "u", None, {"k": 1, "v": "a"}, 9, place=10, at_s=unsent_s - 1.0)
+
+    sent = [first, updated(10, "a", at_s=saved_s + 1.0), updated(20, "b"), LEFT, CAME]
+
+    assert topics.follow(LOG, sent, journal) == []
+    assert topics.goings_back == 1
+
+
+def test_rows_of_a_blocking_snapshot_count_as_read(topics: Topics, journal: JournalReader):
+    topics.oracle.blocks = True
+    topics.follow(LOG, [updated(10, "a"), replace(read("a"), snapshot="first"), updated(20, "b")], journal)
+
+    assert topics.oracle.tables[T].read_in == {("1",): [2]}
+
+
+def test_what_was_left_over_is_still_expected(topics: Topics, journal: JournalReader):
+    topics.follow(LOG[:2], [updated(10, "a")], journal)
+
+    assert topics.follow([MOVE], [updated(20, "b"), LEFT, CAME], journal) == []
 
 
 def test_what_was_not_sent_is_left_over(topics: Topics, journal: JournalReader):

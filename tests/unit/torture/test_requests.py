@@ -1,0 +1,56 @@
+"""What histories request besides plain incremental snapshots."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.torture.drawn import write
+from tests.torture.mongo_drawn import write_documents
+from tests.torture.script import Wanted, from_json
+from tests.torture.sqlserver_drawn import write_sqlserver
+
+if TYPE_CHECKING:
+    from tests.torture.script import Script, Sent
+
+SOURCES = {"postgres": write, "mongodb": write_documents, "sqlserver": write_sqlserver}
+
+
+def drawn(source: str, asks: str, count: int = 40) -> list[Script]:
+    return [SOURCES[source](f"seed/{n}", Wanted(asks=asks, initial=False)) for n in range(count)]
+
+
+def sent(script: Script) -> list[Sent]:
+    return [one for part in script.rounds for one in part.signals]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_histories_that_are_to_block_do_and_pause_nothing(source: str):
+    scripts = drawn(source, "blocking")
+
+    blocking = [script for script in scripts if any(one.blocks for one in sent(script))]
+    assert len(blocking) > 20
+    assert not any(one.kind in {"pause", "resume"} for script in scripts for one in sent(script))
+    assert all(
+        "priority" not in json.loads(one.data or "") for s in blocking for one in sent(s) if one.blocks
+    )
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_histories_that_are_to_ask_for_rows_name_as_many_as_they_expect(source: str):
+    scoped = [one for script in drawn(source, "scope") for one in sent(script) if one.ordinals is not None]
+
+    assert len(scoped) > 20
+    for one in scoped:
+        data = json.loads(one.data or "")
+        assert len(data.get("keys", ())) + len(data.get("ranges", ())) == len(one.ordinals or ())
+        assert len(one.collections) == 1
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_script_comes_back_from_its_text(source: str):
+    for asks in ("", "blocking", "scope"):
+        for script in drawn(source, asks, 5):
+            assert from_json(script.to_json()) == script
