@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from adapters.sinks.forgetful import Forgetful
 from engine.errors import SinkRefused
 from engine.events.batch import EVENTS, EventForm
 from engine.model import Part
@@ -15,7 +16,7 @@ from engine.staging.column_rows import ColumnRows
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -39,7 +40,7 @@ class ColumnWriter:
         return Part(part, rows)
 
 
-class ColumnSink:
+class ColumnSink(Forgetful):
     """Keeps turns as directories below one directory."""
 
     form: Final = EventForm.COLUMNS
@@ -57,10 +58,6 @@ class ColumnSink:
         begun.mkdir(parents=True)
         return ColumnWriter(begun)
 
-    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """Do nothing: no topic refuses events here."""
-        return ()
-
     def commit(self, turn: int, parts: Sequence[Part]) -> None:  # noqa: ARG002  it keeps what was written
         """Rename the turn's directory."""
         if not self.applied(turn):
@@ -73,17 +70,6 @@ class ColumnSink:
     def newest(self) -> int | None:
         """The newest committed turn."""
         return max((int(path.name) for path in self._turns()), default=None)
-
-    def resume(self, saved: Mapping[str, str]) -> None:
-        """Do nothing: this sink keeps nothing in the state."""
-
-    def memory(self) -> Mapping[str, str]:
-        """Nothing to save."""
-        return {}
-
-    def identity(self) -> str:
-        """Empty: it is only used once."""
-        return ""
 
     def close(self) -> None:
         """Do nothing."""

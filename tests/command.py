@@ -5,27 +5,40 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _RUN = [sys.executable, "-c", "from adapters.cli.app import main; main()", "run"]
-_STARTED_WITHIN_S = 120.0
+_STARTED_WITHIN_S = 600.0
 
 
 class Command:
-    """`tidemark run` with these properties, from entering to leaving; its log is a file in `directory`."""
+    """`tidemark run` with these properties, from entering to leaving; its log is a file in `directory`.
 
-    def __init__(self, said: Mapping[str, str], directory: Path, name: str = "job") -> None:
-        self._config, self._log = directory / f"{name}.properties", directory / f"{name}.log"
-        self._config.write_text("".join(f"{key}={value}\n" for key, value in said.items()))
+    `others` are the properties of further jobs of the same process; `run` is the command.
+    """
+
+    def __init__(
+        self,
+        said: Mapping[str, str],
+        directory: Path,
+        name: str = "job",
+        *,
+        run: Sequence[str] = _RUN,
+        others: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        self._run, self._log = run, directory / f"{name}.log"
+        self._configs = [directory / f"{name}{at or ''}.properties" for at in range(1 + len(others))]
+        for config, properties in zip(self._configs, [said, *others], strict=True):
+            config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
 
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
-            self.process = subprocess.Popen([*_RUN, str(self._config)], stdout=log, stderr=log)
+            self.process = subprocess.Popen([*self._run, *map(str, self._configs)], stdout=log, stderr=log)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -54,6 +67,24 @@ class Command:
         """Wait until its log holds a text; gives how long it took, in seconds."""
         return self.until(lambda: text in self.log, timeout_s)
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = 300.0) -> int:
         """Wait for its end; gives the exit code."""
         return self.process.wait(timeout_s)
+
+
+def gone(processes: Iterable[int], within_s: float = 10.0) -> bool:
+    """Whether processes have ended, or do so within a moment."""
+    until = time.monotonic() + within_s
+    while any(map(_runs, processes)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _runs(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}

@@ -58,9 +58,13 @@ def properties(database: Database, directory: Path, **more: str) -> dict[str, st
 
 def read_events(directory: Path) -> list[dict[str, Any]]:
     """What the files sink has committed, in order."""
+    return [event for turn in sorted(directory.glob("turn-*")) for event in read_parts(turn)]
+
+
+def read_parts(turn: Path) -> list[dict[str, Any]]:
+    """A turn's events, in order."""
     return [
         orjson.loads(line)
-        for turn in sorted(directory.glob("turn-*"))
         for part in sorted(turn.glob("part-*.jsonl"))
         for line in part.read_bytes().splitlines()
     ]

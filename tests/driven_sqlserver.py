@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.job import building
+from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.position import places_of
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
@@ -91,7 +91,7 @@ def driven_sqlserver(
 ) -> AbstractContextManager[DrivenSqlServer]:
     """A job that has opened its log and waits to be turned."""
     settings = parse(properties(server, directory, **more))
-    build = partial(building, settings, spark, reach=lambda _settings: server.reach)
+    build = partial(job_of(lambda _settings: server.reach).building, settings, spark)
     return driving(DrivenSqlServer, directory, build)
 
 

@@ -14,6 +14,13 @@ wrong = tests.toys.shelf:SINK
 
 [tidemark.sinks]
 shelf = tests.toys.shelf:SINK
+
+[tidemark.signal.channels]
+mailbox = tests.toys.mailbox:CHANNEL
+
+[tidemark.signal.actions]
+ring-bell = tests.toys.mailbox:RING
+snapshot-everything = tests.toys.mailbox:EVERYTHING
 """
 
 

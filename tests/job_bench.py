@@ -12,9 +12,11 @@ from adapters.spark.executors import LocalExecutors
 from engine.errors import SchemaChanged, SignalError, SourceError, StateError, TableBusy
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
+from engine.job.notices import Notices, Outlet
 from engine.job.observation import Observation
 from engine.job.parts import JobParts, Pace
 from engine.job.state import State
+from engine.job.verification import Verification
 from engine.model import CollectionId, Position
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from engine.job.certificates import Certificates
     from engine.model import Target
     from engine.ports import Encoded
     from signals.answers import Answer
+    from signals.channels import SignalChannel
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
 STEPS = ("take", "encode", "writer", "save_pending", "commit", "promote", "acknowledge", "open_window")
@@ -161,12 +165,17 @@ class Bench:
         self.sink, self.store = MemorySink(), MemoryStateStore()
         self.steps: list[str] = []
         self.answers: list[Answer] = []
+        self.recorded: dict[int, list[Answer]] = {}
         self.seen: list[Observation] = []
         self.slept: list[float] = []
         self.numbers = count(1)
         self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
         self.excluded: set[CollectionId] = set()
+        self.outlet: Outlet | None = None
+        self.certificates: Certificates | None = None
+        self.verification = Verification()
+        self.channels: dict[str, SignalChannel] = {}
         self.pulse = Heartbeat(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
@@ -177,7 +186,7 @@ class Bench:
             sink=Noted(self.sink, self.steps),
             store=Noted(self.store, self.steps),
             executors=self.executors,
-            desk=Desk(self.answers.append),
+            desk=Desk(self.answers.append, self.channels, record=self.record),
             pulse=self.pulse,
             now=lambda: self.now_s + self.set_by_s,
             clock=lambda: self.now_s,
@@ -185,7 +194,13 @@ class Bench:
             new_id=lambda: f"window-{next(self.numbers)}",
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
+            notices=Notices(self.outlet),
+            certificates=self.certificates,
+            verification=self.verification,
         )
+
+    def record(self, turn: int, answers: Sequence[Answer]) -> None:
+        self.recorded[turn] = list(answers)
 
     def new_job(self) -> Job:
         self.job = Job(self.parts(), self.pace, self.seen.append)

@@ -19,9 +19,11 @@ from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
-from engine.snapshot.extent import Extent
+from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
+from engine.snapshot.scope import Ranked, Within
+from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
 from engine.staging.surroundings import Surroundings
 from tests.staged import files_in, texts_in
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.job.state import State
-    from engine.model import Key, Target, Window
+    from engine.model import Key, Range, Scope, Target, Window
     from engine.ports import PartWriter, Reading
 
 SIGNALS = CollectionId(("public", "signals"))
+SEED = 7
+"""The seed of the digests of rows."""
 
 
 @dataclass(frozen=True)
@@ -415,7 +419,11 @@ class MemorySource:
         places = sorted(self.places_of(collection, shown).values())
         greatest = (str(places[-1]),) if places else None
         key = ("place",) if self.by_place else ("key",)
-        return Extent(rows=len(places), bytes=10 * len(places), greatest=greatest, key=key)
+        try:
+            part = scoped(target.scope, len(places), greatest)
+        except SignalError as error:
+            return error
+        return Extent(rows=len(places), bytes=10 * len(places), greatest=greatest, key=key, scoped=part)
 
     def places_of(self, collection: CollectionId, shown: frozenset[int]) -> dict[int, int]:
         """What each row is cut by."""
@@ -433,12 +441,10 @@ class MemorySource:
         before = {entry.transaction for entry in self.database.log[: self.database.slot]}
         return None if before - shown else shown
 
-    def boundaries(
-        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> list[Key]:
-        low = -(10**9) if after is None else int(after[0] or 0)
+    def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> list[Key]:
         places = self.places_of(target.collection, frozenset(self.database.visible)).values()
-        bounds = sorted({place for place in places if low < place < int(upto[0] or 0)})
+        low, high = ends_of(left)
+        bounds = sorted({place for place in places if low < place < high})
         return [(str(bound),) for bound in bounds[step_rows - 1 :: step_rows][:count]]
 
     def open_window(self, window: Window) -> MemoryWindow:
@@ -456,6 +462,40 @@ class MemorySource:
         opened.horizon = opened.horizon if horizon is None else horizon
         self.windows.append(opened)
         return opened
+
+
+def ends_of(part: Range) -> tuple[int, int]:
+    """A range as integers: `(low, high]`."""
+    low = -(10**9) if part.after is None else int(part.after[0] or 0) - part.holds_after
+    return low, 10**9 if part.upto is None else int(part.upto[0] or 0) - part.lacks_upto
+
+
+def asked_for(scope: Scope | None, place: int) -> bool:
+    """Whether a row at this place is in a signal's scope."""
+    if scope is None:
+        return True
+    if scope.keys:
+        return (str(place),) in scope.keys
+    return any(
+        (part.start is None or place >= int(part.start[0])) and (part.end is None or place < int(part.end[0]))
+        for part in scope.stretches
+    )
+
+
+def scoped(scope: Scope | None, rows: int, greatest: Key | None) -> Scoped | None:
+    """A signal's scope over integers, whose ranks are themselves."""
+    if scope is None:
+        return None
+    within = Within(rows, greatest)
+    bounds = [bound for part in scope.stretches for bound in (part.start, part.end) if bound is not None]
+    for key in (*scope.keys, *bounds):
+        if len(key) != 1:
+            raise SignalError(f"a key of the signal has {len(key)} values, and the key has one")
+        if not key[0].lstrip("-").isdigit():
+            raise SignalError("a key must be a number")
+    if scope.keys:
+        return within.at(scope.keys)
+    return within.inside(scope, [Ranked(bound, int(bound[0])) for bound in bounds])
 
 
 class MemoryWindow:
@@ -495,15 +535,16 @@ class MemoryWindow:
 
     def _stage(self, index: int) -> Staged:
         run = self._window.runs[index]
-        low = -(10**9) if run.after is None else int(run.after[0] or 0)
-        high = 10**9 if run.upto is None else int(run.upto[0] or 0)
+        low, high = ends_of(run.range)
         found = self._source.database.rows(run.target.collection, self.shown)
-        wanted = {int(key[0] or 0) for key in run.keys}
+        wanted = {int(key[0] or 0) for key in (*run.keys, *run.points)}
         places = self._source.places_of(run.target.collection, self.shown)
         rows = sorted(
             (key, value)
             for key, value in found.items()
-            if low < places[key] <= high and (not wanted or key in wanted)
+            if low < places[key] <= high
+            and (not wanted or (places if run.points else {key: key})[key] in wanted)
+            and (not run.keys or asked_for(run.target.scope, places[key]))
         )
         contained = self._contained(run.target.collection)
         events = batch_of(
@@ -517,7 +558,9 @@ class MemoryWindow:
             ]
         )
         area = (texts_in if index % 2 else files_in)(self._staging).within(self._window.id)
-        with area.run(index, Surroundings()) as staging:
+        area = replace(area, seed=SEED)
+        form = COMPARED if self._window.runs[index].target.compared else None
+        with area.run(index, Surroundings(), form=form) as staging:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             staging.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
         return Staged(run.ticket, run.target.collection, staging.complete, len(rows), events.nbytes, index)

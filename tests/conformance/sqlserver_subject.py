@@ -66,7 +66,10 @@ class SqlServerSubject:
         )
         self._server.start_capture(0.01)
         self._opened = make_source(
-            settings, self._spark, places_in(self._directory), reach=lambda _settings: self._server.reach
+            settings,
+            self._spark,
+            places_in(self._directory, self._spark),
+            reach=lambda _settings: self._server.reach,
         )
         return self._opened
 

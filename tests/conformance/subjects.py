@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import orjson
 
 from adapters.mongodb.job import make_source
+from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.server.lock_watch import LockWatch
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import Held
@@ -24,7 +25,7 @@ from adapters.postgres.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import Places
-from adapters.spark.executors import LocalExecutors
+from adapters.spark.executors import LocalExecutors, SparkExecutors
 from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
 from engine.config import parse
@@ -54,11 +55,16 @@ Row = tuple[int, str | None]
 """A key and its value; None: the row is gone."""
 
 
-def places_in(directory: Path) -> Places:
+def places_in(directory: Path, spark: SparkSession) -> Places:
     """Places for all that a source keeps."""
     staging = str(directory / "staging")
     return Places(
-        str(directory / "checkpoint"), staging, files_in(staging), FileBlocks(staging), system_clock()
+        str(directory / "checkpoint"),
+        staging,
+        files_in(staging),
+        FileBlocks(staging),
+        SparkExecutors(spark),
+        system_clock(),
     )
 
 
@@ -158,16 +164,19 @@ class PostgresSubject:
         given = properties(self._database, self._directory, tombstones__on__delete="false", **bounds)
         del given["signal.data.collection"]
         settings = parse(given)
-        jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
+        jdbc = Jdbc(
+            jdbc_url(settings.source_as(PostgresSettings)),
+            jdbc_properties(settings.source_as(PostgresSettings)),
+        )
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(LocalExecutors(), FileBlocks(staging), local_rows=1_000_000)
         reader = ChunkReader(self._spark, jdbc, files_in(staging), tasks=2)
-        server, clock = make_server(settings.postgres), system_clock()
+        server, clock = make_server(settings.source_as(PostgresSettings)), system_clock()
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)
         first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
         slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
-        tools = SourceTools(spans, reader, first, slot, clock)
+        tools = SourceTools(spans, reader, first, slot, clock, self._directory)
         self._opened = PostgresSource(settings, server, tools)
         return self._opened
 
@@ -242,7 +251,7 @@ class MongoSubject:
                 "tidemark.window.max.chunks": "1000",
             }
         )
-        self._opened = make_source(settings, self._spark, places_in(self._directory))
+        self._opened = make_source(settings, self._spark, places_in(self._directory, self._spark))
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
 from signals.file import FileChannel
 from signals.topic import TopicChannel
 from tests.fakes import MemoryTopic
+from tests.toys.mailbox import BOXES, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,12 @@ def of_file(tmp_path: Path) -> Subject:
     return Subject(send, lambda: FileChannel(path))
 
 
+def of_another_package() -> Subject:
+    name = str(uuid4())
+    box = BOXES.setdefault(name, [])
+    return Subject(lambda text: box.append(text.encode()), lambda: Mailbox(name, "shop"))
+
+
 def of_memory_topic() -> Subject:
     reader = MemoryTopic()
     return Subject(
@@ -65,12 +73,14 @@ def of_kafka(broker: KafkaBroker, topic: str) -> Subject:
     )
 
 
-@pytest.fixture(params=["file", "memory", pytest.param("kafka", marks=pytest.mark.integration)])
+@pytest.fixture(params=["file", "memory", "mailbox", pytest.param("kafka", marks=pytest.mark.integration)])
 def subject(request: pytest.FixtureRequest, tmp_path: Path):
     if request.param == "kafka":
         subject = of_kafka(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
+    elif request.param == "file":
+        subject = of_file(tmp_path)
     else:
-        subject = of_file(tmp_path) if request.param == "file" else of_memory_topic()
+        subject = of_memory_topic() if request.param == "memory" else of_another_package()
     yield subject
     subject.close()
 

@@ -8,29 +8,43 @@ from dataclasses import replace
 import orjson
 import pyarrow as pa
 import pytest
+from xxhash import xxh3_128_intdigest
 
+from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.staging.memory_blocks import MemoryBlocks
 from engine.errors import SourceError
 from engine.job.emission import Emission, Emitted
-from engine.model import Part
+from engine.model import Part, Staged
 from engine.snapshot.markers import Marker, Markers
 from engine.snapshot.merge import Newer
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging import rows as staged_rows
 from engine.staging.batches import stage
+from engine.staging.column_rows import ColumnRows
 from engine.staging.port import BlockStore
-from engine.staging.rows import STAGED, StagingArea
+from engine.staging.rows import STAGED, DigestedRows, StagingArea
 from engine.staging.surroundings import Surroundings
+from tests.blocks_of_tasks import BlocksOfTasks
 from tests.fakes import MemorySink
-from tests.staged import EVENT_ROWS, NOTHING_AROUND, TEXT_ROWS, emitted, newer, part, rows, staged
+from tests.staged import EVENT_ROWS, NOTHING_AROUND, TEXT_ROWS, T, emitted, newer, part, rows, staged
 from tests.turns import Turns
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(
+    params=["memory", "files", "driver", pytest.param("executors", marks=pytest.mark.integration)]
+)
 def store(request, tmp_path) -> BlockStore:
-    """Every implementation."""
-    return MemoryBlocks() if request.param == "memory" else FileBlocks(str(tmp_path / "staging"))
+    """Every implementation; blocks of executors as the driver writes them, and as tasks do."""
+    match request.param:
+        case "memory":
+            return MemoryBlocks()
+        case "files":
+            return FileBlocks(str(tmp_path / "staging"))
+        case "driver":
+            return ExecutorBlocks()
+        case _:
+            return BlocksOfTasks(request.getfixturevalue("spark"), ExecutorBlocks(small=0))
 
 
 @pytest.fixture(params=[EVENT_ROWS, TEXT_ROWS], ids=["events", "texts"])
@@ -120,7 +134,7 @@ def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(area):
     one = staged(area, rows(1))
     area.clear()
 
-    with pytest.raises(SourceError, match="staged are gone; driver and executors must share"):
+    with pytest.raises(SourceError, match="staged are gone"):
         emitted(Emission(one, newer(), 0))
 
 
@@ -280,3 +294,46 @@ def test_a_block_that_is_gone_is_gone_for_all_who_hold_it(store):
 
     with pytest.raises(SourceError, match="texts are gone"), block.open("texts"):
         pass
+
+
+def digest_sum(*numbers: int, seed: int) -> int:
+    """The sum by hand."""
+    batch = rows(*numbers)
+    pairs = zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+    texts = [f"{key or ''}\n{value}".encode() for key, value in pairs]
+    return sum(xxh3_128_intdigest(text, seed) for text in texts) % 2**128
+
+
+def test_the_survivors_digests_are_added_up_over_all_batches(area):
+    file = staged(replace(area, seed=11), rows(1, 2), rows(3, 4, 5))
+
+    said, keys = emitted(Emission(file, newer(2, 5), 0))
+
+    assert len(keys) == 3
+    assert said.digest_sum == digest_sum(1, 3, 4, seed=11)
+
+
+@pytest.mark.parametrize(("dropped", "truncated"), [((), False), ((1, 2), False), ((), True)])
+def test_so_are_the_digests_of_all_rows_or_of_none(tmp_path, dropped, truncated):
+    area = StagingArea(FileBlocks(str(tmp_path)), TEXT_ROWS, seed=11)
+
+    said, _keys = emitted(Emission(staged(area, rows(1, 2)), newer(*dropped, truncated=truncated), 0))
+
+    assert said.digest_sum == (0 if dropped or truncated else digest_sum(1, 2, seed=11))
+
+
+def test_typed_rows_have_no_digests(tmp_path):
+    """They are not text, so a stranger could not compute any."""
+    area = StagingArea(FileBlocks(str(tmp_path)), ColumnRows(), seed=11)
+    with area.run(0, NOTHING_AROUND) as staging:
+        keys = pa.array([b"1"], KEY_TYPE)
+        staging.write(pa.RecordBatch.from_arrays([pa.array([1]), keys], names=["id", "merge_key"]))
+    file = Staged(1, T, staging.complete, staging.rows, staging.bytes, 0)
+
+    assert not isinstance(file.content, DigestedRows)
+
+
+def test_without_a_seed_rows_have_no_digests(tmp_path):
+    file = staged(StagingArea(FileBlocks(str(tmp_path)), TEXT_ROWS), rows(1, 2))
+
+    assert emitted(Emission(file, newer(), 0))[0].digest_sum is None

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import SignalError
 from engine.job.state import State
-from engine.model import CollectionId, Target
+from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent
 from tests.conformance.subjects import T, open_log
 from tests.memory_source import Change
@@ -99,7 +99,7 @@ def test_boundaries_stand_so_many_rows_apart_below_the_upper_one(subject, tables
         left = [key for key in KEYS if (after is None or key > after) and key < 1000]
         expected[after, step_rows, count] = left[step_rows - 1 :: step_rows][:count]
         start = None if after is None else (str(after),)
-        boundaries = tables.boundaries(subject.target, start, ("1000",), step_rows, count)
+        boundaries = tables.boundaries(subject.target, Range(start, ("1000",)), step_rows, count)
         found[after, step_rows, count] = [int(key[0] or 0) for key in boundaries]
 
     assert found == expected
@@ -109,6 +109,5 @@ def test_there_are_none_where_there_are_no_rows_between(subject, tables):
     fill(subject, *KEYS)
     between = [("1000", "1000"), ("101", "1000"), ("1000", "5000"), ("12", "29")]
 
-    assert [list(tables.boundaries(subject.target, (after,), (upto,), 1, 5)) for after, upto in between] == [
-        []
-    ] * 4
+    ranges = [Range((after,), (upto,)) for after, upto in between]
+    assert [list(tables.boundaries(subject.target, left, 1, 5)) for left in ranges] == [[]] * 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bson
@@ -23,6 +25,7 @@ from adapters.postgres.events.codec import codec_for as postgres_codec
 from adapters.postgres.events.decode import decode as decode_postgres
 from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.assembler import Assembler
+from adapters.postgres.log.streamed_transactions import STREAMED, StreamedTransactions
 from adapters.postgres.log.touched_keys import Watch as PostgresWatch
 from adapters.postgres.server.table import Column as PostgresColumn
 from adapters.postgres.server.table import Table as PostgresTable
@@ -32,7 +35,7 @@ from adapters.sqlserver.events.decode import Rules, Watch, decode
 from adapters.sqlserver.log.changes import collided, in_order, raw_batch, unnumbered
 from adapters.sqlserver.log.entries import instance_of
 from adapters.sqlserver.server.table import Column, Table
-from engine.config.settings import CaptureSettings
+from engine.config.selection import CaptureSettings
 from engine.errors import PositionLost, SourceError
 from engine.events.settings import EventSettings
 from engine.events.values.row_texts import RowMode, RowShape, split_rows
@@ -47,6 +50,9 @@ _SETTINGS = EventSettings("tm", "shop", transaction_metadata=True)
 
 # PostgreSQL.
 
+_STREAMED = {bytes([kind]) for kind in STREAMED}
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
+_FOLDER = Path(_TEMPORARY.name)
 _BETWEEN = b"\xde\xad\xbe\xef"
 """Between messages, which damage may run together."""
 _ORDERS = PostgresTable(
@@ -73,11 +79,64 @@ def _postgres_log() -> bytes:
     return _BETWEEN.join(log.messages)
 
 
+def _streamed_log() -> bytes:
+    """A transaction in two blocks, with another one between them and a savepoint that was rolled back."""
+    log = Log()
+    log.begin(7)
+    log.insert(1, 1, "a", "2024-05-06 07:08:09+00")
+    log.update(1, (2, UNCHANGED, None), (1, None, None))
+    log.message("prefix", b"content")
+    log.delete(1, (2, None, None))
+    log.commit()
+    _begin, insert, update, message, delete, commit = log.messages
+    head, xid = commit[:25], (8).to_bytes(4, "big")
+    blocks = [
+        [head + b"S" + xid + b"\1", *(_inside(xid, sent) for sent in (insert, update)), head + b"E"],
+        log.messages,
+        [
+            head + b"S" + xid + b"\0",
+            *(_inside((9).to_bytes(4, "big"), sent) for sent in (message, delete)),
+            _inside(xid, insert),
+            head + b"E",
+            head + b"A" + xid + (9).to_bytes(4, "big"),
+            head + b"c" + xid + commit[26:],
+        ],
+    ]
+    return _BETWEEN.join(sent for block in blocks for sent in block)
+
+
+def _inside(xid: bytes, sent: bytes) -> bytes:
+    """A message as a block has it: with the id of its transaction."""
+    return sent[:26] + xid + sent[26:]
+
+
+def _streamed(data: bytes) -> object:
+    """Messages with blocks of open transactions, up to the events."""
+    assembler = Assembler(Position((0, 0)), last_commit_end=None, part_rows=100, part_bytes=1 << 20)
+    streamed = StreamedTransactions(_FOLDER)
+    try:
+        for payload in data.split(_BETWEEN):
+            if streamed.in_block or payload[25:26] in _STREAMED:
+                streamed.add(payload)
+                for sent in streamed.replayed():
+                    assembler.add(sent)
+            else:
+                assembler.add(payload)
+    finally:
+        streamed.close()
+    return _decoded(assembler)
+
+
 def _pgoutput(data: bytes) -> object:
-    """Messages from the wire to events."""
-    assembler = Assembler(Position((0, 0)), last_commit_end=None, part_rows=3, part_bytes=1 << 20)
+    """Messages from the wire to events: a third of the logs in parts of a few entries, the others in one."""
+    part_rows = 100 if len(data) % 3 else 3
+    assembler = Assembler(Position((0, 0)), last_commit_end=None, part_rows=part_rows, part_bytes=1 << 20)
     for payload in data.split(_BETWEEN):
         assembler.add(payload)
+    return _decoded(assembler)
+
+
+def _decoded(assembler: Assembler) -> object:
     watch, moment = PostgresWatch(), Moment(7)
     cuts = assembler.take()
     return [decode_postgres(cut.part, _CODECS, _SETTINGS, watch, moment).events for cut in cuts]
@@ -205,6 +264,7 @@ def _rows(mode: RowMode, data: bytes) -> object:
 
 LOGS = {
     "pgoutput": Fuzzed(_pgoutput, (_postgres_log(),), (SourceError, PositionLost)),
+    "pgoutput-streamed": Fuzzed(_streamed, (_streamed_log(),), (SourceError, PositionLost)),
     "change-rows": Fuzzed(
         partial(_change_rows, RowMode.FAST), tuple(map(orjson.dumps, _CHANGES)), (SourceError,), json=True
     ),

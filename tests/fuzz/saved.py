@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,14 @@ import orjson
 import adapters.mongodb.saved
 import adapters.postgres.saved
 import adapters.sqlserver.saved
+from adapters.cli.status import job_status
+from adapters.cli.status import lines_of as told
+from adapters.storage.directory import LocalStorage
+from adapters.storage.state import FileStateStore
+from engine.config import parse
 from engine.errors import StateError
 from engine.job.state import State
+from engine.job.state_document import to_json
 from engine.model import Channel, Position
 from signals.desk import Desk
 from signals.file import FileChannel
@@ -132,10 +139,60 @@ def _channels(data: bytes) -> object:
     told: list[object] = []
     topic, file = TopicChannel("signals", "tm", MemoryTopic(), 0), FileChannel(_LINES)
     desk = Desk(told.append, {Channel.KAFKA: topic, Channel.FILE: file})
-    desk.resume(saved)
+    desk.resume(saved, 1)
     desk.commands([], list)
-    desk.tell()
+    desk.tell(1)
     return orjson.dumps(desk.memory())
+
+
+_CHECKPOINT = Path(_FOLDER.name, "checkpoint")
+_CHECKPOINT.mkdir()
+_ANSWERS = b"".join(
+    orjson.dumps(
+        {
+            "turn": 7,
+            "at_s": 1.5,
+            "label": "0/1",
+            "id": name,
+            "outcome": "finished",
+            "text": "it is done",
+            "collection": "public.t",
+            "facts": {"rows": 3},
+        }
+    )
+    + b"\n"
+    for name in ("mine", None)
+)
+
+
+def _status(name: str, data: bytes) -> object:
+    """What is told of a checkpoint in which one of the files that no checksum covers is damaged."""
+    (_CHECKPOINT / name).write_bytes(data)
+    try:
+        found = job_status(_LOOKED_AT, 1_700_000_000.0)
+        return [*told(found), orjson.dumps(asdict(found))]
+    finally:
+        (_CHECKPOINT / name).unlink()
+
+
+_LOOKED_AT = parse(
+    {
+        "database.hostname": "h",
+        "database.user": "u",
+        "database.password": "p",
+        "database.dbname": "d",
+        "topic.prefix": "p",
+        "tidemark.sink": "null",
+        "tidemark.checkpoint": str(_CHECKPOINT),
+    }
+)
+_STORE = FileStateStore(LocalStorage(_CHECKPOINT))
+_STORE.save_pending(7, to_json(State(7, Position((5, 0)))))
+_STORE.promote(7)
+_FIGURES = (
+    b'{"at_s": 1.5, "turn": 7, "position": "0/1", "events": 5, "events_per_s": 2.5, "lag_s": 0.1,'
+    b' "kept_bytes": 7}'
+)
 
 
 def _seeds(*states: dict[str, Any]) -> tuple[bytes, ...]:
@@ -155,5 +212,7 @@ SAVED = {
         (StateError,),
         json=True,
     ),
+    "saved-answers": Fuzzed(partial(_status, "answers-000000000007.jsonl"), (_ANSWERS,), (StateError,)),
+    "saved-figures": Fuzzed(partial(_status, "figures.json"), (_FIGURES,), (StateError,), json=True),
     "saved-channels": Fuzzed(_channels, _seeds(_CHANNELS), (StateError,), json=True),
 }

@@ -17,6 +17,7 @@ from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.decode import decode
 from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.snapshot.conditions import condition_filter
+from adapters.postgres.conditions.grammar import GRAMMAR as POSTGRES
 from adapters.postgres.log.pgoutput import (
     HEADER,
     parse_message,
@@ -25,20 +26,20 @@ from adapters.postgres.log.pgoutput import (
     read_messages,
     read_tuples,
 )
-from adapters.postgres.snapshot.conditions import GRAMMAR as POSTGRES
-from adapters.source.conditions import Found, rendered
-from adapters.sqlserver.snapshot.conditions import GRAMMAR as SQL_SERVER
+from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.writer import Found
+from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.staging.file_blocks import FileBlock, FileBlocks
-from adapters.storage.state import _opened, _sealed
+from adapters.storage.state_files import opened, sealed
 from engine.config import read
-from engine.config.settings import CaptureSettings
+from engine.config.selection import CaptureSettings
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.events.settings import EventSettings
 from engine.expressions import bounded_matcher, matches, split_expressions
 from engine.job.state import State
 from engine.job.state_document import from_json, to_json
 from engine.model import Channel, CollectionId, Position, Target
-from engine.patterns.tree import Untranslatable
+from engine.patterns.untranslatable import Untranslatable
 from engine.staging.batches import StagedBatches, stage
 from signals.model import Signal
 from signals.names import Known
@@ -53,7 +54,7 @@ KNOWN = Known((T, CollectionId(("public", 'we"ird'))))
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
 FOLDER = Path(_TEMPORARY.name)
 LONGEST_S = 5.0
-"""What an input may take; the slowest of what was found takes a tenth."""
+"""What an input may take of the processor; the slowest of what was found takes a tenth."""
 
 
 def _signal(data: bytes) -> object:
@@ -118,7 +119,7 @@ def _state(data: bytes) -> object:
 
 
 def _state_file(data: bytes) -> object:
-    return _opened(3, data, place="state")
+    return opened(3, data, place="state")
 
 
 def _span(data: bytes) -> object:
@@ -215,7 +216,7 @@ FUZZED = {
     ),
     "bson-documents": Fuzzed(concatenated, (bson.encode({"a": 1}) * 3,), (SourceError,)),
     "state": Fuzzed(_state, (to_json(State(position=Position((1, 2)))),), (StateError,)),
-    "state-file": Fuzzed(_state_file, (_sealed(3, to_json(State())),), (StateError,)),
+    "state-file": Fuzzed(_state_file, (sealed(3, to_json(State())),), (StateError,)),
     "span": Fuzzed(_span, (_SPAN_BYTES,), (SourceError,)),
     **SAVED,
     **LOGS,

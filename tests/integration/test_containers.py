@@ -127,7 +127,8 @@ def test_the_road_through_kafka_ends_with_the_same_rows_on_every_version(
 @pytest.fixture
 def composed() -> Iterator[ContainedBroker]:
     """Everything of docker-compose.yml, up and well; ports and names are not those of a person's own."""
-    ports = {name: str(free_port()) for name in ("POSTGRES_PORT", "KAFKA_PORT", "UI_PORT")}
+    services = ("POSTGRES", "KAFKA", "UI", "PAGE", "GRAFANA", "PROMETHEUS")
+    ports = {f"{name}_PORT": str(free_port()) for name in services}
     command = ["docker", "compose", "--project-name", f"tidemark-test-{os.getpid()}"]
     where: dict[str, Any] = {"env": {**os.environ, **ports}, "cwd": Path(__file__).parents[2]}
     try:

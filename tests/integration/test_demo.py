@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,6 @@ def test_the_demo_on_mongodb_finds_both_sides_equal(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().out
     assert code == 0, said
     assert "EQUAL: shop.orders" in said
+    assert re.search(r"the job's page is at http://127\.0\.0\.1:\d+/", said)
+    # Each collection is told of at most once per quarter.
+    assert len(re.findall(r"^shop\.\S+ \d+\.\d%", said, re.MULTILINE)) <= 8

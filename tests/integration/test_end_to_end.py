@@ -113,6 +113,13 @@ def test_replaying_a_snapshot_under_load_gives_the_source(
         figures = replay.replay(connection, tmp_path / "events", shapes)
         for table in source.TABLES:
             assert replay.compare(connection, table).equal, replay.differences(connection, table)
+        marks = connection.execute(
+            f"SELECT data FROM {source.SIGNALS} WHERE type LIKE 'snapshot-window-%'".encode()
+        ).fetchall()
+    assert bool(marks) == (strategy == "insert_insert")
+    for fields in (json.loads(data) for (data,) in marks):
+        assert fields["correlationId"] == "x"
+        assert set(fields["dataCollectionId"].split(",")) <= {"public.orders", "inventory.stock"}
     assert figures.operations["r"] > 15_000
     assert_history_runs_forwards(job.events("public.orders"))
 
@@ -172,7 +179,7 @@ BAD_SIGNALS: dict[str, tuple[str | None, Any]] = {
     "broken data": ("execute-snapshot", '{"data-collections": ['),
     "an array": ("execute-snapshot", '["public.one"]'),
     "no collections": ("execute-snapshot", {"type": "incremental"}),
-    "a blocking snapshot": ("execute-snapshot", {"type": "blocking", "data-collections": ["public.one"]}),
+    "a paused blocking snapshot": ("pause-snapshot", {"type": "blocking"}),
     "no such table": ("execute-snapshot", {"data-collections": ["public.onn"]}),
     "not the whole name": ("execute-snapshot", {"data-collections": ["public.o"]}),
     "a broken pattern": ("execute-snapshot", {"data-collections": ["public.(one"]}),

@@ -36,9 +36,9 @@ shelf.name=top
 """
 
 
-def example() -> str:
-    (found,) = (block for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL))
-    return str(found)
+def examples() -> list[str]:
+    """The one that starts a job, the one that runs a job, and those that read changes with Spark."""
+    return [str(block) for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)]
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
@@ -48,10 +48,37 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def test_the_example_uses_nothing_below_the_face():
-    imported = re.findall(r"^(?:from|import) (\S+)", example(), re.MULTILINE)
+def test_the_examples_use_nothing_below_the_face():
+    imported = [re.findall(r"^(?:from|import) (\S+)", example, re.MULTILINE) for example in examples()]
 
-    assert imported == ["threading", "tidemark"]
+    assert imported[:2] == [["tidemark"], ["threading", "tidemark"]]
+    assert {name for names in imported[2:] for name in names} == {
+        "tidemark",
+        "delta.tables",
+        "pyspark.sql.functions",
+    }
+
+
+@pytest.mark.usefixtures("toys", "spark")
+def test_the_example_that_starts_a_job_takes_its_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    database, shelf = MemoryDatabase(), Shelf()
+    monkeypatch.setitem(DATABASES, "shop", database)
+    monkeypatch.setitem(SHELVES, "top", shelf)
+    tmp_path.joinpath("orders.properties").write_text(PROPERTIES + f"tidemark.checkpoint={tmp_path}/state\n")
+    monkeypatch.chdir(tmp_path)
+    for key in range(20):
+        database.commit(Change(CollectionId(("public", "orders")), key, f"v{key}"))
+    namespace: dict[str, Any] = {}
+    exec(compile(examples()[0], "README.md", "exec"), namespace)  # noqa: S102  our own page
+    namespace["snapshot_orders"]()
+
+    reads = [event for event in shelf.events if orjson.loads(event["value"] or "{}").get("op") == "r"]
+    assert len(reads) == 20
+    said = capsys.readouterr().out
+    assert "finished: " in said
+    assert "JobStatus(job='tm', standing=<Standing.STREAMING" in said
 
 
 @pytest.mark.usefixtures("toys")
@@ -67,7 +94,7 @@ def test_the_example_runs_a_source_and_a_sink_of_another_package(
     for key in range(20):
         database.commit(Change(T, key, f"v{key}"))
     namespace: dict[str, Any] = {"spark": spark}
-    job = threading.Thread(target=exec, args=(compile(example(), "README.md", "exec"), namespace))
+    job = threading.Thread(target=exec, args=(compile(examples()[1], "README.md", "exec"), namespace))
     job.start()
     try:
         until(lambda: len(shelf.events) == 20)

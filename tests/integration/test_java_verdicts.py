@@ -8,7 +8,7 @@ import pytest
 import re2
 
 from engine.patterns.java import re2_text
-from engine.patterns.tree import Untranslatable
+from engine.patterns.untranslatable import Untranslatable
 from tests.java_verdicts import BROKEN, NAMES, WRONG, drawn, recorded, verdicts
 
 if TYPE_CHECKING:

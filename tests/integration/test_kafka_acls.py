@@ -12,10 +12,12 @@ import pytest
 from confluent_kafka.admin._acl import AclOperation
 
 from adapters.postgres.job import building
+from adapters.source import job as source_job
 from adapters.source import wiring
 from adapters.source.wiring import NOBODY
 from engine.config import parse
 from engine.errors import SinkError
+from tests.command import Command
 from tests.driven import SIGNAL_TABLE, TIMEOUT_S, driven, properties
 from tests.servers.kafka import AS_JOB, WITH_ACLS, KafkaBroker
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
+
+LOG = {"id": "hello", "type": "log", "data": {"message": "hello"}}
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +90,8 @@ def test_a_job_that_may_write_to_no_topic_makes_no_slot(broker, tables, tmp_path
 def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allowed(
     broker, tables, tmp_path, spark, caplog, monkeypatch
 ):
-    pace_of = wiring._pace
-    monkeypatch.setattr(wiring, "_pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
+    pace_of = wiring.pace
+    monkeypatch.setattr(source_job, "pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
     topic_a, topic_b = f"{tables.name}.public.a", f"{tables.name}.public.b"
     for name in (topic_a, topic_b, f"{tables.name}.public.signals"):
         broker.create_topic(name)
@@ -131,3 +135,44 @@ def test_topics_that_may_be_made_are_made_with_the_first_event(broker, tables, t
 
     assert before == []
     assert broker.count(f"{tables.name}.public.a") == 1
+
+
+def test_the_rights_that_security_md_names_are_enough(broker, tables, tmp_path, spark):
+    # Transactional ids included: a second job must take those of the first one away.
+    signals, consumer = f"{tables.name}.control", "signal__consumer__"
+    broker.create_topic(signals)
+    for operation in (AclOperation.WRITE, AclOperation.CREATE):
+        broker.allow("job", operation, f"{tables.name}.public.", prefixed=True)
+    broker.allow("job", AclOperation.READ, signals)
+    broker.allow_transactions("job", AclOperation.WRITE, f"tidemark-{tables.name}-")
+    said = into(
+        broker,
+        tables,
+        tidemark__sink__kafka__fencing="transactions",
+        signal__kafka__topic=signals,
+        signal__kafka__bootstrap__servers=broker.bootstrap,
+        **{f"{consumer}{name.replace('.', '__')}": text for name, text in AS_JOB.items()},
+    )
+    for key in (1, 2):
+        with driven(tables, tmp_path, spark, **said) as job:
+            with tables.connect() as connection:
+                connection.execute("INSERT INTO a VALUES (%s)", [key])
+            broker.send(signals, orjson.dumps(LOG).decode(), tables.name)
+            job.until(lambda: job.answered("accepted"))
+            job.until_drained(tables)
+
+    keys = [orjson.loads(record.key() or b"")["id"] for record in broker.records(f"{tables.name}.public.a")]
+    assert keys == [1, 2]
+
+
+def test_a_wrong_password_ends_the_command_with_2_and_makes_no_slot(broker, tables, tmp_path):
+    login = AS_JOB["sasl.jaas.config"].replace("secret", "n0t-the-one")
+    said = properties(tables, tmp_path, **into(broker, tables, producer__sasl__jaas__config=login))
+
+    with Command(said, tmp_path) as job:
+        code = job.ended(TIMEOUT_S)
+
+    assert code == 2, job.log
+    assert "Traceback" not in job.log
+    assert "n0t-the-one" not in job.log
+    assert slots(tables) == 0

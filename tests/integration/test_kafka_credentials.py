@@ -107,7 +107,7 @@ def go_on(
     signals = made.signals.topic.name
     sink = Turns(KafkaSink(made.sink.kafka, LocalExecutors(), directory / "staging"))
     desk = make_desk(made.signals, KAFKA["topic.prefix"], time.time(), lambda _answer: None)
-    desk.resume({})
+    desk.resume({}, 1)
     heard = turn = 0
     try:
         while len(changes) < least:

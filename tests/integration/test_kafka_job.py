@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from adapters.postgres.job import building
+from adapters.source import job as source_job
 from adapters.source import wiring
 from adapters.source.wiring import Onlookers
 from engine.config import parse
@@ -80,6 +81,21 @@ def assert_replayed(broker: KafkaBroker, database: Database, directory: Path) ->
         replay(connection, directory / "consumed", {TOPIC: shape})
         compared = compare(connection, TABLE)
     assert compared.equal, compared
+
+
+def assert_replayed_over(broker: KafkaBroker, database: Database) -> None:
+    """The same on top of the first rows, which no event tells of."""
+    rows = {str(key): f"v{key}" for key in range(1, ROWS + 1)}
+    for record in broker.records(TOPIC):
+        key = str(orjson.loads(record.key() or b"")["id"])
+        after = record.value() and orjson.loads(record.value() or b"")["after"]
+        rows = {name: text for name, text in rows.items() if name != key} | (
+            {key: after["v"]} if after else {}
+        )
+    with database.connect() as connection:
+        found = connection.execute("SELECT id::text, v FROM items").fetchall()
+
+    assert rows == dict(found)
 
 
 @contextmanager
@@ -170,6 +186,41 @@ def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_pa
     assert_replayed(broker, items, tmp_path)
 
 
+def test_two_jobs_with_checkpoints_of_their_own_share_topics(broker, items, tmp_path, spark):
+    # Each tells everything, so what a consumer has in the end is right, and neither fences the other.
+    fenced = into(broker, tidemark__sink__kafka__fencing="transactions")
+    other = {**fenced, "slot__name": f"other_{items.name}"}
+    with (
+        driven(items, tmp_path / "a", spark, **fenced) as one,
+        driven(items, tmp_path / "b", spark, **other) as two,
+    ):
+        for number in range(10):
+            write(items, number)
+            one.job.turn()
+            two.job.turn()
+        one.until_drained(items)
+        two.until_drained(items)
+    inserted = sum(b'"op":"c"' in (record.value() or b"") for record in broker.records(TOPIC))
+
+    assert inserted == 2 * 20  # of each number a new row, and one under a new key
+    assert_replayed_over(broker, items)
+
+
+def test_a_topic_made_anew_stops_the_job_where_that_is_wanted(broker, items, tmp_path, spark, monkeypatch):
+    monkeypatch.setattr("adapters.kafka.topics._LOOK_EVERY_S", 0.0)
+    with driven(items, tmp_path, spark, **into(broker, tidemark__sink__topic__recreated="stop")) as job:
+        write(items, 1)
+        job.until_drained(items)
+        broker.recreate_topic(TOPIC)
+        write(items, 2)
+        with pytest.raises(
+            SinkRefused, match=f"{TOPIC}: the topic was made anew, it lacks what was sent before"
+        ):
+            job.job.run(lambda: False)
+
+    assert broker.count(TOPIC) == 0
+
+
 def test_what_is_too_large_for_its_topic_stops_the_job_where_that_is_wanted(broker, items, tmp_path, spark):
     with driven(items, tmp_path, spark, **into(broker, tidemark__table__errors="stop")) as job:
         with items.connect() as connection:
@@ -209,8 +260,8 @@ def test_a_topic_that_refuses_events_holds_up_its_own_table_alone(broker, items,
 def test_a_topic_that_takes_events_again_gets_what_was_kept_before_anything_newer(
     broker, items, tmp_path, spark, monkeypatch
 ):
-    pace_of = wiring._pace
-    monkeypatch.setattr(wiring, "_pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
+    pace_of = wiring.pace
+    monkeypatch.setattr(source_job, "pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
     large = "tm.public.large"
     broker.create_topic(large, max__message__bytes="20000")
     with items.connect() as connection:

@@ -209,6 +209,22 @@ def test_records_too_large_go_to_the_topic_for_them(kafka, sink, topic, limit, c
     assert f"went to {topic}-dead" in caplog.text
 
 
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+def test_a_truncate_keeps_its_place(kafka, sink, topic, by, monkeypatch):
+    if by == "tasks":
+        monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
+    truncate = batch((topic, None, '{"op":"t"}', None))
+    opened = sink(tasks=2)
+    for turn in (1, 2):
+        before, after = changes(topic, range(50), f"{turn}<"), changes(topic, range(50), f"{turn}>")
+        send(opened, [before, truncate], [after], [truncate, changes(f"{topic}-b", range(3))], turn=turn)
+    values = [orjson.loads(record.value() or b"") for record in kafka.records(topic)]
+
+    assert [value.get("op") or value["v"] for value in values] == [
+        text for turn in (1, 2) for text in (*[f"{turn}<"] * 50, "t", *[f"{turn}>"] * 50, "t")
+    ]
+
+
 def test_truncates_among_several_partitions_are_warned_about_once(kafka, sink, topic, caplog):
     kafka.create_topic(topic, 2)
     truncate = '{"before":null,"after":null,"source":{},"op":"t","ts_ms":1,"transaction":null}'

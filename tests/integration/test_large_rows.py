@@ -51,7 +51,7 @@ def staged(job: Driven) -> list[list[int]]:
             seen = window.id
             # Not all files of its directory: an attempt that failed may have left one half written.
             runs = opened.reading._rows._staged.result()
-            windows.append([size for run in runs for size in batch_sizes(run.content.keys)])
+            windows.append([size for run in runs for size in batch_sizes(run.content.rows.keys)])
         return bool(job.answered("finished"))
 
     job.until(finished, timeout_s=120)

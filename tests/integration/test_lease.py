@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from tests.command import Command
-from tests.driven import SIGNAL_TABLE, properties, read_events
+from tests.driven import SIGNAL_TABLE, properties, read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
-_TAKEN_OVER_WITHIN_S = 10.0
+_TAKEN_OVER_WITHIN_S = 15.0
+"""Ten seconds, and what a loaded machine adds."""
 
 
 class Inserts:
@@ -45,6 +46,22 @@ class Inserts:
                 self.count += 1
 
 
+class Sent:
+    """The numbers in committed turns, in order. A turn does not change, so each is read once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._turns = directory, ""
+        self.numbers: list[int] = []
+
+    def has(self, number: int) -> bool:
+        """Whether a number, or a later one, has been sent."""
+        for turn in sorted(self._directory.glob("turn-*")):
+            if turn.name > self._turns:
+                self.numbers += [event["key"]["id"] for event in read_parts(turn)]
+                self._turns = turn.name
+        return bool(self.numbers) and self.numbers[-1] >= number
+
+
 @pytest.fixture
 def inserts(database: Database) -> Iterator[Inserts]:
     with database.connect() as connection:
@@ -59,20 +76,19 @@ def inserts(database: Database) -> Iterator[Inserts]:
 def test_two_jobs_take_turns(inserts: Inserts, database: Database, tmp_path: Path):
     said = properties(database, tmp_path)
 
-    def sent() -> list[int]:
-        return [event["key"]["id"] for event in read_events(tmp_path / "events")]
+    sent = Sent(tmp_path / "events")
 
-    def goes_on(job: Command) -> float:
-        """Until what is inserted now has been sent, by this job; gives how long it took, in seconds."""
+    def goes_on(job: Command) -> None:
+        """Until what is inserted now has been sent, by this job."""
         now = inserts.count
-        return job.until(lambda: now in sent()[-2000:], 60)
+        job.until(lambda: sent.has(now))
 
     with Command(said, tmp_path, "one") as one, Command(said, tmp_path, "two") as two:
         one.until(lambda: "standing by" in one.log + two.log)
         first, second = (two, one) if "standing by" in one.log else (one, two)
         goes_on(first)
         with Command(said | {"tidemark.lease.wait": "false"}, tmp_path, "third") as third:
-            assert third.ended(120) == 3
+            assert third.ended(600) == 3
             assert "held by job 'tm', process " in third.log
         goes_on(first)
 
@@ -93,10 +109,10 @@ def test_two_jobs_take_turns(inserts: Inserts, database: Database, tmp_path: Pat
         goes_on(first)
         assert second.ended() == 0
         last = inserts.count
-        first.until(lambda: last in sent()[-2000:], 60)
+        first.until(lambda: sent.has(last))
         first.send(signal.SIGTERM)
         assert first.ended() == 0
 
-    found = sent()
-    assert found == list(range(len(found)))
-    assert len(found) > last
+    sent.has(inserts.count)
+    assert sent.numbers == list(range(len(sent.numbers)))
+    assert len(sent.numbers) > last

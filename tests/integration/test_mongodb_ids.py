@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -26,13 +27,13 @@ from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.server.connection import RAW, Server, connection_of, shared_client
 from adapters.mongodb.server.questions import Questions
+from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.references import refuse
-from engine.config.settings import CaptureSettings
-from engine.config.sources import MongoSettings
+from engine.config.selection import CaptureSettings
 from engine.events.settings import EventSettings
-from engine.model import CollectionId, Key, Run, Staged, Target
+from engine.model import CollectionId, Key, Range, Run, Staged, Target
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge_key import key_of
 from engine.staging.event_rows import StagedEvents
@@ -78,7 +79,7 @@ class Reader:
         self._directory = directory
         self._server = Server(self._connection)
         self._questions = Questions(self._server)
-        self.extents = MongoCollections(self._questions, lambda _one: True)
+        self.extents = MongoCollections(self._questions, lambda _one: True, monotonic=time.monotonic)
         rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
         self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
 
@@ -114,7 +115,8 @@ class Reader:
         assert isinstance(extent, Extent)
         if extent.greatest is None:
             return []
-        bounds = [*self.extents.boundaries(TARGET, None, extent.greatest, step, 1000), extent.greatest]
+        found = self.extents.boundaries(TARGET, Range(None, extent.greatest), step, 1000)
+        bounds = [*found, extent.greatest]
         return [Run(1, TARGET, after, upto) for after, upto in pairwise([None, *bounds])]
 
     def read(self, runs: list[Run], fetched: int = 3) -> list[list[Key]]:

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.mongodb.server.connection import Server, connection_of
 from adapters.mongodb.server.questions import Questions
+from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import Reach
 from adapters.spark.executors import SparkExecutors
 from engine.config import parse
@@ -45,7 +46,7 @@ def connection(server: OidcServer, directory: Path) -> Connection:
     }
     found, unresolved = resolve(given, {})
     assert not unresolved
-    return connection_of(parse(found).mongodb)
+    return connection_of(parse(found).source_as(MongoSettings))
 
 
 def renew(server: OidcServer, directory: Path, token: str) -> None:

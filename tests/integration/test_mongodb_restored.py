@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bson.timestamp import Timestamp
+from pymongo import MongoClient
 from pyspark.sql import SparkSession
 
 from engine.errors import PositionLost
@@ -35,7 +37,6 @@ def idle(server: MongoServer, job: Any) -> None:
 def test_a_server_put_back_is_a_clear_stop(
     own_server: MongoServer, tmp_path: Path, spark: SparkSession, when: str
 ):
-    # At once the server itself refuses to go on from the event.
     with own_server.connect() as client:
         own_server.clear()
         fill(client, 100)
@@ -57,6 +58,16 @@ def test_a_server_put_back_is_a_clear_stop(
 
     assert "reach back" not in str(told.value)
     assert "empty checkpoint" in told.value.hint
+
+
+def ahead(client: MongoClient[dict[str, Any]], seconds: int) -> None:
+    """Put the cluster's clock ahead, as a member with a fast clock does."""
+    with client.start_session() as session:
+        client.admin.command("ping", session=session)
+        time_now: Any = session.cluster_time
+        later = {**time_now, "clusterTime": Timestamp(time_now["clusterTime"].time + seconds, 1)}
+        session.advance_cluster_time(later)
+        client.admin.command("appendOplogNote", 1, data={"ahead": seconds}, session=session)
 
 
 def test_where_needed_it_begins_anew(own_server: MongoServer, tmp_path: Path, spark: SparkSession):
@@ -93,6 +104,26 @@ def test_a_restart_after_idle_time_goes_on(own_server: MongoServer, tmp_path: Pa
         job.until(lambda: len(job.events("t")) == 21)
 
     assert time.monotonic() - begun < 30
+
+
+def test_a_server_put_back_whose_clock_is_behind_the_event_is_a_clear_stop(
+    tmp_path: Path, spark: SparkSession
+):
+    # Nothing later than the event comes, so the server does not miss it by itself.
+    with MongoServer() as server:
+        copy = server.put_aside()
+        with driven(server, tmp_path, spark) as job:
+            with server.connect() as client:
+                ahead(client, 20)
+                client["inventory"]["marks"].insert_one({"_id": "end"})
+                job.until_seen("end")
+            job.until(lambda: job.job._saved.position == job.job.state.position)
+            server.put_back(copy)
+            with server.connect() as client:
+                client["inventory"]["t"].insert_one({"_id": "after"})
+                ahead(client, 30)  # past the event, as time does
+            with pytest.raises(PositionLost, match="put back to an older copy"):
+                job.until(lambda: any(one["key"] == {"id": '"after"'} for one in job.events("t")))
 
 
 def test_an_event_that_the_log_no_longer_reaches_back_to_is_not_missed(tmp_path: Path, spark: SparkSession):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from adapters.mongodb.server.connection import Server, connection_of
 from adapters.mongodb.server.questions import Questions
+from adapters.mongodb.settings import MongoSettings
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
 from tests.integration.test_mongodb_job import driven, fill, properties, signal
@@ -104,7 +105,7 @@ def test_a_server_that_speaks_tls_alone_is_not_reached_without(secured: MongoSer
 
 def refused(given: dict[str, Any]) -> str:
     """What a job says of a connection that can't be made, on its one line."""
-    server = Questions(Server(connection_of(parse(given).mongodb)))
+    server = Questions(Server(connection_of(parse(given).source_as(MongoSettings))))
     try:
         with pytest.raises((ConfigError, SourceError)) as told:
             server.identity()

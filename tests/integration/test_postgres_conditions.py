@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from adapters.postgres.snapshot.conditions import GRAMMAR, named_column
-from adapters.source.conditions import Found, Reference, rendered
+from adapters.postgres.conditions.grammar import GRAMMAR, named_column
+from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.writer import Found, Reference
 from engine.errors import SignalError
 from engine.model import CollectionId
 from tests.drawn_conditions import CREATE, TYPES, drawn

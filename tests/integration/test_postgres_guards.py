@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
-from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import watermark
 from adapters.postgres.snapshot.chunk_reader import session_statement
 from adapters.postgres.snapshot.watermark import ExportedSnapshot
@@ -209,7 +210,7 @@ class TestHorizon:
         return time.monotonic() - begun
 
     def test_a_horizon_behind_a_page_header_is_moved_to_where_a_record_can_end(self, table):
-        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        server = make_server(parse(properties(table, Path("unused"))).source_as(PostgresSettings))
         with table.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
@@ -266,14 +267,16 @@ class TestReaders:
     @pytest.fixture
     def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
         settings = parse(properties(table, tmp_path))
-        held = ExportedSnapshot(Sessions(make_server(settings.postgres).open, time.monotonic, kept=0), [T])
+        held = ExportedSnapshot(
+            Sessions(make_server(settings.source_as(PostgresSettings)).open, time.monotonic, kept=0), [T]
+        )
         with table.connect() as connection:
             connection.execute("INSERT INTO t VALUES (11, 'later')")
         yield held
         held.close()
 
     def read(self, table: Database, spark: Any, exported: Exported, fetch_rows: int) -> int:
-        postgres = parse(properties(table, Path("unused"))).postgres
+        postgres = parse(properties(table, Path("unused"))).source_as(PostgresSettings)
         frame = spark.read.jdbc(
             jdbc_url(postgres),
             "(SELECT id FROM t) AS q",
@@ -345,7 +348,7 @@ class TestSessions:
 
     @pytest.fixture
     def sessions(self, table: Database) -> Iterator[Sessions]:
-        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        server = make_server(parse(properties(table, Path("unused"))).source_as(PostgresSettings))
         made = Sessions(server.open, clock=lambda: self.now_s)
         yield made
         made.close()
@@ -401,7 +404,7 @@ class TestSessions:
         assert all(one.closed for one in taken)
 
     def test_the_catalog_leaves_a_shared_connection_free_when_a_table_is_locked(self, table):
-        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        server = make_server(parse(properties(table, Path("unused"))).source_as(PostgresSettings))
         with table.connect(autocommit=False) as blocking, closing(server.connect()) as shared:
             blocking.execute("ALTER TABLE t ADD COLUMN more int DEFAULT 7")
             blocking.commit()

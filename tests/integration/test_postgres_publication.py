@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.snapshot.older_writers import Writers
 from engine.model import CollectionId
-from tests.driven import SIGNAL_TABLE, driven, replayed_rows
+from tests.driven import SIGNAL_TABLE, TIMEOUT_S, driven, properties, replayed_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -425,6 +426,44 @@ class TestGaps:
             "UPDATE t SET v = 'withheld' WHERE id = 1",
             "ALTER PUBLICATION dbz_publication ADD TABLE t",
         )
+
+    def make_slot(self, database: Database, directory: Path) -> None:
+        """Make the slot that the job will find, ahead of its first start.
+
+        A slot is as old as the oldest transaction of the whole server, which may be autovacuum's.
+        """
+        slot = properties(database, directory)["slot.name"]
+        younger = (
+            "SELECT s.catalog_xmin::text::bigint > p.xmin::text::bigint"
+            " FROM pg_replication_slots AS s, pg_publication AS p WHERE s.slot_name = %s"
+        )
+        until_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < until_s:
+            self.execute(database, f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+            with database.connect() as connection:
+                if connection.execute(younger, [slot]).fetchone() == (True,):
+                    return
+            self.execute(database, f"SELECT pg_drop_replication_slot('{slot}')")
+            time.sleep(0.1)
+        pytest.fail("an old transaction or slot stays on the server")
+
+    def test_a_table_taken_out_and_added_again_before_the_first_start(self, each_database, tmp_path, spark):
+        self.prepared(each_database)
+        self.make_slot(each_database, tmp_path)
+        self.withhold(each_database)
+
+        with driven(each_database, tmp_path, spark) as job:
+            job.until(lambda: self.lacking(job))
+            assert self.lacking(job) == ["t"]
+
+    def test_a_slot_younger_than_the_publication_lacks_nothing(self, each_database, tmp_path, spark):
+        self.prepared(each_database)
+        self.make_slot(each_database, tmp_path)
+        self.execute(each_database, "UPDATE u SET v = 'told'", "INSERT INTO u VALUES (9, 'told')")
+
+        with driven(each_database, tmp_path, spark) as job:
+            job.until(job.events)
+            assert self.lacking(job) == []
 
     def test_a_table_taken_out_and_added_again(self, each_database, tmp_path, spark, caplog):
         self.prepared(each_database)

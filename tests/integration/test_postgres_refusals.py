@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.job import make_server
+from adapters.postgres.drivers import make_server
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
@@ -168,7 +169,7 @@ class TestStandby:
                 own(standby, primary.pgdata)
                 standby.start()
                 database = Database(standby, "d")
-                server = make_server(parse(properties(database, tmp_path)).postgres)
+                server = make_server(parse(properties(database, tmp_path)).source_as(PostgresSettings))
 
                 with pytest.raises(ConfigError, match="the server is a standby"):
                     server.refuse_standby()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.server.tls import checked_key, readers_key
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
@@ -128,7 +129,7 @@ def test_both_roads_are_encrypted_and_verified_with_a_key_of_either_form(
 def refusal(database: Database, directory: Path, more: dict[str, str]) -> str:
     settings = parse(properties(database, directory, **more))
     with pytest.raises(ConfigError) as caught:
-        make_server(settings.postgres).identity()
+        make_server(settings.source_as(PostgresSettings)).identity()
     return str(caught.value)
 
 
@@ -143,7 +144,7 @@ def test_a_server_of_another_authority_is_refused(
 
 def readers_refusal(spark: SparkSession, database: Database, directory: Path, more: dict[str, str]) -> str:
     """What Spark's road says, which pgjdbc makes; empty where it lets rows through."""
-    settings = parse(properties(database, directory, **more)).postgres
+    settings = parse(properties(database, directory, **more)).source_as(PostgresSettings)
     given = jdbc_properties(settings) | readers_key(settings.ssl_key, str(directory / "staging"))
     jdbc = Jdbc(jdbc_url(settings), given)
     area = files_in(directory / "staging")
@@ -162,12 +163,12 @@ def test_require_with_a_root_certificate_verifies_the_authority_on_both_roads_an
     wrong = {**more, "database__sslrootcert": str(other.root)}
     without = {name: value for name, value in wrong.items() if name != "database__sslrootcert"}
 
-    make_server(parse(properties(secured, tmp_path, **more)).postgres).identity()
+    make_server(parse(properties(secured, tmp_path, **more)).source_as(PostgresSettings)).identity()
     assert readers_refusal(spark, secured, tmp_path, more) == ""
     assert "certificate verify failed" in refusal(secured, tmp_path, wrong)
     assert "unable to find valid certification path" in readers_refusal(spark, secured, tmp_path, wrong)
     # without one nothing is verified, as `require` says
-    make_server(parse(properties(secured, tmp_path, **without)).postgres).identity()
+    make_server(parse(properties(secured, tmp_path, **without)).source_as(PostgresSettings)).identity()
     assert readers_refusal(spark, secured, tmp_path, without) == ""
 
 

@@ -21,8 +21,11 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 from psycopg import sql
+from typer.testing import CliRunner
 
-from adapters.postgres.job import make_server
+from adapters.cli.app import app
+from adapters.postgres.drivers import make_server
+from adapters.postgres.settings import PostgresSettings
 from engine.config import explain, load, parse, read
 from engine.errors import TidemarkError
 from tests.driven import SIGNAL_TABLE, properties
@@ -87,6 +90,8 @@ def directory(database: Database, tmp_path: Path, kafka: KafkaBroker, topic: str
                 "tidemark.spark.conf.spark.broadcast.compress": "false",
                 "tidemark.spark.conf.spark.eventLog.dir": f"file://{tmp_path}/history",
                 "tidemark.window.local.rows": "2000",
+                "notification.enabled.channels": "log,webhook",
+                "tidemark.notification.webhook.url": f"http://u:{token}@127.0.0.1:{free_port()}/{token}?{token}",
             }.items()
         )
     )
@@ -119,6 +124,8 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path):
                 ask(database, table, condition="t::int > 0")
                 refused = f"{road}reading rows failed: error 22P02"
                 wait(lambda said=refused: said in log.read_text(), process)  # type: ignore[misc]
+            ask(database, "few", kind="blocking", condition="SELECT * FROM few WHERE id > 0 AND t::int > 0")
+            wait(lambda: "snapshot of public.few" in log.read_text().split("blocking")[-1], process)
             with database.connect() as connection:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"
@@ -130,6 +137,9 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path):
             process.wait(60)
 
     assert process.returncode == 0, log.read_text()[-3000:]
+    asked = looked_at(directory / "tidemark.properties")
+    assert "the webhook at 127.0.0.1 does not take notifications" in log.read_text()
+    assert '"outcome": "accepted"' in asked
     assert "dbtable" in pages or "JDBCRelation" in pages  # the readers' plans were looked at
     assert "pyspark.daemon" in seen_in_processes
     assert "SparkListenerJobStart" in saved(directory / "history")
@@ -138,6 +148,7 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path):
         "pages": pages,
         "saved": saved(directory),
         "processes": seen_in_processes,
+        "status": asked,
     }
     for place, text in places.items():
         for secret in (SECRET, TOKEN, KEY):
@@ -145,13 +156,27 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path):
     # Spark's own log, pages and event log, which are off unless asked for, quote what the server says.
     ours = [line for line in log.read_text().splitlines() if line.startswith("20")]
     assert any("22P02" in line for line in ours)
-    for text in ("\n".join(ours), saved(directory / "state"), saved(directory / "events"), seen_in_processes):
+    kept = (saved(directory / "state"), saved(directory / "events"))
+    for text in ("\n".join(ours), *kept, seen_in_processes, asked):
         assert ROW not in text
+
+
+def looked_at(config: Path) -> str:
+    """What the commands say that look at a checkpoint."""
+    exported = config.with_suffix(".json")
+    commands = (["status"], ["status", "--json"], ["state", "show"], ["state", "export"])
+    shown = [
+        CliRunner().invoke(app, [*words, str(config), *([str(exported)] if words[-1] == "export" else [])])
+        for words in commands
+    ]
+    assert [result.exit_code for result in shown] == [0] * len(shown)
+    return "\n".join([*(result.output for result in shown), exported.read_text()])
 
 
 def ask(database: Database, table: str, **more: str) -> None:
     entry = {"data-collection": f"public.{table}", "filter": more["condition"]} if more else None
-    data = {"data-collections": [f"public.{table}"]} | ({"additional-conditions": [entry]} if entry else {})
+    kind = {"type": more.get("kind", "incremental"), "data-collections": [f"public.{table}"]}
+    data = kind | ({"additional-conditions": [entry]} if entry else {})
     with database.connect() as connection:
         statement = "INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)"
         connection.execute(statement, [table, json.dumps(data)])
@@ -208,8 +233,8 @@ def test_settings_and_their_explanation_show_no_secret(directory: Path):
     settings = read(path)
     explained = repr(explain(load(path), defaults=True))
 
-    assert settings.postgres.password == SECRET
-    assert TOKEN in settings.postgres.initial_statements[0]
+    assert settings.source_as(PostgresSettings).password == SECRET
+    assert TOKEN in settings.source_as(PostgresSettings).initial_statements[0]
     for text in (repr(settings), repr(load(path)), explained):
         for secret in (SECRET, TOKEN):
             assert secret not in text
@@ -234,7 +259,7 @@ def test_a_refused_login_shows_no_secret(directory: Path, caplog: pytest.LogCapt
     (directory / "secrets.properties").write_text(f"token={TOKEN}\npassword={wrong}\n")
     settings = read(directory / "tidemark.properties")
     with caplog.at_level(logging.DEBUG), pytest.raises(TidemarkError) as caught:
-        make_server(settings.postgres).identity()
+        make_server(settings.source_as(PostgresSettings)).identity()
 
     refused, driver = caught.value.__cause__, getattr(caught.value.__cause__, "__cause__", None)
     assert isinstance(driver, psycopg.OperationalError)

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.job import make_server
+from adapters.postgres.drivers import make_server
+from adapters.postgres.server.questions.signal_rows import SignalTables
 from adapters.postgres.server.signal_table import check_signal_table
+from adapters.postgres.settings import PostgresSettings
 from engine.config import parse
 from engine.errors import ConfigError
+from engine.model import CollectionId
+from signals.window_rows import WindowRow
 from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ def check(database: Database, directory: Path, *statements: str, **more: Any) ->
         for statement in statements:
             connection.execute(statement.encode())
     settings = parse(properties(database, directory) | more)
-    check_signal_table(make_server(settings.postgres), settings)
+    check_signal_table(make_server(settings.source_as(PostgresSettings)), settings)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,17 @@ def check(database: Database, directory: Path, *statements: str, **more: Any) ->
 )
 def test_a_table_that_serves_is_taken(database: Database, tmp_path: Path, statements, more):
     check(database, tmp_path, *statements, **more)
+
+
+def test_a_window_marks_its_place_though_its_data_is_too_long_for_the_table(database: Database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE signals (id text, type text, data varchar(50))")
+        tables, signals = SignalTables(connection), CollectionId(("public", "signals"))
+        tables.mark(signals, WindowRow("a", "snapshot-window-open", "x" * 50))
+        tables.mark(signals, WindowRow("b", "snapshot-window-open", "x" * 51))
+        found = connection.execute("SELECT id, data FROM signals ORDER BY id").fetchall()
+
+    assert found == [("a", "x" * 50), ("b", None)]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def desk(broker: KafkaBroker, topic: str, root: Path, password: str) -> Desk:
 
 def received(desk: Desk, timeout_s: float) -> list[Command]:
     """The commands that come within the time; the first ends the wait."""
-    desk.resume({})
+    desk.resume({}, 1)
     deadline = time.monotonic() + timeout_s
     commands: list[Command] = []
     while not commands and time.monotonic() < deadline:

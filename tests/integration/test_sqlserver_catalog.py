@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
+from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import metadata
 from adapters.sqlserver.server.catalog import Listed, OtherCodePage, Switching, uncaptured
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.watermark import LogEnd
-from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
 from engine.model import CollectionId
 from tests.servers.sqlserver import StandInDatabase

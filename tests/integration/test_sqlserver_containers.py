@@ -17,14 +17,14 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
+from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.connection import Server, reach, rows
 from adapters.sqlserver.server.tsql import key_of
+from adapters.sqlserver.settings import Encryption
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
-from engine.config.sources import Encryption
-from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
 from tests.conformance import test_log_reader, test_tables, test_window
 from tests.conformance.sqlserver_subject import SqlServerSubject

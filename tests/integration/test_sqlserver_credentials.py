@@ -16,8 +16,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from adapters.sqlserver.job import building
+from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.connection import Jdbc, Server, login_of
+from adapters.sqlserver.settings import SqlServerSettings
 from engine.config.references import fresh
 from engine.errors import ConfigError, LoginRefused
 from tests.changing_password import Load, by_references
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.config.sources import SqlServerSettings
     from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 pytestmark = pytest.mark.integration
@@ -101,7 +101,7 @@ def settings_of(server: SqlServer, directory: Path, **more: str) -> Any:
 def test_a_login_that_is_refused_has_expired_if_one_served(
     login: Login, sqlserver: SqlServer, tmp_path: Path
 ):
-    settings = settings_of(sqlserver, tmp_path).sqlserver
+    settings = settings_of(sqlserver, tmp_path).source_as(SqlServerSettings)
     server = Server(LoggedIn(sqlserver, settings), (*login_of(settings), str(tmp_path)))
     served = login.file.read_text()
 
@@ -143,7 +143,7 @@ def test_a_password_that_changes_under_load_is_asked_for_again(
         shop.execute(f"INSERT INTO dbo.signals VALUES ('{row}', 'execute-snapshot', '{told}')")
         shop.execute(f"INSERT INTO dbo.t VALUES ({row}, N'y')")
 
-    build = partial(building, settings, spark, reach=partial(LoggedIn, sqlserver))
+    build = partial(job_of(partial(LoggedIn, sqlserver)).building, settings, spark)
     with driving(Driven, tmp_path, build) as driven:
         load = Load(
             ROWS,

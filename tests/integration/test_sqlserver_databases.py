@@ -165,6 +165,9 @@ def test_a_signal_table_may_have_more_columns_and_other_names(
     left = {kind for (kind,) in shop.query("SELECT [what for] FROM dbo.signals")}
     windows = {"snapshot-window-open", "snapshot-window-close"}
     assert left == ({"execute-snapshot"} | (windows if strategy == "insert_insert" else set()))
+    marks = shop.query("SELECT told FROM dbo.signals WHERE [what for] LIKE 'snapshot-window-%'")
+    for fields in (orjson.loads(data) for (data,) in marks):
+        assert (fields["correlationId"], fields["dataCollectionId"]) == ("s", "shop.dbo.t")
 
 
 def test_an_initial_snapshot_reads_a_select_that_ends_with_an_order(

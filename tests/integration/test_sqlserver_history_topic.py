@@ -11,7 +11,7 @@ from adapters.sqlserver.events.source_block import ReadPlace
 from adapters.sqlserver.schema.history import history
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Column, Table
-from engine.config.sources import HistoryKind, HistorySettings
+from adapters.sqlserver.settings import HistoryKind, HistorySettings
 from engine.errors import SourceError
 from engine.model import CollectionId
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.driven import replayed_rows
 from tests.driven_sqlserver import driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
@@ -25,7 +26,11 @@ def test_a_second_instance_takes_over_with_its_columns(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):
     made(shop)
-    shown = {"include__schema__changes": "true"}
+    shown = {
+        "include__schema__changes": "true",
+        "notification__enabled__channels": "sink",
+        "notification__sink__topic__name": "notices",
+    }
     with driven_sqlserver(sqlserver, tmp_path, spark, **shown) as driven:
         shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
         shop.execute("ALTER TABLE dbo.t ADD more int NULL")
@@ -49,6 +54,15 @@ def test_a_second_instance_takes_over_with_its_columns(
         changes = [one["value"]["tableChanges"][0] for one in driven.events() if one["topic"] == "tm"]
         assert [one["type"] for one in changes] == ["CREATE", "ALTER"]
         assert [column["name"] for column in changes[1]["table"]["columns"]] == ["id", "v", "more"]
+        notices = [one["value"] for one in driven.events() if one["topic"] == "notices"]
+        told = [one for one in notices if one["aggregate_type"] == "Capture Instance"]
+    assert [one["type"] for one in told] == ["COMPLETED"]
+    data = told[0]["additional_data"]
+    assert list(data) == [
+        *("connector_name", "capture_instance", "start_lsn", "stop_lsn", "commit_lsn", "server", "database"),
+    ]
+    assert (data["capture_instance"], data["server"], data["database"]) == ("dbo_t", "tm", "shop")
+    assert data["start_lsn"] < data["stop_lsn"] < data["commit_lsn"]
 
 
 def test_a_table_is_enabled_while_the_job_runs(
@@ -130,3 +144,63 @@ def test_a_listed_table_without_cdc_is_warned_about(
         pass
 
     assert [one for one in caplog.messages if "shop.dbo.u is listed" in one]
+
+
+def test_a_table_that_is_enabled_is_read_by_a_snapshot_of_its_own(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    """Its rows are older than its change table."""
+    made(shop, "a")
+    shop.execute("CREATE TABLE dbo.b (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.execute("INSERT INTO dbo.b VALUES (1, N'old'), (2, N'old')")
+    sqlserver.start_capture(0.05)
+    reading = {"snapshot__mode": "initial", "read__only": "true"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **reading) as driven:
+        driven.until(lambda: not driven.job.state.snapshot.tables)
+        shop.enable_cdc("dbo.b")
+        shop.execute("UPDATE dbo.b SET v = N'new' WHERE id = 2")
+        new = "tidemark-new-shop.dbo.b"
+        driven.until(lambda: new in [answer.id for answer in driven.answered("finished")])
+
+        assert replayed_rows(driven.events("b")) == {1: {"id": 1, "v": "old"}, 2: {"id": 2, "v": "new"}}
+    shop.execute("CREATE TABLE dbo.c (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.execute("INSERT INTO dbo.c VALUES (1, N'old')")
+    shop.enable_cdc("dbo.c")
+    with driven_sqlserver(sqlserver, tmp_path, spark, **reading) as driven:
+        new = "tidemark-new-shop.dbo.c"
+        driven.until(lambda: new in [answer.id for answer in driven.answered("finished")])
+
+        assert [op for op, _row in driven.ops("b")].count("r") <= 2, "it is read once"
+        assert replayed_rows(driven.events("c")) == {1: {"id": 1, "v": "old"}}
+
+
+def test_a_column_with_a_default_has_its_table_read_once_an_instance_has_it(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    """Its values in older rows are in no change table, neither of the old instance nor of the new one."""
+    made(shop, "a")
+    shop.execute("INSERT INTO dbo.a VALUES (1, N'old'), (2, N'old')")
+    sqlserver.start_capture(0.05)
+    reading = {"snapshot__mode": "initial", "read__only": "true", "tidemark__snapshot__new": "columns"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **reading) as driven:
+        driven.until(lambda: not driven.job.state.snapshot.tables)
+        shop.execute("ALTER TABLE dbo.a ADD bare int NULL")
+        shop.execute("ALTER TABLE dbo.a ADD more int NOT NULL DEFAULT 7")
+        shop.enable_cdc("dbo.a", "dbo_a_2")
+        shop.execute("UPDATE dbo.a SET v = N'new' WHERE id = 2")
+        new = "tidemark-new-shop.dbo.a-more"
+        driven.until(lambda: new in [answer.id for answer in driven.answered("finished")])
+
+        told = {"bare": None, "more": 7}
+        assert replayed_rows(driven.events("a")) == {
+            1: {"id": 1, "v": "old", **told},
+            2: {"id": 2, "v": "new", **told},
+        }
+    shop.disable_cdc("dbo_a")
+    shop.execute("ALTER TABLE dbo.a ADD later int NOT NULL DEFAULT 8")
+    shop.enable_cdc("dbo.a", "dbo_a_3")
+    with driven_sqlserver(sqlserver, tmp_path, spark, **reading) as driven:
+        new = "tidemark-new-shop.dbo.a-later"
+        driven.until(lambda: new in [answer.id for answer in driven.answered("finished")])
+
+        assert replayed_rows(driven.events("a"))[1] == {"id": 1, "v": "old", **told, "later": 8}

@@ -47,9 +47,9 @@ public class Debezium {
                 .notifying((events, committer) -> {
                     for (ChangeEvent<SourceRecord, SourceRecord> event : events) {
                         System.out.println(line(event.value()));
+                        System.out.flush(); // what counts as processed was written, even if we are killed now
                         committer.markProcessed(event);
                     }
-                    System.out.flush();
                     committer.markBatchFinished();
                 })
                 .build();

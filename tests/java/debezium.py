@@ -66,8 +66,8 @@ class Engine:
 
 
 @contextmanager
-def running(properties: Mapping[str, str], directory: Path) -> Iterator[Engine]:
-    """An engine with these properties, stopped in an orderly way at the end.
+def running(properties: Mapping[str, str], directory: Path, version: str = VERSION) -> Iterator[Engine]:
+    """An engine of this version with these properties, stopped in an orderly way at the end.
 
     Its offsets stay in `directory`, from which it goes on when it runs there again.
     """
@@ -81,7 +81,7 @@ def running(properties: Mapping[str, str], directory: Path) -> Iterator[Engine]:
     settings.touch(mode=0o600)
     settings.write_text("".join(f"{name}={value}\n" for name, value in (offsets | dict(properties)).items()))
     command = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-XX:TieredStopAtLevel=1"]
-    command += ["-cp", compiled(_SOURCE, debezium(VERSION)), "Debezium", str(settings)]
+    command += ["-cp", compiled(_SOURCE, debezium(version)), "Debezium", str(settings)]
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
     engine = Engine(process, log)
@@ -113,5 +113,6 @@ def postgres_properties(database: Database, **more: str) -> dict[str, str]:
         "database.dbname": database.name,
         "plugin.name": "pgoutput",
         "poll.interval.ms": "50",
+        "extended.headers.enabled": "false",
         **{name.replace("__", "."): value for name, value in more.items()},
     }

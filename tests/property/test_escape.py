@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.values import text
-from engine.events.values.text import escape, quote
+from engine.events.values import json_strings
+from engine.events.values.json_strings import escape, quote
 
 _ALPHABETS = ("aé€😀", 'a"é', "a\\", 'a\\"', 'a"\\\n\x00\x1f\x7f€')
 """Without anything to escape, with quotes, with backslashes, with both, with control characters."""
@@ -33,7 +33,7 @@ def test_so_is_a_column_that_is_large(texts: list[str | None], start: int) -> No
     column = pa.array(texts, pa.large_string())[start:]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_LARGE", 0)
+        patch.setattr(json_strings, "_LARGE", 0)
         escaped = escape(column).to_pylist()
 
     assert escaped == [None if one is None else quote(one)[1:-1] for one in texts[start:]]

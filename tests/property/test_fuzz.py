@@ -25,9 +25,9 @@ def test_bad_input_gives_a_value_or_an_error_of_ours(name: str):
 
     for _ in range(FEW if name in SLOW else INPUTS):
         data = fuzzed.drawn(chance)
-        started = time.perf_counter()
+        started = time.thread_time()  # others may use the processor meanwhile
         try:
             accepted(fuzzed, data)
         except Exception as error:
             raise AssertionError(f"{type(error).__name__} for {data!r}") from error
-        assert time.perf_counter() - started < LONGEST_S, data
+        assert time.thread_time() - started < LONGEST_S, data

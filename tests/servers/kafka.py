@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
@@ -263,10 +271,36 @@ class KafkaBroker(Running):
         admin = self._admin()
         change(admin, [acl])[acl].result(_TIMEOUT_S)
 
+    def allow_transactions(self, user: str, operation: AclOperation, prefix: str) -> None:
+        """Allow a user an operation on all transactional ids with this prefix."""
+        acl = AclBinding(
+            ResourceType.TRANSACTIONAL_ID,
+            prefix,
+            ResourcePatternType.PREFIXED,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        admin = self._admin()
+        admin.create_acls([acl])[acl].result(_TIMEOUT_S)
+
     def delete_topic(self, name: str) -> None:
         """Remove a topic."""
         admin = self._admin()
         admin.delete_topics([name])[name].result(_TIMEOUT_S)
+
+    def recreate_topic(self, name: str) -> None:
+        """Delete a topic and create it again; a job that does not find it may be faster at that."""
+        self.delete_topic(name)
+        with contextlib.suppress(KafkaException):
+            self.create_topic(name)
+
+    def topic_id(self, name: str) -> str:
+        """A topic's id, which no topic that replaces it has."""
+        admin = self._admin()
+        found = admin.describe_topics(TopicCollection([name]))[name].result(_TIMEOUT_S)
+        return str(found.topic_id)
 
     def topics(self) -> list[str]:
         """All topics except the broker's internal ones."""

@@ -241,11 +241,11 @@ class PostgresServer(Running):
             return ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def run_tool(self, name: str, *arguments: str) -> str:
+    def run_tool(self, name: str, *arguments: str, cwd: str = "/") -> str:
         """Run a tool that works on the data folder, such as pg_resetwal, as the server's account."""
         done = subprocess.run(
             [self._tool(name), *arguments],
-            cwd="/",
+            cwd=cwd,
             capture_output=True,
             text=True,
             check=False,

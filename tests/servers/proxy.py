@@ -10,7 +10,10 @@ import selectors
 import socket
 import threading
 from contextlib import suppress
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _CHUNK = 1 << 16
 
@@ -50,12 +53,16 @@ class Proxy:
         """Forward later connections to another server, like an address that moves."""
         self._target = (host, port)
 
-    def lose(self) -> None:
-        """End all connections on the server's side only: the client is not told, and hears nothing more."""
-        nears, fars = self._sockets[::2], self._sockets[1::2]
-        self._lost.update(nears)
-        self._sockets.clear()
-        for far in fars:
+    def lose(self, ports: Collection[int] | None = None) -> None:
+        """End connections on the server's side only: the client is not told, and hears nothing more.
+
+        `ports` names them as the server sees its clients; None: all of them.
+        """
+        pairs = list(zip(self._sockets[::2], self._sockets[1::2], strict=True))
+        lost = [pair for pair in pairs if ports is None or _port_of(pair[1]) in ports]
+        self._lost.update(near for near, _far in lost)
+        self._sockets = [one for pair in pairs if pair not in lost for one in pair]
+        for _near, far in lost:
             with suppress(OSError):
                 far.shutdown(socket.SHUT_RDWR)
 
@@ -93,3 +100,12 @@ class Proxy:
                         return
                     self._passing.wait()
                     peers[key.fileobj].sendall(data)  # type: ignore[index]
+
+
+def _port_of(one: socket.socket) -> int | None:
+    """The port on this side; None if it is closed."""
+    try:
+        port: int = one.getsockname()[1]
+    except OSError:
+        return None
+    return port

@@ -1,4 +1,4 @@
-"""The jars that the job runs on, Spark's own and the JDBC drivers, as CycloneDX components.
+"""The jars of the image, Spark's own and the JDBC drivers, as CycloneDX components.
 
 Java packages say in `META-INF/maven` what they are. Where a jar says nothing, or bundles others, its file's
 name tells; its group is then the one among the bundled that has the same artifact, or unknown.
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DRIVERS = (POSTGRES_JDBC, SQLSERVER_JDBC)
+LZ4 = "at.yawk.lz4:lz4-java:1.14.0"
+"""Takes the place of Spark's lz4-java in the image."""
+TAKEN_OUT = ("lz4-java-1.8.0.jar", "derby*-10.16.1.1.jar")
+"""Patterns of Spark's jars that the image lacks."""
 _PROPERTIES = re.compile(r"META-INF/maven/([^/]+)/([^/]+)/pom\.properties")
 _VERSION = re.compile(r"^version=(\S+)", re.MULTILINE)
 _NAME = re.compile(r"(?P<artifact>.+?)-(?P<version>\d.*)")
@@ -50,11 +54,12 @@ class Jar:
 
 
 def jars() -> list[Jar]:
-    """What the job runs on; each once."""
+    """What the job runs on in the image; each once."""
     folder = Path(pyspark.__file__).parent / "jars"
-    drivers = [Jar(*package.split(":")) for package in DRIVERS]
-    there = {jar for path in folder.glob("*.jar") for jar in packages(path)}
-    by_purl = {jar.purl: jar for jar in sorted(there | set(drivers))}  # a jar itself is after a bundled one
+    added = {Jar(*package.split(":")) for package in (*DRIVERS, LZ4)}
+    kept = set(folder.glob("*.jar")) - {path for pattern in TAKEN_OUT for path in folder.glob(pattern)}
+    there = {jar for path in kept for jar in packages(path)}
+    by_purl = {jar.purl: jar for jar in sorted(there | added)}  # a jar itself is after a bundled one
     return sorted(by_purl.values())
 
 

@@ -5,13 +5,11 @@ All that Tidemark knows of it is the entry point of the group `tidemark.sources`
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from adapters.source import wiring
-from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs
+from adapters.source.job import SourceJob
+from adapters.source.wiring import Wired
 from engine.config import relational
 from engine.config.plugins import Connector, SourceSettings
 from engine.config.row import APPLIED, Catalogue, Property
@@ -20,15 +18,13 @@ from engine.config.shapes import TABLE_NAME, TEXT, choice, whole
 from tests.memory_source import MemoryDatabase, MemorySource
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
+    from adapters.source.wiring import Places
     from engine.config.settings import Settings
     from engine.config.values import Values
-    from engine.job.loop import Job
-    from engine.job.parts import JobParts
     from engine.ports import Source
 
 DATABASES: dict[str, MemoryDatabase] = {}
@@ -73,30 +69,12 @@ def problems(values: Values) -> Iterable[str]:
 CONNECTOR = Connector(__name__, Catalogue(ROWS), read, problems=problems)
 
 
-def run(
-    settings: Settings,
-    *,
-    stop: threading.Event,
-    spark: SparkSession | None = None,
-    onlookers: Onlookers = NOBODY,
-) -> None:
-    run_jobs(settings, (), spark, stop, onlookers, building)
+def _wired(settings: Settings, _spark: SparkSession, places: Places) -> Wired:
+    own = settings.source
+    assert isinstance(own, MemorySettings)
+    source = MemorySource(DATABASES[own.database], places.staging, span_rows=own.span_rows)
+    return Wired(cast("Source", source), lambda: None, str)
 
 
-@contextmanager
-def building(
-    settings: Settings,
-    spark: SparkSession,
-    onlookers: Onlookers,
-    *,
-    sleep: Callable[[float], object] = time.sleep,
-    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
-) -> Iterator[Job]:
-    def wire(places: Places) -> Wired:
-        own = settings.source
-        assert isinstance(own, MemorySettings)
-        source = MemorySource(DATABASES[own.database], places.staging, span_rows=own.span_rows)
-        return Wired(cast("Source", source), lambda: None, str)
-
-    with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
-        yield job
+JOB = SourceJob(_wired)
+run, building = JOB.run, JOB.building

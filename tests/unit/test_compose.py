@@ -10,12 +10,15 @@ import pytest
 import sqlglot
 import yaml
 
+from adapters.mongodb.settings import MongoSettings
+from adapters.postgres.settings import PostgresSettings
+from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from engine.config import read
 from engine.config.settings import SinkKind, Watermarking
-from engine.config.sources import Isolation
 from engine.model import Channel
 
 ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-that-nobody-knows"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,7 @@ def test_configs_and_volumes_are_those_that_are_declared(compose):
 
 def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    monkeypatch.setenv("TIDEMARK_TOKEN", TOKEN)
     path = tmp_path / "tidemark.properties"
     path.write_text(content(compose, "tidemark.properties"))
     settings = read(path)
@@ -58,8 +62,8 @@ def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
     assert settings.warnings == ()
     assert settings.sink.kind is SinkKind.KAFKA
     assert settings.signals.channels == {Channel.SOURCE, Channel.KAFKA}
-    assert settings.postgres.host in compose["services"]
-    assert settings.postgres.password == "tidemark"
+    assert settings.source_as(PostgresSettings).host in compose["services"]
+    assert settings.source_as(PostgresSettings).password == "tidemark"
     servers = {
         settings.sink.kafka.client["bootstrap.servers"],
         settings.signals.topic.client["bootstrap.servers"],
@@ -70,23 +74,28 @@ def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
 
 def test_the_database_has_what_the_job_is_told_of(compose, tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    monkeypatch.setenv("TIDEMARK_TOKEN", TOKEN)
     path = tmp_path / "tidemark.properties"
     path.write_text(content(compose, "tidemark.properties"))
     settings, script = read(path), content(compose, "shop.sh")
 
     assert f"CREATE TABLE {settings.signals.collection} " in script
-    assert f"CREATE PUBLICATION {settings.postgres.publication} " in script
-    assert f"CREATE ROLE {settings.postgres.user} " in script
-    assert compose["services"]["postgres"]["environment"]["POSTGRES_DB"] == settings.postgres.database
+    assert f"CREATE PUBLICATION {settings.source_as(PostgresSettings).publication} " in script
+    assert f"CREATE ROLE {settings.source_as(PostgresSettings).user} " in script
+    assert (
+        compose["services"]["postgres"]["environment"]["POSTGRES_DB"]
+        == settings.source_as(PostgresSettings).database
+    )
 
 
-def test_the_replica_set_is_the_one_that_its_job_is_told_of(compose, tmp_path):
+def test_the_replica_set_is_the_one_that_its_job_is_told_of(compose, tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEMARK_TOKEN", TOKEN)
     path = tmp_path / "tidemark.properties"
     path.write_text(content(compose, "tidemark-mongodb.properties"))
     settings, service = read(path), compose["services"]["mongodb"]
 
     assert settings.warnings == ()
-    assert settings.mongodb.connection_string == "mongodb://mongodb:27017/?replicaSet=rs0"
+    assert settings.source_as(MongoSettings).connection_string == "mongodb://mongodb:27017/?replicaSet=rs0"
     assert service["command"][1:3] == ["--replSet", "rs0"]
     assert "_id: 'rs0'" in service["healthcheck"]["test"]
     assert "host: 'mongodb:27017'" in service["healthcheck"]["test"]
@@ -96,17 +105,18 @@ def test_the_replica_set_is_the_one_that_its_job_is_told_of(compose, tmp_path):
 
 def test_sql_servers_database_has_what_its_job_is_told_of(compose, tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    monkeypatch.setenv("TIDEMARK_TOKEN", TOKEN)
     path = tmp_path / "tidemark.properties"
     path.write_text(content(compose, "tidemark-sqlserver.properties"))
     settings, script = read(path), content(compose, "shop.sql")
 
     assert settings.warnings == ()
-    assert settings.sqlserver.host in compose["services"]
+    assert settings.source_as(SqlServerSettings).host in compose["services"]
     assert compose["services"]["sqlserver"]["environment"]["MSSQL_AGENT_ENABLED"] == "true"
-    assert f"CREATE LOGIN {settings.sqlserver.user} " in script
-    for database in settings.sqlserver.databases:
+    assert f"CREATE LOGIN {settings.source_as(SqlServerSettings).user} " in script
+    for database in settings.source_as(SqlServerSettings).databases:
         assert f"CREATE DATABASE {database};" in script
-        table = settings.sqlserver.signal_table(database)
+        table = settings.source_as(SqlServerSettings).signal_table(database)
         assert table is not None
         assert f"CREATE TABLE {'.'.join(table.parts[1:])} " in script
         assert f"@source_name = N'{table.parts[2]}'" in script
@@ -114,12 +124,15 @@ def test_sql_servers_database_has_what_its_job_is_told_of(compose, tmp_path, mon
 
 def test_sql_servers_login_has_the_rights_that_its_job_needs(compose, tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    monkeypatch.setenv("TIDEMARK_TOKEN", TOKEN)
     path = tmp_path / "tidemark.properties"
     path.write_text(content(compose, "tidemark-sqlserver.properties"))
     settings, script = read(path), content(compose, "shop.sql")
     captured = re.findall(r"@source_schema = N'(\w+)', @source_name = N'(\w+)'", script)
     needed = {("SELECT", f"{schema}.{table}") for schema, table in captured} | {("SELECT", "SCHEMA::cdc")}
-    needed |= {("INSERT", ".".join(one.parts[1:])) for one in settings.sqlserver.signal_tables}
+    needed |= {
+        ("INSERT", ".".join(one.parts[1:])) for one in settings.source_as(SqlServerSettings).signal_tables
+    }
     granted = {
         (right, where)
         for rights, where in re.findall(r"GRANT ([A-Z, ]+?)(?: ON (\S+))? TO tidemark;", script)
@@ -127,7 +140,7 @@ def test_sql_servers_login_has_the_rights_that_its_job_needs(compose, tmp_path, 
     }
 
     assert settings.snapshot.watermarking is Watermarking.INSERT_INSERT
-    assert settings.sqlserver.isolation is Isolation.REPEATABLE_READ
+    assert settings.source_as(SqlServerSettings).isolation is Isolation.REPEATABLE_READ
     assert granted == needed | {("VIEW DATABASE STATE", "")}
     assert script.count("GRANT ") == script.count(" TO tidemark;")
 

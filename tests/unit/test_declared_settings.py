@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER
+from adapters.mongodb.properties import CONNECTOR as MONGODB
+from adapters.postgres.properties import CONNECTOR as POSTGRES
+from adapters.sqlserver.properties import CONNECTOR as SQLSERVER
 from engine.config.row import Kind
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SHARED = (
     *("engine/config/settings.py", "engine/events", "engine/isolation", "engine/job", "engine/snapshot"),
-    *("engine/staging", "signals", "adapters/cli", "adapters/kafka", "adapters/sinks", "adapters/source"),
-    *("adapters/spark", "adapters/staging", "adapters/storage"),
+    *("engine/staging", "signals", "adapters/cli", "adapters/http", "adapters/kafka", "adapters/sinks"),
+    *("adapters/source", "adapters/spark", "adapters/staging", "adapters/storage"),
 )
 
 
@@ -30,16 +32,22 @@ def trees(place: str) -> Iterator[ast.AST]:
         yield ast.parse(file.read_text())
 
 
-def fields_of_properties() -> dict[str, set[str]]:
+def fields_of_properties(*places: str) -> dict[str, set[str]]:
     """The fields of settings that are made of each property, by the calls that make them."""
     found: dict[str, set[str]] = {}
-    for tree in trees("engine/config"):
+    for tree in (tree for place in places for tree in trees(place)):
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             for keyword in call.keywords:
                 for node in ast.walk(keyword.value) if keyword.arg else ():
                     if isinstance(node, ast.Constant) and isinstance(node.value, str):
                         found.setdefault(node.value, set()).add(keyword.arg or "")
     return found
+
+
+def properties_of(source: str) -> list[str]:
+    """The modules that make a source's settings."""
+    folder = ROOT / "adapters" / source
+    return sorted(str(path.relative_to(ROOT)) for path in folder.glob("*properties.py"))
 
 
 def read_in(*places: str) -> set[str]:
@@ -60,11 +68,14 @@ def shared() -> set[str]:
 
 @pytest.mark.parametrize(
     ("source", "catalogue"),
-    [("postgres", POSTGRES), ("mongodb", MONGODB), ("sqlserver", SQLSERVER)],
+    [("postgres", POSTGRES.catalogue), ("mongodb", MONGODB.catalogue), ("sqlserver", SQLSERVER.catalogue)],
     ids=["postgres", "mongodb", "sqlserver"],
 )
 def test_what_is_applied_is_read(source: str, catalogue: Catalogue, shared: set[str]):
-    fields, read = fields_of_properties(), shared | read_in(f"adapters/{source}")
+    fields, read = (
+        fields_of_properties("engine/config", *properties_of(source)),
+        shared | read_in(f"adapters/{source}"),
+    )
     applied = [row.name for row in catalogue.rows if row.kind is Kind.APPLIED and not row.is_pattern]
 
     known = [name for name in applied if name in fields]
@@ -72,7 +83,7 @@ def test_what_is_applied_is_read(source: str, catalogue: Catalogue, shared: set[
     assert [name for name in known if not fields[name] & read] == []
 
 
-@pytest.mark.parametrize("catalogue", [MONGODB, SQLSERVER], ids=["mongodb", "sqlserver"])
+@pytest.mark.parametrize("catalogue", [MONGODB.catalogue, SQLSERVER.catalogue], ids=["mongodb", "sqlserver"])
 def test_what_only_postgres_reads_has_no_effect_elsewhere(catalogue: Catalogue):
     for name in ("tidemark.window.local.rows", "tidemark.wal.warn.bytes", "tidemark.snapshot.accept.risk"):
         row = catalogue.find(name)

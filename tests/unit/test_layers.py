@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,11 +33,12 @@ BLOCKING = {
     *("signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid"),
 }
 """Modules of the standard library that open files, wait, read a clock or make ids."""
-PURE_ROOMS = ("engine/snapshot/", "engine/events/", "engine/patterns/", "engine/isolation/")
+PURE_ROOMS = ("engine/snapshot/", "engine/verify/", "engine/events/", "engine/patterns/", "engine/isolation/")
 DRIVERS = {
     "psycopg": (
         "adapters/postgres/server/",
         "adapters/postgres/log/reader.py",
+        "adapters/postgres/log/subscription.py",
         "adapters/postgres/snapshot/slot_snapshot.py",
     ),
 }
@@ -52,10 +54,7 @@ READS_TIME = {
     "adapters/sinks/files.py": "the mark of a directory",
     "adapters/postgres/server/answering.py": "how long a socket is silent",
     "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/wiring.py": "the default of an embedding caller's `sleep`",
-    "adapters/postgres/job.py": "the same",
-    "adapters/sqlserver/job.py": "the same",
-    "adapters/mongodb/job.py": "the same",
+    "adapters/source/job.py": "the default of an embedding caller's `sleep`",
     "adapters/sqlserver/log/reader.py": "the pace of a thread",
     "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
     "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
@@ -76,16 +75,42 @@ ORDER = {
             "expressions",
             "events",
             "config",
+            "verify",
             "snapshot",
             "isolation",
         ),
         *("staging", "ports", "job"),
     ),
-    "adapters": ("storage", "spark", "staging", "sinks", "kafka", "source", *SOURCES, "cli"),
+    "adapters": (
+        "storage",
+        "staging",
+        "spark",
+        "sinks",
+        "lake",
+        "kafka",
+        "http",
+        "verify",
+        "source",
+        *SOURCES,
+        "embedding",
+        "cli",
+    ),
     **{
         f"adapters/{source}": (
-            *("documents", "server", "log", "events", "schema", "snapshot", "tools", "saved", "streamed"),
-            *("session", "windows", "spans", "source", "job"),
+            *("settings", "driver_options", "documents", "filters", "history_properties", "properties"),
+            *(
+                "server",
+                "conditions",
+                "log",
+                "events",
+                "schema",
+                "snapshot",
+                "tools",
+                "saved",
+                "streamed",
+                "session",
+            ),
+            *("session", "spans", "source", "job"),
         )
         for source in SOURCES
     },
@@ -207,6 +232,8 @@ def reactions_to_text(source: str) -> set[str]:
     return found
 
 
+DEEPEST = 11
+"""The most modules in a chain of imports at run time."""
 KINDS = {
     *("FilesSink", "KafkaSink", "ConsoleSink", "NullSink", "MemorySink"),
     *("SignalRows", "VisibilityWatermark", "AtBeginning"),
@@ -226,7 +253,7 @@ def test_a_module_keeps_the_house_rules(module: str):
     )
 
 
-@pytest.mark.parametrize("module", [one for one in MODULES if one != "adapters/source/wiring.py"])
+@pytest.mark.parametrize("module", MODULES)
 def test_a_module_reacts_to_no_text(module: str):
     assert reactions_to_text((ROOT / module).read_text()) == set()
 
@@ -347,19 +374,59 @@ def test_a_server_is_asked_in_its_own_room_alone(source: str, driver: str):
     assert {module for module in asking if not module.startswith(f"adapters/{source}/server/")} == set()
 
 
-def test_modules_import_each_other_in_no_circle():
+def needed() -> dict[str, set[str]]:
+    """The modules of ours that each module imports when it runs."""
     known = {
         module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): module for module in MODULES
     }
-    needs = {
+    return {
         name: {one for one, types in imports((ROOT / path).read_text()) if not types and one in known}
         - {name}
         for name, path in known.items()
     }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_properties_are_read_without_a_driver(source: str):
+    """`tidemark check` runs where the database's driver is not installed."""
+    needs, reached = needed(), set[str]()
+    waiting = {f"adapters.{source}.properties"}
+    while waiting:
+        reached |= waiting
+        waiting = {other for name in waiting for other in needs[name]} - reached
+
+    files = [found for name in reached if (found := _file(name))]
+    packages = {
+        name.split(".")[0] for file in files for name, types in imports(file.read_text()) if not types
+    }
+    assert packages - set(sys.stdlib_module_names) <= PURE | {"adapters", "engine", "re2", "regex", "yaml"}
+
+
+def test_modules_import_each_other_in_no_circle():
+    needs = needed()
     while free := {name for name, wanted in needs.items() if not wanted}:
         needs = {name: wanted - free for name, wanted in needs.items() if name not in free}
 
     assert needs == {}
+
+
+def longest_chain(needs: dict[str, set[str]]) -> tuple[str, ...]:
+    """The longest chain of modules that import each other when they run. There is no circle."""
+    chains: dict[str, tuple[str, ...]] = {}
+    for name in graphlib.TopologicalSorter(needs).static_order():
+        chains[name] = (name, *max((chains[other] for other in sorted(needs[name])), key=len, default=()))
+    return max(chains.values(), key=len)
+
+
+def test_imports_are_shallow():
+    """A long chain ties a module to many others, and each of them to what only one of them needs."""
+    assert len(longest_chain(needed())) <= DEEPEST, longest_chain(needed())
+
+
+def test_a_long_chain_is_found():
+    needs = {"job": {"source", "clock"}, "source": {"log"}, "log": {"clock"}, "clock": set[str]()}
+
+    assert longest_chain(needs) == ("job", "source", "log", "clock")
 
 
 def test_no_module_is_named_for_being_shared():

@@ -9,10 +9,11 @@ import threading
 from pathlib import Path
 from zipfile import ZipFile
 
+import pyspark
 import pytest
 
 from tests.supply.__main__ import complete, known
-from tests.supply.jars import Jar, jars, packages
+from tests.supply.jars import LZ4, TAKEN_OUT, Jar, jars, packages
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -32,6 +33,17 @@ def test_the_images_lock_is_a_part_of_the_lock():
     assert not any(block.startswith("pytest==") for block in image)
 
 
+def test_a_target_that_uses_uv_installs_it_first():
+    """The lock does not contain uv."""
+    recipes = re.split(r"\n(?=[a-z-]+:)", (ROOT / "Makefile").read_text())
+    using = [recipe for recipe in recipes if re.search(r"\$\((LOCK|TOOL)|\.ci/newest", recipe)]
+    using = [recipe for recipe in using if recipe[0].isalpha()]
+
+    assert ".venv/bin/python -m uv" in (ROOT / ".ci/newest").read_text()
+    assert len(using) == 4
+    assert all("pip install --quiet --disable-pip-version-check uv" in recipe for recipe in using)
+
+
 def test_the_image_installs_nothing_but_by_hashes():
     installs = re.findall(r"pip install ([^&\n]*)", DOCKERFILE)
 
@@ -49,6 +61,17 @@ def test_the_image_runs_as_an_ordinary_user_from_a_base_of_a_fixed_release():
     assert users == ["10001"]
     assert DOCKERFILE.index("USER 10001") < DOCKERFILE.index("ENTRYPOINT")
     assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-\w+", bases[0])
+
+
+def test_the_image_has_a_maintained_lz4_in_place_of_sparks():
+    folder = Path(pyspark.__file__).parent / "jars"
+    found = {jar.purl for jar in jars()}
+
+    assert f"ARG LZ4={LZ4}\n" in DOCKERFILE
+    assert all(f'"$jars"/{pattern}' in DOCKERFILE for pattern in TAKEN_OUT)
+    assert all([*folder.glob(pattern)] for pattern in TAKEN_OUT), "another Spark: look at its jars again"
+    assert [purl for purl in found if "lz4-java" in purl] == ["pkg:maven/at.yawk.lz4/lz4-java@1.14.0"]
+    assert not any("derby" in purl for purl in found)
 
 
 def jar(path: Path, **versions: str) -> Path:

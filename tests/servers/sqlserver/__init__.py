@@ -16,7 +16,7 @@
         shop.cleanup(lsn)                            # retention: removes changes before that LSN
         shop.disable_cdc("dbo_t")
         server.agent_running = False                 # no capture; the status query says 0
-        server.reach                                 # for `job.run(…, reach=lambda settings: server.reach)`
+        server.reach                                 # for `job_of(lambda settings: server.reach).run(…)`
         server.settings("shop", …)                   # SqlServerSettings with these databases
         server.properties("shop", …)                 # a job's properties
         server.statements                            # every T-SQL text that went through `reach`

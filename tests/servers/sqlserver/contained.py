@@ -18,7 +18,7 @@ from testcontainers.core.container import DockerContainer
 
 from adapters.sqlserver.server.connection import reach, rows, run
 from adapters.sqlserver.server.tsql import quote_ident, quote_literal, quote_name
-from engine.config.sources import SqlServerSettings
+from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from psycopg import sql
 from sqlglot import exp
 
-from engine.config.sources import SqlServerSettings
+from adapters.sqlserver.settings import SqlServerSettings
 from tests.servers.postgres import PostgresServer
 from tests.servers.sqlserver.cdc import Capturing
 from tests.servers.sqlserver.ddl import Definitions, names, readable
@@ -156,7 +156,7 @@ class SqlServer:
                     if name not in connections:
                         connections[name] = database.postgres.connect(name)
                     if self._running:
-                        connections[name].execute("SELECT mssql.capture()")
+                        database.captured_by(connections[name])
         except BaseException as failure:  # noqa: BLE001  raised when the thread is stopped
             self.capture_failure = failure
         finally:
@@ -273,6 +273,11 @@ class StandInDatabase:
         if not self.server.agent_running:
             return 0
         with self.postgres.connect(self.name) as connection:
+            return self.captured_by(connection)
+
+    def captured_by(self, connection: psycopg.Connection[Any]) -> int:
+        """The same on a connection, whatever the Agent does. Meanwhile no instance is made or dropped."""
+        with self._lock:
             (many,) = _one(connection, "SELECT mssql.capture()")
         return int(many)
 

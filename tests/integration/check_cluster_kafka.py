@@ -1,0 +1,69 @@
+"""More of a Spark cluster without a shared disk, an executor killed meanwhile.
+
+Takes minutes, so `make test-cluster` runs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.demo.display import Display
+from tests.demo.load import Load
+from tests.demo.postgres import PostgresShop
+from tests.demo.roads import KafkaRoad
+from tests.demo.scene import Scene
+from tests.demo.tidemark import Folder
+from tests.servers.kafka import KafkaBroker
+from tests.servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.demo.roads import Road
+    from tests.demo.shop import Shop
+    from tests.servers.spark_cluster import SparkCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+LOAD = Load(orders=60_000, stock=6_000, writes_per_s=50, least_s=0)
+KILLED_AFTER_S = 3.0
+
+
+@dataclass(frozen=True)
+class ClusterRoad:
+    """Another road, of a job on a cluster. An executor is killed while the snapshot is taken."""
+
+    road: Road
+    cluster: SparkCluster
+    application: Path
+
+    def properties(self, folder: Folder) -> dict[str, str]:
+        spark = {f"tidemark.spark.conf.{name}": value for name, value in self.cluster.settings.items()}
+        master = {"tidemark.spark.master": self.cluster.url, "tidemark.spark.archive": str(self.application)}
+        # Small windows, so that several are read; all of them by the executors.
+        windows = {"tidemark.window.max.chunks": "16", "tidemark.window.local.rows": "0"}
+        return self.road.properties(folder) | spark | master | windows
+
+    def ask(self, shop: Shop, data: dict[str, Any]) -> str:
+        threading.Timer(KILLED_AFTER_S, self.cluster.kill_executor).start()
+        return self.road.ask(shop, data)
+
+    def collect(self, folder: Folder, topics: Sequence[str]) -> str:
+        return self.road.collect(folder, topics)
+
+
+def test_an_incremental_snapshot_into_kafka_under_writes_replays_equal(
+    tmp_path: Path, cluster: SparkCluster, application: Path
+):
+    with PostgresServer(18) as server, KafkaBroker() as broker:
+        shop = PostgresShop(server.create_database("shop"))
+        road = ClusterRoad(KafkaRoad(broker), cluster, application)
+
+        verdict = Scene(shop, Folder(tmp_path), LOAD, Display(), road).play()
+
+    assert verdict.equal, str(verdict)

@@ -1,0 +1,212 @@
+"""A standalone Spark cluster whose workers share no disk with the driver.
+
+Each worker runs in a mount namespace of its own, as on another machine. It has Spark and a bare Python.
+Everything else that a job uses is an empty directory there: the project, its environment, the temporary
+directory, the home's caches.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from tests.servers.port import free_port
+from tests.servers.running import Running
+
+_STARTED_WITHIN_S = 60.0
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+class SparkCluster(Running):
+    """A master and workers with one core each. Raises AssertionError where `unshare` may not be used."""
+
+    def __init__(self, workers: int = 2, *, memory: str = "1g", executor_memory: str = "512m") -> None:
+        self._count, self._memory, self._executor_memory = workers, memory, executor_memory
+        self._port, self._secret = free_port(), secrets.token_hex(16)
+        # Not below the temporary directory, which workers don't see.
+        self._directory = Path(tempfile.mkdtemp(prefix="tidemark-cluster-", dir="/var/tmp"))
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        """The master's URL."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The Spark settings of a job on this cluster."""
+        return {
+            "spark.authenticate.secret": self._secret,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": self._executor_memory,
+            "spark.pyspark.python": str(self._python),
+        }
+
+    @property
+    def _python(self) -> Path:
+        return self._directory / "python" / "bin" / f"python{sysconfig.get_python_version()}"
+
+    def start(self) -> None:
+        """Start master and workers, and wait until all workers are registered."""
+        self._refuse_without_namespaces()
+        self._configuration.write_text(
+            f"spark.authenticate true\nspark.authenticate.secret {self._secret}\n"
+            "spark.network.crypto.enabled true\nspark.master.rest.enabled false\n",
+            "ascii",
+        )
+        self._spawn(
+            "master", self._spark_class("master.Master", f"--port {self._port} --webui-port {free_port()}")
+        )
+        self._until(lambda: "I have been elected leader" in self._log("master"))
+        for number in range(self._count):
+            self.add_worker(number)
+        for number in range(self._count):
+            self._until(lambda name=f"worker-{number}": "Successfully registered" in self._log(name))
+
+    def add_worker(self, number: int) -> None:
+        """Start a worker of this number."""
+        name = f"worker-{number}"
+        work = (
+            f"--cores 1 --memory {self._memory} --work-dir {self._directory}/work --webui-port {free_port()}"
+        )
+        self._spawn(
+            name, f"{self._alone()} {self._spark_class('worker.Worker', f'{work} {self.url}')}", apart=True
+        )
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors' JVMs."""
+        return [pid for pid in self._descendants() if "CoarseGrainedExecutorBackend" in _command(pid)]
+
+    def kill_executor(self) -> int:
+        """Kill the JVM of one executor, and return its process id."""
+        pid = self.executors()[0]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def logs(self) -> str:
+        """What master and workers wrote last."""
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text()[-3000:]}" for path in self._directory.glob("*.log")
+        )
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in reversed(self._processes):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pid in self._descendants():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._processes = []
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def _configuration(self) -> Path:
+        return self._directory / "cluster.conf"
+
+    @staticmethod
+    def _refuse_without_namespaces() -> None:
+        tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, check=False)
+        assert tried.returncode == 0, (
+            "a cluster's workers need mount namespaces, and this process may not make any: "
+            f"{tried.stderr.decode().strip()}; run as root, or in a container with CAP_SYS_ADMIN"
+        )
+
+    def _spark_class(self, name: str, arguments: str) -> str:
+        spark = self._directory / "spark" if name.startswith("worker") else Path(pyspark.__file__).parent
+        return (
+            f"{spark}/bin/spark-class org.apache.spark.deploy.{name}"
+            f" --properties-file {self._configuration} --host 127.0.0.1 {arguments}"
+        )
+
+    def _alone(self) -> str:
+        """Commands that leave the worker with Spark and a bare Python alone."""
+        here = self._directory
+        spark, python = Path(pyspark.__file__).parent, Path(sys.base_prefix)
+        hidden = {
+            _PROJECT,
+            Path(sys.prefix).resolve(),
+            Path(tempfile.gettempdir()).resolve(),
+            Path.home() / ".ivy2",
+        }
+        hidden |= {Path.home() / ".ivy2.5.2", Path.home() / ".cache", spark.resolve().parent}
+        bound = ((spark, here / "spark"), (python, here / "python"))
+        lines = [f"mkdir -p {there} && mount --bind {shlex.quote(str(one))} {there}" for one, there in bound]
+        packages = here / "python" / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+        others = sorted(path for path in hidden if path.is_dir())
+        # What lies below another one is hidden with it.
+        others = [path for path in others if not any(path.is_relative_to(one) for one in hidden - {path})]
+        covered = [packages, *others, here / "work"]
+        lines.append(f"mkdir -p {here}/work")
+        lines += [f"mount -t tmpfs -o size=2g none {shlex.quote(str(path))}" for path in covered]
+        lines += [f"cd {here}/work", "exec"]
+        return " && ".join(lines)
+
+    def _spawn(self, name: str, command: str, *, apart: bool = False) -> None:
+        home = self._directory / "spark" if apart else Path(pyspark.__file__).parent
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(Path.home()),
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": f"{self._directory}/work/local" if apart else str(self._directory),
+        }
+        environment |= {
+            name: os.environ[name] for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if name in os.environ
+        }
+        with (self._directory / f"{name}.log").open("ab") as log:
+            started = subprocess.Popen(
+                [*(_UNSHARE if apart else ()), "sh", "-c", command],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._processes.append(started)
+
+    def _until(self, condition: object) -> None:
+        deadline = time.monotonic() + _STARTED_WITHIN_S
+        while not condition():  # type: ignore[operator]  # a lambda with a default
+            assert time.monotonic() < deadline, self.logs()
+            assert all(process.poll() is None for process in self._processes), self.logs()
+            time.sleep(0.1)
+
+    def _log(self, name: str) -> str:
+        return (self._directory / f"{name}.log").read_text()
+
+    def _descendants(self) -> list[int]:
+        """The processes that name this cluster's directory or its master."""
+        mine = (str(self._directory), self.url)
+        found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        return [pid for pid in found if pid != os.getpid() and any(mark in _command(pid) for mark in mine)]
+
+
+_UNSHARE = (
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    *(() if os.geteuid() == 0 else ("--map-root-user",)),
+)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
