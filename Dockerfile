@@ -40,10 +40,14 @@ COPY adapters ./adapters
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . && pip check
 
 # Spark fetches the JDBC drivers now and finds them among its own jars later, so that a container needs no
-# repository, and no home to write to, when it starts.
+# repository, and no home to write to, when it starts. The same brings the maintained successor of Spark's
+# lz4-java. Derby serves Hive's metastore, which no job starts. SECURITY.md has the reasons.
+ARG LZ4=at.yawk.lz4:lz4-java:1.14.0
 RUN cd /tmp && python -c "from adapters.spark.session import POSTGRES_JDBC, SQLSERVER_JDBC, spark_session; \
-spark_session('local[1]', {'spark.jars.ivy': '/tmp/ivy'}, (POSTGRES_JDBC, SQLSERVER_JDBC)).stop()" \
-    && mv /tmp/ivy/jars/*.jar "$(python -c 'from adapters.spark.session import JARS; print(JARS)')" \
+spark_session('local[1]', {'spark.jars.ivy': '/tmp/ivy'}, (POSTGRES_JDBC, SQLSERVER_JDBC, '$LZ4')).stop()" \
+    && jars="$(python -c 'from adapters.spark.session import JARS; print(JARS)')" \
+    && rm "$jars"/lz4-java-1.8.0.jar "$jars"/derby*-10.16.1.1.jar \
+    && mv /tmp/ivy/jars/*.jar "$jars" \
     && rm -rf /tmp/*
 
 USER 10001

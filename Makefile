@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver test-newest older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants
+.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -53,12 +53,33 @@ golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \
 		$(BIN)/python -m tests.golden $$cases; done
 
+test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with the driver; needs the right to unshare
+	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
+
+debezium-cases: setup ## the cases of Debezium's incremental snapshot tests, by their names there
+	$(PYTEST) tests/integration/check_debezium_cases.py $(ARGS)
+
+test-page: setup ## the status page in a headless Chromium, with axe-core; SCREENSHOT=file.png keeps a picture
+	@.ci/chromium
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright==1.65.2
+	$(PYTEST) tests/page -o python_files="check_*.py" $(ARGS)
+
 test-sqlserver: setup ## SQL Server 2019, 2022 and 2025 from Microsoft's images: what the stand-in is tested with, and more
 	@docker info > /dev/null || { echo "test-sqlserver needs Docker"; exit 1; }
 	$(PYTEST) tests/integration/test_sqlserver_containers.py $(ARGS)
 
 test-newest: setup ## check, unit tests, a test of each source and the demo on PySpark 4.3; ARGS="3.12", STEPS="check unit"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@STEPS="$(STEPS)" .ci/newest $(ARGS)
+
+import-offsets: setup ## a job that goes on where the real Debezium 2.1.4 or 3.6.1 stopped, in the middle of a snapshot too
+	$(PYTEST) tests/integration/check_import_offsets.py tests/integration/check_import_mongodb_offsets.py $(ARGS)
+
+server-move: setup ## a job moves to what pg_upgrade made of its server, and nowhere else
+	$(PYTEST) tests/integration/check_server_move.py $(ARGS)
+
+delta-table: setup ## README's code for a Delta table, crashed behind each merge, compared with its source
+	$(PYTEST) tests/integration/check_delta_table.py $(ARGS)
 
 older-release: setup ## the last commit before version 2 of the state continues a state saved by this one, and back
 	$(PYTEST) tests/integration/check_older_release.py $(ARGS)
@@ -79,6 +100,9 @@ fuzz: setup ## a million bad inputs for every parser; ARGS="--only bson --inputs
 	@case "$(ARGS)" in *--atheris*) $(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0;; esac
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
+many-jobs: setup ## what each of 50 jobs in one process costs, in memory and idle CPU; ARGS="--jobs 20 --seconds 30"
+	$(BIN)/python -m tests.bench.many_jobs $(ARGS)
+
 idle: setup ## a job with nothing to do for an hour, through Kafka, and then a row; ARGS="--minutes 20 --fencing transactions"
 	$(BIN)/python -m tests.idle $(ARGS)
 
@@ -91,6 +115,9 @@ simulate: setup ## simulated histories, replayed by their seed; ARGS="--seed 1 -
 simulate-mutants: setup ## mutants of what decides, each to be caught by the simulator; ARGS="--only fencing"
 	$(BIN)/python -m tests.simulation.mutants $(ARGS)
 
+prove: setup ## every order of 3 keys, 4 transactions, 2 windows, 2 slices, 2 crashes; ARGS="--every 100"
+	$(BIN)/python -m tests.exhaustive $(ARGS)
+
 demo: setup ## a snapshot under a live write load, compared with its source; MODE=initial: before the log
 	$(BIN)/python -m tests.demo $(if $(filter initial,$(MODE)),--initial) $(ARGS)
 
@@ -99,6 +126,9 @@ demo-kafka: setup ## the same through a Kafka broker: the signal as a record, th
 
 demo-mongodb: setup ## the same on a replica set of MongoDB
 	$(BIN)/python -m tests.demo --source mongodb $(if $(filter initial,$(MODE)),--initial) $(ARGS)
+
+demo-verify: setup ## 10,000 faults put into the files of a running job, and the verdicts about them
+	$(BIN)/python -m tests.demo.verify $(ARGS)
 
 lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
