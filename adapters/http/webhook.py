@@ -76,6 +76,7 @@ class Webhook:
         with self._changed:
             self.dropped += len(self._waiting) + self._posting
             self._waiting.clear()
+            self._posting = False
             if self.dropped:
                 _log.warning("the webhook at %s did not take %d %s", self._host, self.dropped, self._texts)
 
@@ -95,6 +96,8 @@ class Webhook:
     def _done(self, failure: str = "") -> None:
         """Note that the text in hand is posted, or why it is lost."""
         with self._changed:
+            if not self._posting:
+                return  # `close` gave it up and counted it
             self._posting = False
             if failure:
                 self._drop(failure)
