@@ -54,8 +54,9 @@ def updating(database: Database, for_s: float) -> Iterator[threading.Event]:
         thread.join(for_s + 10)
 
 
-def test_a_row_that_never_rests_is_read_again_where_the_stream_waits_for_it(table, tmp_path, spark):
-    with driven(table, tmp_path, spark) as job:
+@pytest.mark.parametrize("strategy", ["visibility", "insert_insert"])
+def test_a_row_that_never_rests_is_read_again_where_the_stream_waits_for_it(table, tmp_path, spark, strategy):
+    with driven(table, tmp_path, spark, incremental__snapshot__watermarking__strategy=strategy) as job:
         with updating(table, 60.0) as stop, table.connect() as connection:
             connection.execute(SNAPSHOT)
             job.until(lambda: len(job.answers) > 1)

@@ -109,10 +109,9 @@ class OpenWindows:
     def _holds(self, window: Window) -> bool:
         """Whether the stream waits while a window is read: only for a few rows that are read again.
 
-        It does not wait if a row in the log closes the window, because that row comes after the reading.
+        No row in the log closes such a window: the stream could not come to it, because it comes after the
+        reading.
         """
-        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
-            return False
         if window.initial and self._tools.initial.held is not None:
             return False
         keys = [len(run.keys) for run in window.runs]
@@ -235,7 +234,7 @@ class OpenWindows:
         tables = list(dict.fromkeys(target.collection for target in window.targets))
         questions = self._session.questions
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
-        if strategy is Watermarking.VISIBILITY:
+        if strategy is Watermarking.VISIBILITY or self._holds(window):
             held = ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch)
             return VisibilityWatermark(held, questions.transactions, self._tools.clock.monotonic), held
         if signal is None:
