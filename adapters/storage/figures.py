@@ -14,6 +14,7 @@ import msgspec
 
 from adapters.system import start_thread
 from engine.errors import LeaseLost, StateError
+from engine.saved import Natural  # noqa: TC001  the form is read at run time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +38,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     at_s: float
-    turn: int
+    turn: Natural
     position: str = ""
-    events: int = 0
+    events: Natural = 0
     events_per_s: float = 0.0
     lag_s: float = 0.0
-    kept_bytes: int | None = None
+    kept_bytes: Natural | None = None
 
 
 class FiguresFile:

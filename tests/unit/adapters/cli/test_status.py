@@ -220,7 +220,14 @@ def test_the_server_is_asked_if_that_is_wanted(
     assert line in found
 
 
-@pytest.mark.parametrize("damaged", [b'{"at_s":', b'{"at_s": 1.5, "turn": 7, "position": "\xf0("}'])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"at_s":',
+        b'{"at_s": 1.5, "turn": 7, "position": "\xf0("}',
+        b'{"at_s": 1.5, "turn": 7, "kept_bytes": 99999999999999999999}',
+    ],
+)
 def test_figures_that_are_damaged_are_as_none(config: Path, storage: LocalStorage, damaged: bytes):
     storage.create(FILE, damaged)
 
