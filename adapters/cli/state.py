@@ -123,7 +123,8 @@ def move(config: Config, as_json: Json = False) -> None:
     """Move the job to another server that continues this one, as after pg_upgrade. PostgreSQL only.
 
     Run it twice, with the job and all writers stopped: at the old server, and at the new one once it is up
-    and CONFIG names it. Refused unless everything was sent and the new server is the old one's upgrade.
+    and CONFIG names it. Refused unless everything was sent and the new server is the old one's upgrade, or a
+    replica that has received everything.
 
     Example: tidemark state move orders.properties
     """

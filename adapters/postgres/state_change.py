@@ -4,8 +4,11 @@ A planned change of server has two steps. Both are the same command, and the job
 
     at the old server   everything in the slot was sent: the state notes what the server looks like now,
                         and the slot is moved up to the state's position, as pg_upgrade requires
-    at the new server   it has the slot, the database and the tables that were noted: the state goes on
-                        where the new server's slot begins
+                        and a marker row is written to the signal table
+    at the new server   after pg_upgrade it has the slot, the database and the tables that were noted: the
+                        state goes on where the new server's slot begins
+                        a replica that was fed by logical replication has the marker, and so everything that
+                        was committed before it: the state goes on at a slot that is made now
 
 A job that runs in between removes the note, because it may send more. A promoted standby needs neither step:
 its log continues, and so does the job.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from adapters.postgres.drivers import make_server
 from adapters.postgres.saved import saved_of
@@ -22,20 +26,26 @@ from adapters.postgres.server.connection import check_identity
 from adapters.postgres.server.position import parts_of, position_at, shown
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
+from adapters.system import system_clock
 from engine.errors import ConfigError, PositionLost, StateError
 from engine.saved import read_integer, read_mapping, read_text, reading_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from adapters.postgres.server.connection import Identity
+    from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.server.questions.slots import FoundSlot
     from engine.config.settings import Settings
     from engine.job.state import State
+    from engine.model import Position
 
 _STREAMED: Final = ("last_commit", "last_commit_end", "transaction", "unsettled")
 """What the state remembers of the log before its position."""
 _NOTE: Final = "drained"
+_MARKER_TYPE: Final = "snapshot-window-close"
+"""Rows of this type are no signals, neither here nor for Debezium."""
 
 
 def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: ARG001  as all sources
@@ -60,7 +70,13 @@ def moved(settings: Settings, state: State, write: Callable[[State], object]) ->
     server.refuse_standby()
     with server.open() as questions:
         if state.identity.get("system") != identity.system:
-            return _arrived(settings, state, identity, questions, write)
+            found = questions.slots.find(settings.source_as(PostgresSettings).slot)
+            if found is None:
+                position, memory = _replicated(settings, server, questions, _note(state)), {}
+            else:
+                position, memory = _upgraded(state, identity, questions, found), _before_log(state)
+            write(replace(state, position=position, identity=identity.to_json(), memory=memory))
+            return f"the job goes on at {shown(position)} of the new server"
         check_identity(state.identity, identity)
         if str(identity.timeline) != state.identity.get("timeline"):
             return "the server was promoted, and its log continues: start the job, it goes on by itself"
@@ -80,11 +96,13 @@ def _drained(settings: Settings, state: State, questions: Questions, write: Call
         raise StateError(f"slot {postgres.slot!r} does not exist, or is being read", hint="stop its reader")
     end = max(lsn, questions.transactions.log_end())
     if inside or questions.slots.has_more(postgres.slot, postgres.publication, lsn):
-        raise StateError(
-            f"the slot holds changes after {format_lsn(lsn)}, which the job has not sent",
-            hint="stop all writers, let the job send what is left, stop it, and move again",
-        )
-    note = {"system": state.identity["system"], **_likeness(questions)}
+        raise _unsent(lsn)
+    marker, transaction = _marked(settings, questions)
+    if marker:
+        end = questions.transactions.log_end()
+        if questions.slots.has_more(postgres.slot, postgres.publication, lsn, but=transaction):
+            raise _unsent(lsn)
+    note = {"system": state.identity["system"], "marker": marker, **_likeness(questions)}
     write(replace(state, position=position_at(end), memory={**state.memory, _NOTE: note}))
     questions.slots.advance(postgres.slot, end)
     return (
@@ -93,19 +111,33 @@ def _drained(settings: Settings, state: State, questions: Questions, write: Call
     )
 
 
-def _arrived(
-    settings: Settings,
-    state: State,
-    identity: Identity,
-    questions: Questions,
-    write: Callable[[State], object],
-) -> str:
-    postgres, note = settings.source_as(PostgresSettings), _note(state)
-    found = questions.slots.find(postgres.slot)
-    if found is None or found.database != identity.database:
-        raise PositionLost(
-            f"the new server has no slot {postgres.slot!r}, so changes since its start may be lost",
-            hint="pg_upgrade keeps slots from PostgreSQL 17 on; else use an empty checkpoint and snapshots",
+def _unsent(lsn: int) -> StateError:
+    return StateError(
+        f"the slot holds changes after {format_lsn(lsn)}, which the job has not sent",
+        hint="stop all writers, let the job send what is left, stop it, and move again",
+    )
+
+
+def _marked(settings: Settings, questions: Questions) -> tuple[str, int]:
+    """Write a marker to the signal table, if there is one that the role may write to: its id and transaction.
+
+    Logical replication applies transactions in the order of their commits. So where the marker has come,
+    everything has come that was committed before.
+    """
+    signals = settings.signals.collection
+    found = questions.signals.find(signals) if signals else None
+    if signals is None or found is None or not found.insert:
+        return "", 0
+    marker = f"tidemark-move-{uuid4()}"
+    return marker, questions.signals.insert_alone(signals, marker, _MARKER_TYPE)
+
+
+def _upgraded(state: State, identity: Identity, questions: Questions, found: FoundSlot) -> Position:
+    """Where the slot of an upgraded server begins."""
+    note = _note(state)
+    if found.database != identity.database:
+        raise StateError(
+            f"the slot is one of the database {found.database!r}", hint="name the slot of the job's database"
         )
     _check_likeness(note, _likeness(questions))
     before = parts_of(_position(state))[0]
@@ -114,9 +146,57 @@ def _arrived(
             f"the new server's slot begins before {format_lsn(before)}, up to which the old log was sent",
             hint="use the upgraded server, or an empty checkpoint and snapshots",
         )
-    position = position_at(found.confirmed_lsn)
-    write(replace(state, position=position, identity=identity.to_json(), memory=_before_log(state)))
-    return f"the job goes on at {shown(position)} of the new server"
+    return position_at(found.confirmed_lsn)
+
+
+def _replicated(
+    settings: Settings, server: Server, questions: Questions, note: Mapping[str, Any]
+) -> Position:
+    """Make the slot of a replica that has received everything, and return where it begins.
+
+    Nobody writes, so nothing comes between the marker and the slot.
+    """
+    postgres, signals = settings.source_as(PostgresSettings), settings.signals.collection
+    with reading_saved("what the state notes of the old server"):
+        marker = read_text(note.get("marker", ""))
+    if not marker or signals is None or not questions.signals.has(signals, marker):
+        row = f", nor the row {marker!r} of the old one's signal table" if marker else ""
+        raise PositionLost(
+            f"the new server has no slot {postgres.slot!r}{row}, so changes since its start may be lost",
+            hint="pg_upgrade keeps slots from PostgreSQL 17 on, and a replica must have received the signal"
+            " table, too; else use an empty checkpoint and snapshots",
+        )
+    if questions.publications.has_all_tables(postgres.publication) is None:
+        raise ConfigError(
+            f"the new server has no publication {postgres.publication!r}",
+            hint="create it before anybody writes there, as `tidemark init` shows, and move again",
+        )
+    _check_received(questions, postgres.publication)
+    beginning = Beginning(postgres.slot, 0, system_clock())
+    return position_at(create_slot(server, beginning))
+
+
+def _check_received(questions: Questions, publication: str) -> None:
+    """Raise StateError if tables of the publication came otherwise than the marker.
+
+    Without subscriptions there is nothing to compare: they were dropped, as one does at a switch of servers.
+    """
+    subscribed = questions.subscriptions.tables()
+    copied = [table.table for table in subscribed if not table.ready]
+    others = questions.publications.tables(publication) - {table.table for table in subscribed}
+    if copied:
+        fault = f"the new server still copies {', '.join(map(str, copied))}"
+    elif len({table.subscription for table in subscribed}) > 1:
+        fault = "the new server has several subscriptions, and the marker in the signal table came by one"
+    elif subscribed and others:
+        fault = f"no subscription of the new server has {', '.join(map(str, sorted(others, key=str)))}"
+    else:
+        return
+    raise StateError(
+        fault,
+        hint="make sure that the new server has every row of the old one, drop its subscriptions, and move"
+        " again",
+    )
 
 
 def _note(state: State) -> Mapping[str, Any]:
@@ -148,7 +228,8 @@ def _check_likeness(note: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if database != now["database"] or any(now["tables"].get(name) != oid for name, oid in tables.items()):
         raise StateError(
             "the server is no copy of the old one: its database or tables have other ids",
-            hint="a dump that was restored has another log; use an empty checkpoint and snapshots",
+            hint="at a replica that was fed by logical replication, drop the slot: this command makes it;"
+            " a dump that was restored has another log: use an empty checkpoint and snapshots",
         )
     if before > now["next"]:
         raise StateError(

@@ -1,4 +1,7 @@
-"""`tidemark state move`: a job goes on after pg_upgrade, and is refused elsewhere: `make server-move`."""
+"""`tidemark state move`: a job goes on after pg_upgrade and at a replica, and is refused elsewhere.
+
+Run by `make server-move`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg import sql
 
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.integration.test_command_signal import configured
+from tests.integration.test_embedding import until
 from tests.servers.port import free_port
 from tests.servers.postgres import PostgresServer
 from tests.unit.adapters.cli.test_status import invoke
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import Database
 
+SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": [".*orders"]}')"""
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
@@ -138,3 +144,77 @@ def test_a_promoted_standby_needs_no_move(shop: Database, tmp_path: Path, spark:
 
     assert result.exit_code == 0, result.output
     assert "goes on by itself" in result.stdout
+
+
+@pytest.fixture
+def green(old: PostgresServer, shop: Database) -> Iterator[Database]:
+    """A second server that receives the tables of the first one by logical replication."""
+    execute(shop, "CREATE PUBLICATION blue FOR TABLE orders, signals")
+    with PostgresServer(18, settings=old.settings) as server:
+        database = server.create_database("shop")
+        execute(database, SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
+        conninfo = shop.server.dsn(shop.name)
+        with database.connect() as connection:
+            connection.execute(
+                sql.SQL("CREATE SUBSCRIPTION green CONNECTION {} PUBLICATION blue").format(conninfo)
+            )
+        yield database
+
+
+def received(database: Database, count: int) -> bool:
+    with database.connect() as connection:
+        rows = connection.execute("SELECT count(*) FROM orders").fetchone()
+        markers = connection.execute("SELECT count(*) FROM signals WHERE id ^@ 'tidemark-move-'").fetchone()
+    return rows == (count,) and markers == (1,)
+
+
+def test_a_job_goes_on_at_a_replica(shop: Database, green: Database, tmp_path: Path, spark: SparkSession):
+    with driven(shop, tmp_path, spark) as job:
+        execute(shop, "INSERT INTO orders SELECT generate_series(1, 5)")
+        job.until_drained(shop)
+    early = moved(green, tmp_path)
+    assert "nobody has noted" in early.stderr
+    execute(green, "ALTER SUBSCRIPTION green DISABLE")
+    noted = moved(shop, tmp_path)
+    assert noted.exit_code == 0, noted.output
+
+    behind = moved(green, tmp_path)
+    assert behind.exit_code == 1
+    assert "nor the row 'tidemark-move-" in behind.stderr
+    execute(green, "ALTER SUBSCRIPTION green ENABLE")
+    until(lambda: received(green, 5))
+    unpublished = moved(green, tmp_path)
+    assert "has no publication 'dbz_publication'" in unpublished.stderr
+    execute(green, "CREATE PUBLICATION dbz_publication FOR TABLE orders, signals")
+    result = moved(green, tmp_path)
+    assert result.exit_code == 0, result.output
+
+    execute(green, "DROP SUBSCRIPTION green", "INSERT INTO orders VALUES (6)")
+    with driven(green, tmp_path, spark) as job:
+        execute(green, "INSERT INTO orders VALUES (7)", SNAPSHOT)
+        job.until(lambda: [answer.outcome for answer in job.answers] == ["accepted", "finished"])
+        job.until_drained(green)
+
+        assert [event["key"]["id"] for event in job.events("orders") if event["value"]["op"] == "c"] == [
+            *range(1, 8)
+        ]
+
+
+def test_a_replica_of_which_a_table_comes_otherwise_is_refused(
+    shop: Database, green: Database, tmp_path: Path, spark: SparkSession
+):
+    with driven(shop, tmp_path, spark) as job:
+        execute(shop, "INSERT INTO orders VALUES (1)")
+        job.until_drained(shop)
+    moved(shop, tmp_path)
+    until(lambda: received(green, 1))
+    execute(
+        green,
+        "CREATE TABLE elsewhere (id int PRIMARY KEY)",
+        "CREATE PUBLICATION dbz_publication FOR TABLE orders, elsewhere",
+    )
+
+    result = moved(green, tmp_path)
+
+    assert result.exit_code == 1
+    assert "no subscription of the new server has public.elsewhere" in result.stderr

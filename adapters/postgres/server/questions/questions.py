@@ -21,6 +21,7 @@ from adapters.postgres.server.questions.readiness import Readiness
 from adapters.postgres.server.questions.signal_rows import SignalTables
 from adapters.postgres.server.questions.slots import Slots
 from adapters.postgres.server.questions.snapshots import Snapshots
+from adapters.postgres.server.questions.subscriptions import Subscriptions
 from adapters.postgres.server.questions.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Questions:
     - `readiness` is what a job needs before it can run.
     - `probes` look at tables' sizes and keys.
     - `publications` and `slots` are what the log is read through.
+    - `subscriptions` say what comes from another server.
     - `transactions` says what is visible and where the log ends, `locks` who waits for whom.
     - `snapshots` holds this connection's snapshot.
     - `signals` writes to the signal table.
@@ -48,6 +50,7 @@ class Questions:
         self.publications, self.slots = Publications(connection), Slots(connection)
         self.transactions, self.locks = Transactions(connection), Locks(connection)
         self.snapshots, self.signals = Snapshots(connection), SignalTables(connection)
+        self.subscriptions = Subscriptions(connection)
 
     def run(self, statement: str, what: str) -> None:
         """Run a statement in a transaction of its own. `what` it is goes into the error."""

@@ -80,6 +80,27 @@ class SignalTables:
         with source_errors("writing to the signal table"):
             self._insert(table, row_id, kind, data)
 
+    def insert_alone(self, table: CollectionId, row_id: str, kind: str) -> int:
+        """Insert a row in a transaction of its own, and return the transaction's 32-bit id."""
+        statement = sql.SQL(
+            "INSERT INTO {} VALUES (%s, %s, NULL) RETURNING pg_current_xact_id()::xid::text::int8"
+        ).format(sql.Identifier(*table.parts[-2:]))
+        with source_errors("writing to the signal table"):
+            row = self._connection.execute(statement, [row_id, kind]).fetchone()
+        return int(row[0]) if row else 0
+
+    def has(self, table: CollectionId, row_id: str) -> bool:
+        """Whether the table has this row. Without the table it has none."""
+        statement = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE id = %s)").format(
+            sql.Identifier(*table.parts[-2:])
+        )
+        with source_errors("looking into the signal table"):
+            try:
+                row = self._connection.execute(statement, [row_id]).fetchone()
+            except UndefinedTable:
+                return False
+        return bool(row and row[0])
+
     def mark(self, table: CollectionId, row: WindowRow) -> None:
         """Insert a row of a window, without its data if the column is too short for it."""
         with source_errors("writing to the signal table"):

@@ -29,7 +29,7 @@ _DROP: LiteralString = (
 )
 _MORE: LiteralString = (
     "SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
-    " 'publication_names', %s) WHERE lsn > %s::pg_lsn)"
+    " 'publication_names', %s) WHERE lsn > %s::pg_lsn AND xid::text::int8 <> %s)"
 )
 _ADVANCE: LiteralString = "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)"
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
@@ -102,9 +102,12 @@ class Slots:
             row = self._connection.execute(_XMIN, [name]).fetchone()
         return row[0] if row else None
 
-    def has_more(self, name: str, publication: str, lsn: int) -> bool:
-        """Whether the slot holds transactions that end after an LSN. Nobody may read it meanwhile."""
-        arguments = [name, quote_ident(publication), format_lsn(lsn)]
+    def has_more(self, name: str, publication: str, lsn: int, but: int = 0) -> bool:
+        """Whether the slot holds transactions that end after an LSN. Nobody may read it meanwhile.
+
+        The transaction with the 32-bit id `but` does not count.
+        """
+        arguments = [name, quote_ident(publication), format_lsn(lsn), but]
         with source_errors("looking into the replication slot"):
             row = self._connection.execute(_MORE, arguments).fetchone()
         return bool(row and row[0])
