@@ -24,6 +24,7 @@ from adapters.spark import executor_look
 from adapters.spark.archive import NEEDED, OURS
 from adapters.spark.executor_look import digest, look, reached
 from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.pools import pool_of
 from adapters.spark.shipping import is_cluster
 from engine.errors import ConfigError
 from engine.staging.files import sink_errors
@@ -164,8 +165,8 @@ def _await_first(context: SparkContext) -> None:
         time.sleep(0.2)
 
 
-_of_session: dict[str, Preflight] = {}
-"""By the application's id: the windows' jobs ask on behalf of executors that joined later."""
+_of_jobs: dict[tuple[str, str | None], Preflight] = {}
+"""By the application's id and the job's pool: what its windows ask of executors that joined later."""
 
 
 def check(spark: SparkSession, asked: Asked) -> None:
@@ -176,12 +177,12 @@ def check(spark: SparkSession, asked: Asked) -> None:
     _await_first(context)
     preflight = Preflight(context, asked)
     preflight.check()
-    _of_session[str(context.applicationId)] = preflight
+    _of_jobs[str(context.applicationId), pool_of(context)] = preflight
     _log.info("the executors have what the job needs")
 
 
-def check_new(context: SparkContext) -> None:
-    """Ask executors that have joined since. Raises ConfigError."""
-    preflight = _of_session.get(str(context.applicationId)) if _of_session else None
+def check_new(context: SparkContext, pool: str | None) -> None:
+    """Ask executors that have joined since what the job with this pool needs. Raises ConfigError."""
+    preflight = _of_jobs.get((str(context.applicationId), pool)) if _of_jobs else None
     if preflight is not None:
         preflight.check()

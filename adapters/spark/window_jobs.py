@@ -31,7 +31,7 @@ class WindowJobs:
 
         Raises ConfigError if an executor that has joined lacks something.
         """
-        preflight.check_new(self._context)
+        preflight.check_new(self._context, self._pool)
         use_pool(self._context, self._pool)
         self._context.setJobGroup(_group(window_id), f"window {window_id}", interruptOnCancel=True)
         return self.area(window_id)

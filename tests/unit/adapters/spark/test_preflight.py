@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from adapters.spark import preflight
 from adapters.spark.preflight import _told
 
@@ -34,7 +37,7 @@ class Joining:
         return self
 
     def collect(self):
-        return [("executor", "host", [])]
+        return [("executor", "host", []), ("another", "host", [])]
 
 
 def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code(monkeypatch):
@@ -48,3 +51,38 @@ def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code
     asking.check()
 
     assert set(context.asked) == {"started with"}
+
+
+def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
+    session: Any = SimpleNamespace(sparkContext=Shared())
+    monkeypatch.setattr(preflight, "_registered", lambda _context: session.sparkContext.there)
+    monkeypatch.setattr(preflight, "reached", lambda *_address: True)
+    for pool in ("orders", "stock"):
+        session.sparkContext.pool = pool
+        preflight.check(session, preflight.Asked(((pool, "host", 1),)))
+    session.sparkContext.asked.clear()
+    session.sparkContext.there |= {"b"}
+
+    preflight.check_new(session.sparkContext, "orders")
+    assert session.sparkContext.asked == ["orders"]
+    preflight.check_new(session.sparkContext, "stock")
+    assert session.sparkContext.asked == ["orders", "stock"]
+    preflight.check_new(session.sparkContext, "another")
+    assert session.sparkContext.asked == ["orders", "stock"]
+
+
+class Shared(Joining):
+    """The context of a cluster that several jobs use, each from a pool of its own."""
+
+    master, applicationId = "spark://there:7077", "two-jobs"  # noqa: N815  Spark's name
+
+    def __init__(self):
+        super().__init__()
+        self.there, self.pool = frozenset({"driver", "a"}), ""
+
+    def getLocalProperty(self, _name):  # noqa: N802  Spark's name
+        return self.pool
+
+    def mapPartitions(self, task):  # noqa: N802  Spark's name
+        self.asked.append(task.keywords["addresses"][0][0])
+        return self
