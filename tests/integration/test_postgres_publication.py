@@ -393,6 +393,14 @@ class TestOperations:
         assert "rows changed so after they are read stay as they were read" in caplog.text
 
 
+_HOLDERS = (
+    "SELECT slot_name, database, active, catalog_xmin::text FROM pg_replication_slots",
+    "SELECT backend_type, datname, state, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL",
+    "SELECT gid, database, transaction::text FROM pg_prepared_xacts",
+)
+"""What may hold back the age of a new slot."""
+
+
 class TestGaps:
     """Changes that the publication withheld are in no log: a table lacks them until it is read."""
 
@@ -445,7 +453,9 @@ class TestGaps:
                     return
             self.execute(database, f"SELECT pg_drop_replication_slot('{slot}')")
             time.sleep(0.1)
-        pytest.fail("an old transaction or slot stays on the server")
+        with database.connect() as connection:
+            held = [connection.execute(old).fetchall() for old in _HOLDERS]
+        pytest.fail(f"an old transaction or slot stays on the server: {held}")
 
     def test_a_table_taken_out_and_added_again_before_the_first_start(self, each_database, tmp_path, spark):
         self.prepared(each_database)
