@@ -20,7 +20,9 @@ NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 def names_of_functions() -> list[str]:
     """The code in the second column of the page's table."""
     rows = re.findall(r"^\|[^|]*\|([^|]*)\|", (ROOT / "GUARDS.md").read_text(), re.MULTILINE)
-    return sorted({name for row in rows for name in NAME.findall(row) if not name.endswith((".py", "Dockerfile"))})
+    return sorted(
+        {name for row in rows for name in NAME.findall(row) if not name.endswith((".py", "Dockerfile"))}
+    )
 
 
 def defined(body: Iterable[ast.stmt]) -> Iterator[str]:
