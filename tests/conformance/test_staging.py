@@ -12,7 +12,6 @@ from xxhash import xxh3_128_intdigest
 
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
-from adapters.staging.memory_blocks import MemoryBlocks
 from engine.errors import SourceError
 from engine.job.emission import Emission, Emitted
 from engine.model import Part, Staged
@@ -31,14 +30,10 @@ from tests.staged import EVENT_ROWS, NOTHING_AROUND, TEXT_ROWS, T, emitted, newe
 from tests.turns import Turns
 
 
-@pytest.fixture(
-    params=["memory", "files", "driver", pytest.param("executors", marks=pytest.mark.integration)]
-)
+@pytest.fixture(params=["files", "driver", pytest.param("executors", marks=pytest.mark.integration)])
 def store(request, tmp_path) -> BlockStore:
     """Every implementation; blocks of executors as the driver writes them, and as tasks do."""
     match request.param:
-        case "memory":
-            return MemoryBlocks()
         case "files":
             return FileBlocks(str(tmp_path / "staging"))
         case "driver":

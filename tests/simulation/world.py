@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.staging.memory_blocks import MemoryBlocks
+from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.storage.lease import Claim, FileLease, Leases, Process
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
@@ -176,7 +176,7 @@ class World:
         self.setup, self._steps = history.setup, history.steps
         self._at = 0
         self._told: list[tuple[str, str]] | None = [] if story else None
-        self.staging = StagingArea(MemoryBlocks(), EventRows())
+        self.staging = StagingArea(ExecutorBlocks(), EventRows())
         self._ids = count(1)
         self.database = Database()
         self.directory = Directory()
