@@ -11,7 +11,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +22,7 @@ from testcontainers.community.postgres import PostgresContainer
 from tests.golden.case import OWN_CASES, Case, load_case
 from tests.golden.compare import difference
 from tests.kafka_road import assert_signal_to_topics
+from tests.servers.elsewhere import Elsewhere
 from tests.servers.images import docker_answers
 from tests.servers.kafka import ContainedBroker
 from tests.servers.port import free_port
@@ -74,39 +74,6 @@ def test_a_recorded_case_gives_its_events_on_every_version(
     assert difference(case, case.expected, engine.events()) is None
 
 
-@dataclass(frozen=True)
-class Contained:
-    """A container as the fixtures' server: where it is, and connections to it."""
-
-    container: PostgresContainer
-
-    @property
-    def host(self) -> str:
-        return str(self.container.get_container_host_ip())
-
-    @property
-    def port(self) -> int:
-        return int(self.container.get_exposed_port(5432))
-
-    @property
-    def user(self) -> str:
-        return str(self.container.username)
-
-    @property
-    def password(self) -> str:
-        return str(self.container.password)
-
-    def connect(self, dbname: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            host=self.host,
-            port=self.port,
-            user=self.user,
-            password=self.password,
-            dbname=dbname,
-            autocommit=autocommit,
-        )
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ContainedBroker]:
     with KafkaContainer("confluentinc/cp-kafka:7.9.0").with_kraft() as started:
@@ -116,7 +83,12 @@ def broker() -> Iterator[ContainedBroker]:
 def test_the_road_through_kafka_ends_with_the_same_rows_on_every_version(
     container: PostgresContainer, broker: ContainedBroker, topic: str, tmp_path: Path, spark: SparkSession
 ):
-    server = Contained(container)
+    server = Elsewhere(
+        str(container.get_container_host_ip()),
+        int(container.get_exposed_port(5432)),
+        str(container.username),
+        str(container.password),
+    )
     with server.connect("inventory") as connection:
         empty(connection)
     database = Database(cast("PostgresServer", server), "inventory")

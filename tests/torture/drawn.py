@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.blows import disguisable, moved, struck
+from tests.torture.course import (
+    drawn_changes,
+    drawn_course,
+    drawn_lulls,
+    drawn_rows,
+    drawn_signal,
+    malformed_signals,
+)
 from tests.torture.large import large
 from tests.torture.new_columns import with_new_columns
 from tests.torture.odd import odd
@@ -18,7 +27,6 @@ from tests.torture.script import (
     STEPS,
     Blow,
     Fuse,
-    Round,
     Script,
     Sent,
     Transaction,
@@ -29,15 +37,12 @@ from tests.torture.tables import KEYS, TableShape
 from tests.torture.wild import wild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.torture.script import Ending
     from tests.torture.statements import Step
 
 INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
 _EACH_TURN = ("writer", "save_pending", "commit", "promote")
 """Steps of each turn with events."""
-_PAUSED = 0.3
 
 
 def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -135,35 +140,6 @@ def early(draw: Random) -> list[Fuse]:
     ]
 
 
-def fuse(draw: Random) -> Fuse:
-    """A crash at any step."""
-    return Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.choice([0, 0, 0, 1, 2, 5, 12]))
-
-
-def drawn_rounds(
-    draw: Random, transaction: Callable[[], Transaction], signal: Callable[[], Sent]
-) -> list[Round]:
-    """One to three rounds of writers and signals, whichever database they are for."""
-
-    def drawn_round() -> Round:
-        writers = [[transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))]
-        return Round(writers, [signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
-
-    rounds = [drawn_round() for _ in range(draw.randint(1, 3))]
-    for number, drawn in enumerate(rounds):
-        if draw.random() < _PAUSED:
-            drawn.signals[:] = _with_pause(draw, number, drawn.signals)
-    return rounds
-
-
-def _with_pause(draw: Random, number: int, signals: list[Sent]) -> list[Sent]:
-    """Pause everything somewhere among the signals, and resume it after the last."""
-    at = draw.randint(0, len(signals))
-    pause = Sent(draw.choice([0.0, 0.1, 0.3]), f"pause{number}", "pause-snapshot", "{}", "pause")
-    resume = Sent(draw.choice([0.1, 0.3, 0.8]), f"resume{number}", "resume-snapshot", "{}", "resume")
-    return [*signals[:at], pause, *signals[at:], resume]
-
-
 @dataclass(slots=True)
 class _Writer:
     """Draws one script; every draw comes from `random`."""
@@ -181,15 +157,9 @@ class _Writer:
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
         if draw.random() < ALIKE:
             self.tables.append(replace(self.tables[0], name=f"t{len(self.tables)}"))
-        rounds = drawn_rounds(draw, self._transaction, self._signal)
-        if wanted.hard:
-            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if wanted.restart:
-            mode = draw.choice(["fast", "immediate", "immediate"])
-            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), mode))
-        fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if wanted.hard and draw.random() < 0.5:
-            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
+        rounds, fuses = drawn_course(
+            draw, wanted, self._transaction, partial(drawn_signal, self), ["fast", "immediate", "immediate"]
+        )
         return Script(
             self.seed,
             self.tables,
@@ -197,7 +167,7 @@ class _Writer:
             fuses,
             self._properties(),
             self._database(),
-            self._lulls(),
+            drawn_lulls(draw),
             self.via_root,
         )
 
@@ -231,10 +201,6 @@ class _Writer:
         }
         return {name: value for name, value in odd.items() if draw.random() < 0.3}
 
-    def _lulls(self) -> dict[str, float]:
-        draw = self.random
-        return {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
-
     # Transactions.
 
     def _transaction(self) -> Transaction:
@@ -252,30 +218,17 @@ class _Writer:
         draw = self.random
         place = draw.randrange(len(self.tables))
         shape = self.tables[place]
-        near = max(12, shape.rows + shape.rows // 8)
-        some = sorted({draw.randrange(near) for _ in range(draw.choice([1, 1, 2, 5]))})
-        one, other = draw.randrange(near), draw.randrange(near)
+        rows = drawn_rows(draw, place, shape)
         if shape.appends_only:
             fresh = 10_000 + draw.randrange(1_000)
             return draw.choice(
                 [["put", place, [fresh, fresh + 1]], ["fill", place, fresh, draw.randint(1, 60)]]
             )
-        steps: list[Step] = [
-            ["put", place, some],
-            ["touch", place, some],
-            ["touch", place, some],
-            ["fatten", place, some],
-            ["renew", place, some],
-            ["remove", place, some],
-            ["move", place, one, other],
-            ["move", place, one, near + draw.randrange(20)],
-            ["swap", place, one, other],
-            ["bulk", place, draw.randint(2, 30), 1],
-        ]
+        steps = drawn_changes(draw, rows, 2)
         if shape.key == "numeric":
-            steps.append(["respell", place, one])
+            steps.append(["respell", place, rows.pair[0]])
         if draw.random() < 0.03:
-            return draw.choice([["truncate", place], ["fill", place, 0, near]])
+            return draw.choice([["truncate", place], ["fill", place, 0, rows.near]])
         return draw.choice(steps)
 
     def _definition(self) -> Transaction:
@@ -294,30 +247,22 @@ class _Writer:
 
     # Signals.
 
-    def _signal(self) -> Sent:
-        draw = self.random
-        self.signals += 1
-        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
-        kind = draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]
-        match kind:
-            case "execute":
-                return self._execute(label, pause_s)
-            case "stop":
-                named = self._some() if draw.random() < 0.5 else []
-                names = [name for shape in named for name in self._collections(shape)]
-                data = {"type": "incremental", **({"data-collections": names} if names else {})}
-                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
-            case "log":
-                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
-        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
-
     def _collections(self, shape: TableShape) -> list[str]:
         return collections(shape, via_root=self.via_root)
 
     def _some(self) -> list[TableShape]:
         return self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
 
-    def _execute(self, label: str, pause_s: float) -> Sent:
+    def names(self) -> list[str]:
+        """Some of the collections."""
+        return [name for shape in self._some() for name in self._collections(shape)]
+
+    def malformed(self, label: str, pause_s: float) -> Sent:
+        """A signal that is refused."""
+        return Sent(pause_s, label, *self.random.choice(_MALFORMED), "malformed")
+
+    def execute(self, label: str, pause_s: float) -> Sent:
+        """A request for some of the collections."""
         draw = self.random
         named = self._some()
         surrogate = any(shape.surrogate for shape in named) or draw.random() < 0.15
@@ -332,13 +277,4 @@ class _Writer:
 
 
 _STRATEGIES = ("visibility",) * 6 + ("insert_insert", "insert_delete")
-MALFORMED: list[tuple[str | None, str | None]] = [
-    ("execute-snapsht", '{"data-collections": ["public.t0"]}'),
-    ("execute-snapshot", None),
-    ("execute-snapshot", '{"data-collections": ['),
-    ("execute-snapshot", '["public.t0"]'),
-    ("execute-snapshot", '{"data-collections": ["public.nothing"]}'),
-    ("stop-snapshot", '{"data-collections": ["public.t0"]}'),
-    ("", "{}"),
-    (None, None),
-]
+_MALFORMED = malformed_signals("public", ("stop-snapshot", '{"data-collections": ["public.t0"]}'))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.blows import timed
+from tests.torture.course import drawn_course, drawn_lulls, drawn_signal, malformed_signals
 from tests.torture.documents import IDS
-from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed, sliced
+from tests.torture.drawn import INITIAL, early, pressed, sliced
 from tests.torture.requests import varied
 from tests.torture.script import (
     ANYTHING,
-    STEPS,
-    Fuse,
     Round,
     Script,
     Sent,
@@ -50,15 +50,7 @@ _SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.25, 0.1, 
 In order: three members; a server that keeps no snapshot history; documents too large for an event; a job that
 is frozen; a server restored from older files; a dropped database; blows at open windows.
 """
-MALFORMED: tuple[tuple[str | None, str | None], ...] = (
-    ("execute-snapsht", '{"data-collections": ["shop.t0"]}'),
-    ("execute-snapshot", None),
-    ("execute-snapshot", '{"data-collections": ['),
-    ("execute-snapshot", '["shop.t0"]'),
-    ("execute-snapshot", '{"data-collections": ["shop.nothing"]}'),
-    ("", "{}"),
-    (None, None),
-)
+_MALFORMED = malformed_signals("shop")
 
 
 def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -176,16 +168,14 @@ class _Writer:
         for blow, first in (("capped", _CAPPED), ("slices", [_MANY])):
             if blow in wanted.blow:
                 self.tables[: len(first)] = first
-        rounds = drawn_rounds(draw, self._transaction, self._signal)
-        if wanted.hard:
-            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if wanted.restart:
-            how = draw.choice(["fast", "immediate", "immediate", "stepdown", "pause"])
-            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
-        fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if wanted.hard and draw.random() < 0.5:
-            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
-        lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
+        rounds, fuses = drawn_course(
+            draw,
+            wanted,
+            self._transaction,
+            partial(drawn_signal, self),
+            ["fast", "immediate", "immediate", "stepdown", "pause"],
+        )
+        lulls = drawn_lulls(draw)
         return Script(self.seed, self.tables, rounds, fuses, self._properties(), lulls=lulls)
 
     def _table(self, place: int) -> TableShape:
@@ -241,30 +231,22 @@ class _Writer:
 
     # Signals.
 
-    def _signal(self) -> Sent:
+    def malformed(self, label: str, pause_s: float) -> Sent:
+        """A signal that is refused."""
         draw = self.random
-        self.signals += 1
-        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
-        match draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]:
-            case "execute":
-                return self._execute(label, pause_s)
-            case "stop":
-                names = self._some() if draw.random() < 0.5 else []
-                data = {"type": "incremental", **({"data-collections": names} if names else {})}
-                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
-            case "log":
-                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
-        if draw.random() < 1 / (1 + len(MALFORMED)):
+        if draw.random() < 1 / (1 + len(_MALFORMED)):
             asks = json.dumps({"data-collections": ["shop.t0"], "additional-condition": "n > 1"})
             return Sent(pause_s, label, "execute-snapshot", asks, "unreadable", ["shop.t0"], whole=False)
-        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
+        return Sent(pause_s, label, *draw.choice(_MALFORMED), "malformed")
 
-    def _some(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Some of the collections."""
         shapes = self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
         return [name for shape in shapes for name in collections(shape)]
 
-    def _execute(self, label: str, pause_s: float) -> Sent:
-        draw, names = self.random, self._some()
+    def execute(self, label: str, pause_s: float) -> Sent:
+        """A request for some of the collections."""
+        draw, names = self.random, self.names()
         data: dict[str, Any] = {"type": "incremental", "data-collections": names}
         whole = draw.random() < 0.85
         if not whole:

@@ -130,9 +130,7 @@ class MongoScene(Scene):
 
 def in_window(scene: MongoScene) -> None:
     """All kinds of changes after a window's documents were read, before they are emitted."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         time.sleep(_READ_S)
         scene.run(
             ["touch", 0, [1, 2, 3]],
@@ -147,9 +145,7 @@ def in_window(scene: MongoScene) -> None:
 
 def giant_in_window(scene: MongoScene) -> None:
     """A document grows until its event has no room for it."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         time.sleep(_READ_S)
         scene.run(["swell", 0, [3]])
         scene.until_streamed()
@@ -157,9 +153,7 @@ def giant_in_window(scene: MongoScene) -> None:
 
 def within_a_time(scene: MongoScene) -> None:
     """A window contains a transaction of which only the first changes have been streamed."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.until_streamed()
         with scene.held("take"):
             scene.run_together(["touch", 0, list(range(40))])
@@ -171,9 +165,7 @@ def within_a_time(scene: MongoScene) -> None:
 
 def dropped(scene: MongoScene) -> None:
     """A collection is dropped after its documents were read."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         time.sleep(_READ_S)
         scene.run(["drop", 0])
         scene.until_streamed()
@@ -181,9 +173,7 @@ def dropped(scene: MongoScene) -> None:
 
 def renamed_onto(scene: MongoScene) -> None:
     """Another collection replaces one whose documents were read."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         time.sleep(_READ_S)
         scene.run(["replace", 0, 30])
         scene.until_streamed()
@@ -209,9 +199,7 @@ def _is_read(scene: MongoScene, name: str) -> bool:
 
 def read_late(scene: MongoScene) -> None:
     """A collection is read later than its window opened, and the stream has not reached that point."""
-    with scene.held("read"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window(holding="read"):
         scene.until_streamed()
         with scene.held("take"):
             scene.run(["touch", 0, list(range(40))])
@@ -234,9 +222,7 @@ def undecodable(scene: MongoScene) -> None:
     scene.until_streamed()
     scene.run(["touch", 0, [4]], ["remove", 0, [5]], ["put", 0, [41]], ["heal", 0, [3]], ["touch", 1, [2]])
     scene.until_streamed()
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["touch", 0, [1, 6]], ["touch", 1, [3]])
         scene.until_streamed()
     scene.until_finished(_PROMPT_S)

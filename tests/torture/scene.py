@@ -172,6 +172,14 @@ class Scene:
         finally:
             self.release(what)
 
+    @contextlib.contextmanager
+    def open_window(self, surrogate: str = "", *, holding: str = "poll") -> Iterator[None]:
+        """Request a snapshot and wait for its window. Until the end of the context `holding` is held back."""
+        with self.held(holding):
+            self.ask(surrogate)
+            self.until_window()
+            yield
+
     def release(self, what: str) -> None:
         """Stop holding it back."""
         (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)

@@ -38,9 +38,7 @@ _PROMPT_S = 8.0
 
 def in_window(scene: Scene) -> None:
     """All kinds of changes after a window's rows were read, before they are emitted."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(
             ["touch", 0, [1, 2, 3]],
             ["fatten", 0, [4]],
@@ -84,9 +82,7 @@ def _committed(scene: Scene, events: int) -> bool:
 
 def moved_past(scene: Scene) -> None:
     """A row with a large value gets a key beyond all that the snapshot will read."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["move", 0, 35, 1035])
 
 
@@ -105,21 +101,16 @@ def hidden_move(scene: Scene) -> None:
 
 def stalled_log(scene: Scene) -> None:
     """Windows open after changes that the stream has not reached."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
-        with scene.held("take"):
-            scene.run(["bulk", 0, 1, 0])
-            scene.release("poll")
-            time.sleep(2.5)
+    with scene.open_window(), scene.held("take"):
+        scene.run(["bulk", 0, 1, 0])
+        scene.release("poll")
+        time.sleep(2.5)
 
 
 def wrap(scene: Scene) -> None:
     """A window is open while the 32-bit transaction ids wrap around."""
     _burn_until(scene, (8 << 32) - 12)
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         _burn_until(scene, (8 << 32) + 5)
         scene.run(["touch", 0, [3]])
         scene.until_streamed()
@@ -151,9 +142,7 @@ def open_writer(scene: Scene) -> None:
 
 def late_readers(scene: Scene) -> None:
     """Rows change before a window's readers begin, and the stream has not reached the changes."""
-    with scene.held("read"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window(holding="read"):
         scene.until_streamed()
         with scene.held("take"):
             scene.run(["touch", 0, list(range(40))])
@@ -163,9 +152,7 @@ def late_readers(scene: Scene) -> None:
 
 def rewritten(scene: Scene) -> None:
     """A table is rewritten before a window's readers begin."""
-    with scene.held("read"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window(holding="read"):
         alter = scene.meanwhile(["sql", 0, "ALTER TABLE {table} ADD COLUMN c0 float8 DEFAULT random()"])
         time.sleep(0.7)
     alter.join(20)
@@ -173,9 +160,7 @@ def rewritten(scene: Scene) -> None:
 
 def ddl_waits(scene: Scene) -> None:
     """DDL waits while a window takes long."""
-    with scene.held("read"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window(holding="read"):
         since = time.monotonic()
         alter = scene.meanwhile(["sql", 0, "ALTER TABLE {table} ADD COLUMN c0 int"])
         alter.join(_PROMPT_S)
@@ -185,11 +170,17 @@ def ddl_waits(scene: Scene) -> None:
 
 def other_key(scene: Scene) -> None:
     """The primary key moves to another column while the table is being read."""
+    _new_key(scene, "alt")
+
+
+def _new_key(scene: Scene, columns: str) -> None:
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
     scene.until_window(2)
-    scene.run(["sql", 0, "ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY (alt)"])
+    scene.run(
+        ["sql", 0, f"ALTER TABLE {{table}} DROP CONSTRAINT {{table}}_pkey, ADD PRIMARY KEY ({columns})"]
+    )
 
 
 def between_slices(scene: Scene) -> None:
@@ -201,9 +192,7 @@ def between_slices(scene: Scene) -> None:
 @contextmanager
 def _slice_on_its_way(scene: Scene) -> Iterator[None]:
     """Hold the first slice of a window back in the sink, while the caller acts."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.until_streamed()
         with scene.held("commit"):
             scene.release("poll")
@@ -215,23 +204,18 @@ def _slice_on_its_way(scene: Scene) -> Iterator[None]:
 def beside_another_window(scene: Scene) -> None:
     """Changes of rows that a second window has read, while the first one waits for the log."""
     scene.until_streamed()
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
-        with scene.held("take"):
-            scene.run(["bulk", 0, 1, 0])
-            scene.release("poll")
-            # The first window has nothing to wait for; the second one waits, and the third is read beside it.
-            scene.until_window(3)
-            time.sleep(1.0)
-            scene.run(["touch", 0, [22, 23]], ["remove", 0, [24]], ["move", 0, 25, 1025])
+    with scene.open_window(), scene.held("take"):
+        scene.run(["bulk", 0, 1, 0])
+        scene.release("poll")
+        # The first window has nothing to wait for; the second one waits, and the third is read beside it.
+        scene.until_window(3)
+        time.sleep(1.0)
+        scene.run(["touch", 0, [22, 23]], ["remove", 0, [24]], ["move", 0, 25, 1025])
 
 
 def few_of_many(scene: Scene) -> None:
     """Changes of few rows out of many, some of them adjacent."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["touch", 0, [50, 51, 150, 250]], ["remove", 0, [251, 252]])
 
 
@@ -246,17 +230,13 @@ def unpublished(scene: Scene) -> None:
 
 def slid_past(scene: Scene) -> None:
     """A row moves to a surrogate key that was already read, its large value unchanged."""
-    with scene.held("poll"):
-        scene.ask(surrogate="n")
-        scene.until_window()
+    with scene.open_window(surrogate="n"):
         scene.run(["slide", 0, 35, -35])
 
 
 def alike(scene: Scene) -> None:
     """One of several equal rows is changed, and one of others deleted, before a window's rows are emitted."""
-    with scene.held("poll"):
-        scene.ask(surrogate="n")
-        scene.until_window()
+    with scene.open_window(surrogate="n"):
         scene.run(["touch", 0, [1]], ["remove", 0, [2]], ["move", 0, 3, 4])
 
 
@@ -275,18 +255,15 @@ def alike_hidden(scene: Scene) -> None:
 def alike_beside_another(scene: Scene) -> None:
     """One of several equal rows is deleted after one window opened, and before the window that reads it."""
     scene.until_streamed()
-    with scene.held("poll"):
-        scene.ask(surrogate="n")
-        scene.until_window()
-        with scene.held("take"):
-            # Not the deleted rows, whose copies are counted.
-            scene.run(["bulk", 0, 13, 0])
-            with scene.held("read"):
-                scene.release("poll")
-                scene.until_window(2)
-                scene.run(["remove", 0, [10]], ["remove", 0, [11]])
-            scene.until_window(3)
-            time.sleep(1.0)
+    with scene.open_window(surrogate="n"), scene.held("take"):
+        # Not the deleted rows, whose copies are counted.
+        scene.run(["bulk", 0, 13, 0])
+        with scene.held("read"):
+            scene.release("poll")
+            scene.until_window(2)
+            scene.run(["remove", 0, [10]], ["remove", 0, [11]])
+        scene.until_window(3)
+        time.sleep(1.0)
 
 
 def other_leaf(scene: Scene) -> None:
@@ -302,26 +279,18 @@ def other_leaf(scene: Scene) -> None:
 
 def leaves_by_index(scene: Scene) -> None:
     """Rows are deleted from partitions that all log an index of the root instead of its primary key."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["remove", 0, [1, 2, 3]], ["touch", 0, [4, 5, 6]])
 
 
 def key_gains(scene: Scene) -> None:
     """The primary key gains a column while the table is being read."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
-    scene.until_window(2)
-    scene.run(["sql", 0, "ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY (k, n)"])
+    _new_key(scene, "k, n")
 
 
 def relabelled(scene: Scene) -> None:
     """Enum labels are renamed after some of the table's rows have been read."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         time.sleep(2.0)
         for label in ("sad", "calm", "glad"):
             scene.run(["sql", 0, f"ALTER TYPE mood RENAME VALUE '{label}_0' TO '{label}_1'"])
@@ -334,9 +303,7 @@ def relabelled(scene: Scene) -> None:
 
 def leaf_truncated(scene: Scene) -> None:
     """A partition is truncated while the table is being read; under its root that is not published."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["empty", 0, 1])
     scene.until_finished()
     if not any("deleted in the gap" in note["text"] for note in scene.journal.of("answer")):
@@ -345,9 +312,7 @@ def leaf_truncated(scene: Scene) -> None:
 
 def come_into_filter(scene: Scene) -> None:
     """A row enters the row filter in the part already read, its large value unchanged."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.run(["move", 0, 36, -3])
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.blows import timed
-from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed, sliced
+from tests.torture.course import (
+    drawn_changes,
+    drawn_course,
+    drawn_lulls,
+    drawn_rows,
+    drawn_signal,
+    malformed_signals,
+)
+from tests.torture.drawn import INITIAL, early, pressed, sliced
 from tests.torture.requests import varied
-from tests.torture.script import ANYTHING, STEPS, Fuse, Script, Sent, Transaction, Wanted, collections
+from tests.torture.script import ANYTHING, Script, Sent, Transaction, Wanted, collections
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
 
@@ -21,16 +30,7 @@ DATABASES = ("alpha", "beta")
 _STRATEGIES = ("insert_insert",) * 4 + ("insert_delete", "visibility", "visibility")
 _ISOLATIONS = ("repeatable_read", "repeatable_read", "read_committed", "snapshot", "exclusive")
 _DELAYS_S = ("0.01", "0.03", "0.03", "0.1", "0.1", "0.4")
-MALFORMED: tuple[tuple[str | None, str | None], ...] = (
-    ("execute-snapsht", '{"data-collections": ["alpha.dbo.t0"]}'),
-    ("execute-snapshot", None),
-    ("execute-snapshot", '{"data-collections": ['),
-    ("execute-snapshot", '["alpha.dbo.t0"]'),
-    ("execute-snapshot", '{"data-collections": ["alpha.dbo.nothing"]}'),
-    ("execute-snapshot", '{"data-collections": ["gamma.dbo.t0"]}'),
-    ("", "{}"),
-    (None, None),
-)
+_MALFORMED = malformed_signals("alpha.dbo", ("execute-snapshot", '{"data-collections": ["gamma.dbo.t0"]}'))
 
 
 def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -73,16 +73,10 @@ class _Writer:
         self.tables = [self._table(place) for place in range(draw.randint(2, 3))]
         if "slices" in wanted.blow:
             self.tables[0] = TableShape("t0", "number", "-", 300, self.databases[0])
-        rounds = drawn_rounds(draw, self._transaction, self._signal)
-        if wanted.hard:
-            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if wanted.restart:
-            how = draw.choice(["fast", "immediate"])
-            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
-        fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if wanted.hard and draw.random() < 0.5:
-            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
-        lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
+        rounds, fuses = drawn_course(
+            draw, wanted, self._transaction, partial(drawn_signal, self), ["fast", "immediate"]
+        )
+        lulls = drawn_lulls(draw)
         server = {"databases": ",".join(self.databases), "delay_s": draw.choice(_DELAYS_S)}
         return Script(self.seed, self.tables, rounds, fuses, self._properties(), server, lulls)
 
@@ -148,45 +142,26 @@ class _Writer:
     def _step(self, place: int) -> Step:
         draw = self.random
         shape = self.tables[place]
-        near = max(12, shape.rows + shape.rows // 8)
-        some = sorted({draw.randrange(near) for _ in range(draw.choice([1, 1, 2, 5]))})
-        one, other = draw.randrange(near), draw.randrange(near)
-        steps: list[Step] = [
-            ["put", place, some],
-            ["touch", place, some],
-            ["touch", place, some],
-            ["fatten", place, some],
-            ["renew", place, some],
-            ["remove", place, some],
-            ["move", place, one, other],
-            ["move", place, one, near + draw.randrange(20)],
-            ["swap", place, one, other],
-            ["bulk", place, draw.randint(6, 30), 1],
-        ]
+        rows = drawn_rows(draw, place, shape)
+        steps = drawn_changes(draw, rows, 6)
+        one = rows.pair[0]
         if shape.key != HEAP:
             steps += [["shift", place, one, draw.choice([2, 3, 8])]] * 2
         if shape.key in {"words", "wide", "cased"}:
             steps += [["respell", place, one]] * 2
         if draw.random() < 0.03:
-            return ["fill", place, 0, near]
+            return ["fill", place, 0, rows.near]
         return draw.choice(steps)
 
     # Signals.
 
-    def _signal(self) -> Sent:
-        draw = self.random
-        self.signals += 1
-        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
-        match draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]:
-            case "execute":
-                return self._execute(label, pause_s)
-            case "stop":
-                names = self._names(self._some()) if draw.random() < 0.5 else []
-                data = {"type": "incremental", **({"data-collections": names} if names else {})}
-                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
-            case "log":
-                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
-        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
+    def names(self) -> list[str]:
+        """Some of the collections."""
+        return self._names(self._some())
+
+    def malformed(self, label: str, pause_s: float) -> Sent:
+        """A signal that is refused."""
+        return Sent(pause_s, label, *self.random.choice(_MALFORMED), "malformed")
 
     def _some(self) -> list[TableShape]:
         return self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
@@ -195,7 +170,8 @@ class _Writer:
     def _names(shapes: list[TableShape]) -> list[str]:
         return [name for shape in shapes for name in collections(shape)]
 
-    def _execute(self, label: str, pause_s: float) -> Sent:
+    def execute(self, label: str, pause_s: float) -> Sent:
+        """A request for some of the collections."""
         draw, named = self.random, self._some()
         names = self._names(named)
         data: dict[str, Any] = {"type": "incremental", "data-collections": names}

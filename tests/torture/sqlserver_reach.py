@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
-
-import psycopg
 
 from adapters.spark.session import POSTGRES_JDBC
 from adapters.sqlserver.job import job_of
+from tests.servers.elsewhere import Elsewhere
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 if TYPE_CHECKING:
@@ -17,27 +16,6 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.settings import SqlServerSettings
     from tests.servers.postgres import PostgresServer
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A server that another process started."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-
-    def connect(self, dbname: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
-        """A new connection."""
-        return psycopg.connect(
-            host=self.host,
-            port=self.port,
-            user=self.user,
-            password=self.password,
-            dbname=dbname,
-            autocommit=autocommit,
-        )
 
 
 def reach(settings: SqlServerSettings) -> Reach:

@@ -65,9 +65,7 @@ class SqlServerScene(Scene):
 
 def in_window(scene: SqlServerScene) -> None:
     """All kinds of changes after a window's rows were read, before they are emitted."""
-    with scene.held("poll"):
-        scene.ask()
-        scene.until_window()
+    with scene.open_window():
         scene.until_read()
         scene.run(
             ["touch", 0, [1, 2, 3]],
@@ -82,13 +80,10 @@ def in_window(scene: SqlServerScene) -> None:
 
 def late_capture(scene: SqlServerScene) -> None:
     """Rows are read that contain changes which the log does not have yet."""
-    with scene.held("read"):
-        scene.ask()
-        scene.until_window()
-        with scene.no_capture():
-            scene.run(["bulk", 0, 1, 0], ["move", 0, 5, 1005])
-            scene.release("read")
-            time.sleep(_LATE_S)
+    with scene.open_window(holding="read"), scene.no_capture():
+        scene.run(["bulk", 0, 1, 0], ["move", 0, 5, 1005])
+        scene.release("read")
+        time.sleep(_LATE_S)
 
 
 def switched(scene: SqlServerScene) -> None:
