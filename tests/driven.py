@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
+from psycopg.rows import dict_row
 
 from adapters.postgres.job import building
 from adapters.source.wiring import Onlookers
@@ -47,12 +48,19 @@ def properties(database: Database, directory: Path, **more: str) -> dict[str, st
         "slot.name": f"slot_{database.name}",
         "snapshot.mode": "never",
         "signal.data.collection": "public.signals",
+        **files_sink(directory),
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+def files_sink(directory: Path) -> dict[str, str]:
+    """The properties of a job with a files sink and a checkpoint in `directory`."""
+    return {
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         "tidemark.sink": "files",
         "tidemark.sink.files.dir": str(directory / "events"),
         "tidemark.checkpoint": str(directory / "state"),
-        **{name.replace("__", "."): value for name, value in more.items()},
     }
 
 
@@ -85,6 +93,12 @@ def replayed_rows(events: list[dict[str, Any]], *key: str) -> dict[Any, Any]:
         else:
             rows[at] = event["value"]["after"]
     return rows
+
+
+def rows_of(database: Database, table: str) -> dict[Any, dict[str, Any]]:
+    """What `replayed_rows` should give: a table's rows by their `id`."""
+    with database.connect() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return {row["id"]: row for row in cursor.execute(f"SELECT * FROM {table}".encode())}
 
 
 @dataclass
@@ -144,10 +158,17 @@ def driving(
 ) -> Iterator[AnyDriven]:
     """The same of any source; `building` builds its job."""
     answers: list[Answer] = []
-    with building(Onlookers(observe=lambda _seen: None, answer=answers.append)) as job:
+    with started(building(Onlookers(observe=lambda _seen: None, answer=answers.append))) as job:
+        yield kind(job, directory, answers)
+
+
+@contextmanager
+def started(built: AbstractContextManager[Job]) -> Iterator[Job]:
+    """A job that has opened its log; it is closed at the end of the context."""
+    with built as job:
         job.settle()
         job.start()
         try:
-            yield kind(job, directory, answers)
+            yield job
         finally:
             job.close()

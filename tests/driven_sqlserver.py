@@ -13,7 +13,7 @@ from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.position import places_of
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
-from tests.driven import Driven, driving
+from tests.driven import Driven, driving, files_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,13 +37,9 @@ def properties(server: SqlServer, directory: Path, **more: str) -> dict[str, str
         **server.properties(),
         "topic.prefix": "tm",
         "snapshot.mode": "schema_only",
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
         "tombstones.on.delete": "false",
         "include.schema.changes": "false",
-        "tidemark.sink": "files",
-        "tidemark.sink.files.dir": str(directory / "events"),
-        "tidemark.checkpoint": str(directory / "state"),
+        **files_sink(directory),
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 

@@ -31,3 +31,13 @@ def sqlserver(sqlserver_session: SqlServer) -> Iterator[SqlServer]:
 def shop(sqlserver: SqlServer) -> StandInDatabase:
     """A database with CDC."""
     return sqlserver.create_database("shop")
+
+
+@pytest.fixture
+def captured_table(shop: StandInDatabase) -> StandInDatabase:
+    """The database with a captured table `dbo.t`: a key, a text, and a large text."""
+    shop.execute(
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, name nvarchar(50) NULL, big nvarchar(max) NULL)"
+    )
+    shop.enable_cdc("dbo.t")
+    return shop

@@ -37,7 +37,7 @@ def assert_signal_to_topics(
     database: Database, broker: KafkaBroker, prefix: str, directory: Path, spark: SparkSession
 ) -> None:
     """Ask for a snapshot by a record, write meanwhile, consume the topic and compare."""
-    execute(database, *_SETUP)
+    database.execute(*_SETUP)
     signals, events = f"{prefix}-signal", f"{prefix}.public.one"
     broker.create_topic(signals)
     properties = {
@@ -50,11 +50,11 @@ def assert_signal_to_topics(
         "signal__kafka__bootstrap__servers": broker.bootstrap,
     }
     with driven(database, directory, spark, **properties) as job:
-        execute(database, *_BEFORE)
+        database.execute(*_BEFORE)
         data = {"data-collections": ["public.one"], "type": "INCREMENTAL"}
         broker.send(signals, json.dumps({"type": "execute-snapshot", "data": data}), prefix)
         job.until_answered("finished")
-        execute(database, *_AFTER)
+        database.execute(*_AFTER)
         job.until_drained(database)
     broker.save(events, directory / "events")
 
@@ -65,9 +65,3 @@ def assert_signal_to_topics(
 
         assert compared.equal, (compared, replay.differences(connection, ("public", "one")))
         assert figures.operations["r"] > _ROWS / 2
-
-
-def execute(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())

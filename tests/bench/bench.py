@@ -23,6 +23,7 @@ from engine.model import Position
 from signals.answers import Outcome
 from tests.bench.limits import PUBLICATION
 from tests.bench.tables import CUSTOMERS, SIGNALS
+from tests.driven import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,13 +98,8 @@ class Bench:
         )
         self.seen.clear()
         self.answers.clear()
-        with building(settings, self.spark, Onlookers(self._observe, self.answers.append)) as job:
-            job.settle()
-            job.start()
-            try:
-                yield job
-            finally:
-                job.close()
+        with started(building(settings, self.spark, Onlookers(self._observe, self.answers.append))) as job:
+            yield job
 
     def _observe(self, seen: Observation) -> None:
         self.seen.append((time.perf_counter(), seen))

@@ -18,6 +18,7 @@ from bson.objectid import ObjectId
 from adapters.mongodb.job import building
 from adapters.source.wiring import Onlookers
 from engine.config import parse
+from tests.driven import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,13 +92,8 @@ class MongoBench:
             }
         )
         onlookers = Onlookers(observe=lambda turn: seen.append(turn.events), answer=answers.append)
-        with building(settings, self.spark, onlookers) as job:
-            job.settle()
-            job.start()
-            try:
-                yield job
-            finally:
-                job.close()
+        with started(building(settings, self.spark, onlookers)) as job:
+            yield job
 
     def _fill(self, rows: int) -> None:
         self.server.clear()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.source.wiring import Onlookers
 from adapters.sqlserver.job import job_of
 from engine.config import parse
+from tests.driven import started
 from tests.driven_sqlserver import SIGNALS
 
 if TYPE_CHECKING:
@@ -180,13 +181,8 @@ class SqlServerBench:
             }
         )
         onlookers = Onlookers(observe=lambda turn: events.append(turn.events), answer=answers.append)
-        with job_of(lambda _settings: reach).building(settings, self.spark, onlookers) as job:
-            job.settle()
-            job.start()
-            try:
-                yield job, events
-            finally:
-                job.close()
+        with started(job_of(lambda _settings: reach).building(settings, self.spark, onlookers)) as job:
+            yield job, events
 
 
 def _make(database: StandInDatabase, table: str) -> None:

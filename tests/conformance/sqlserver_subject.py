@@ -10,7 +10,7 @@ from adapters.sqlserver.job import make_source
 from adapters.sqlserver.server.position import ZERO, Place, position_of
 from engine.config import parse
 from engine.model import CollectionId, Target
-from tests.conformance.subjects import places_in
+from tests.conformance.subjects import SubjectOnServer, places_in
 from tests.driven_sqlserver import SIGNALS, properties
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ENABLED = ("dbo.t", "dbo.signals")
 
 
-class SqlServerSubject:
+class SqlServerSubject(SubjectOnServer):
     """The adapter on the stand-in; change rows and chunks are read through Spark where they are many."""
 
     span_slack = 2
@@ -42,7 +42,6 @@ class SqlServerSubject:
         self._database.execute(SIGNALS)
         for table in _ENABLED:
             self._database.enable_cdc(table)
-        self._opened: SqlServerSource | None = None
 
     def commit(self, *changes: Change) -> None:
         """Commit one transaction, and capture it."""
@@ -65,13 +64,13 @@ class SqlServerSubject:
             )
         )
         self._server.start_capture(0.01)
-        self._opened = make_source(
+        self._opened = source = make_source(
             settings,
             self._spark,
             places_in(self._directory, self._spark),
             reach=lambda _settings: self._server.reach,
         )
-        return self._opened
+        return source
 
     def row(self, event: dict[str, Any]) -> Row | None:
         """What an event says of a row."""
@@ -91,9 +90,7 @@ class SqlServerSubject:
     def close_source(self) -> None:
         """Close what was opened."""
         self._server.stop_capture()
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        super().close_source()
 
     def close(self) -> None:
         """The same; the stand-in is the session's."""

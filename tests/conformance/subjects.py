@@ -126,7 +126,19 @@ class MemorySubject:
         return Position((self.database.acknowledged,))
 
 
-class PostgresSubject:
+class SubjectOnServer:
+    """Closes one source before it opens the next."""
+
+    _opened: Source | None = None
+
+    def close_source(self) -> None:
+        """Close what was opened."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+class PostgresSubject(SubjectOnServer):
     """The adapter on an embedded server; chunks are read through Spark."""
 
     span_slack = 2000
@@ -136,7 +148,6 @@ class PostgresSubject:
 
     def __init__(self, database: Database, directory: Path, spark: SparkSession) -> None:
         self._database, self._directory, self._spark = database, directory, spark
-        self._opened: PostgresSource | None = None
         self._writer = database.connect()
         self._writer.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
 
@@ -177,8 +188,8 @@ class PostgresSubject:
         first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
         slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
         tools = SourceTools(spans, reader, first, slot, clock, self._directory)
-        self._opened = PostgresSource(settings, server, tools)
-        return self._opened
+        self._opened = source = PostgresSource(settings, server, tools)
+        return source
 
     def row(self, event: dict[str, Any]) -> Row | None:
         if not event["topic"].endswith(".public.t") or event["key"] is None:
@@ -197,17 +208,12 @@ class PostgresSubject:
         ).fetchone()
         return Position((row[0] if row else 0, 0))
 
-    def close_source(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-
     def close(self) -> None:
         self.close_source()
         self._writer.close()
 
 
-class MongoSubject:
+class MongoSubject(SubjectOnServer):
     """The adapter on an embedded replica set; documents are read by Spark's tasks."""
 
     span_slack = 10
@@ -217,7 +223,6 @@ class MongoSubject:
 
     def __init__(self, server: MongoServer, directory: Path, spark: SparkSession) -> None:
         self._server, self._directory, self._spark = server, directory, spark
-        self._opened: MongoSource | None = None
         self._client = server.connect()
         database, name = T.parts
         self._collection = self._client[database].create_collection(name)
@@ -251,8 +256,8 @@ class MongoSubject:
                 "tidemark.window.max.chunks": "1000",
             }
         )
-        self._opened = make_source(settings, self._spark, places_in(self._directory, self._spark))
-        return self._opened
+        self._opened = source = make_source(settings, self._spark, places_in(self._directory, self._spark))
+        return source
 
     def row(self, event: dict[str, Any]) -> Row | None:
         if not event["topic"].endswith(".public.t") or event["key"] is None:
@@ -267,11 +272,6 @@ class MongoSubject:
 
     def acknowledged(self) -> Position:
         return Position(("~", "", 0))  # the oplog waits for nobody
-
-    def close_source(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
 
     def close(self) -> None:
         self.close_source()

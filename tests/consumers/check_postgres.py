@@ -10,11 +10,12 @@ import pytest
 
 from tests.consumers import libraries
 from tests.consumers.connect import sink_into
-from tests.consumers.postgres import OUTBOX, TABLE, Produced, execute, produce
+from tests.consumers.postgres import OUTBOX, TABLE, produce
 from tests.consumers.postgres_types import COLUMNS, SETUP
-from tests.consumers.readers import flink_rows, of_table, spark_rows
+from tests.consumers.readers import of_table
 from tests.consumers.records import CONSUMER, answers
-from tests.consumers.rows import REWRITE, differences, faults, of_topic, replayed, unwrapped
+from tests.consumers.rows import Produced, differences
+from tests.consumers.tables import TableReaders
 from tests.java.debezium import postgres_properties, running
 
 if TYPE_CHECKING:
@@ -37,20 +38,9 @@ def produced(
     return produce(source, kafka, "pg", tmp_path_factory.mktemp("postgres"), spark)
 
 
-@pytest.mark.parametrize("version", libraries.CONVERTERS)
-def test_the_converter_reads_what_it_would_have_written(produced: Produced, version: str) -> None:
-    read = answers(CONSUMER, [libraries.converters(version)], produced.records)
-
-    assert faults(read) == []
-    assert differences(replayed(of_topic(TABLE, produced.records, read)), produced.rows, COLUMNS) == []
-
-
-@pytest.mark.parametrize("version", libraries.TRANSFORMS)
-def test_rows_are_extracted(produced: Produced, version: str) -> None:
-    name = "io.debezium.transforms.ExtractNewRecordState"
-    read = answers(CONSUMER, [libraries.transforms(version)], produced.records, name, *REWRITE[version])
-
-    assert differences(unwrapped(of_topic(TABLE, produced.records, read)), produced.rows, COLUMNS) == []
+class TestPostgreSQL(TableReaders):
+    table = TABLE
+    columns = COLUMNS
 
 
 @pytest.mark.parametrize("version", libraries.TRANSFORMS)
@@ -69,7 +59,7 @@ def test_a_jdbc_sink_with_default_settings_has_the_table_s_rows(
 ) -> None:
     topic = next(record.topic for record in of_table(produced.records, TABLE))
     target = source.server.create_database("consumers_target")
-    execute(target, *SETUP)
+    target.execute(*SETUP)
     left_out = [f"{topic}:{column.name}" for column in COLUMNS if column.sink is None]
 
     sink_into(target, kafka, [topic], tmp_path, field__exclude__list=",".join(left_out))
@@ -84,18 +74,6 @@ def test_a_jdbc_sink_with_default_settings_has_the_table_s_rows(
     names = [column.name for column in kept]
     rows = {key: dict(zip(names, values, strict=True)) for key, *values in shown[1]}
     assert differences(rows, shown[0], kept) == []
-
-
-def test_flink_reads_the_changelog(produced: Produced, tmp_path: Path) -> None:
-    rows = flink_rows(of_table(produced.records, TABLE), tmp_path)
-
-    assert differences(rows, produced.rows, COLUMNS) == []
-
-
-def test_spark_reads_the_events(produced: Produced, spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark_rows(of_table(produced.records, TABLE), spark, tmp_path)
-
-    assert differences(rows, produced.rows, COLUMNS) == []
 
 
 def test_keys_and_rows_are_those_that_debezium_sends(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.consumers import libraries, sqlserver_types
+from tests.consumers import sqlserver_types
 from tests.consumers.connect import sink_into
-from tests.consumers.readers import flink_rows, of_table, spark_rows
-from tests.consumers.records import CONSUMER, Record, answers, consumed
-from tests.consumers.rows import REWRITE, Row, differences, faults, of_topic, replayed, unwrapped
+from tests.consumers.readers import of_table
+from tests.consumers.records import consumed
+from tests.consumers.rows import Produced, differences
 from tests.consumers.sqlserver_types import COLUMNS, ROWS
+from tests.consumers.tables import TableReaders
 from tests.driven_sqlserver import driven_sqlserver
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 TABLE = "types"
 _BEFORE, _MOVED, _DELETED, _LATER = 0, 100, 200, 300
 """Each value is in four rows: read and left alone, read and moved, read and deleted, and written later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """Records as consumers have them, and what the source showed when they had been sent."""
-
-    records: list[Record]
-    rows: list[Row]
 
 
 @pytest.fixture(scope="module")
@@ -86,20 +78,9 @@ def _insert(shop: StandInDatabase, first: int) -> None:
         shop.execute(sqlserver_types.insert(f"dbo.{TABLE}", first + row, row))
 
 
-@pytest.mark.parametrize("version", libraries.CONVERTERS)
-def test_the_converter_reads_what_it_would_have_written(produced: Produced, version: str) -> None:
-    read = answers(CONSUMER, [libraries.converters(version)], produced.records)
-
-    assert faults(read) == []
-    assert differences(replayed(of_topic(TABLE, produced.records, read)), produced.rows, COLUMNS) == []
-
-
-@pytest.mark.parametrize("version", libraries.TRANSFORMS)
-def test_rows_are_extracted(produced: Produced, version: str) -> None:
-    name = "io.debezium.transforms.ExtractNewRecordState"
-    read = answers(CONSUMER, [libraries.transforms(version)], produced.records, name, *REWRITE[version])
-
-    assert differences(unwrapped(of_topic(TABLE, produced.records, read)), produced.rows, COLUMNS) == []
+class TestSqlServer(TableReaders):
+    table = TABLE
+    columns = COLUMNS
 
 
 def test_a_jdbc_sink_with_default_settings_has_the_table_s_rows(
@@ -121,15 +102,3 @@ def test_a_jdbc_sink_with_default_settings_has_the_table_s_rows(
         for row in produced.rows
     ]
     assert differences(rows, shown, kept) == []
-
-
-def test_flink_reads_the_changelog(produced: Produced, tmp_path: Path) -> None:
-    rows = flink_rows(of_table(produced.records, TABLE), tmp_path)
-
-    assert differences(rows, produced.rows, COLUMNS) == []
-
-
-def test_spark_reads_the_events(produced: Produced, spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark_rows(of_table(produced.records, TABLE), spark, tmp_path)
-
-    assert differences(rows, produced.rows, COLUMNS) == []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.consumers import postgres_types
 from tests.consumers.postgres_types import COLUMNS, ROWS, SETUP
-from tests.consumers.records import Record, consumed
+from tests.consumers.records import consumed
+from tests.consumers.rows import Produced
 from tests.driven import driven
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.consumers.rows import Row
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database
 
@@ -35,23 +34,15 @@ _SENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """Records as consumers have them, and what the source showed when they had been sent."""
-
-    records: list[Record]
-    rows: list[Row]
-
-
 def produce(
     database: Database, broker: KafkaBroker, prefix: str, directory: Path, spark: SparkSession
 ) -> Produced:
     """Run a job over an initial snapshot and every kind of change, with schemas, into Kafka."""
-    execute(database, *SETUP, postgres_types.create(TABLE), _WHOLE_ROWS, *_keyed_tables(), _OUTBOX)
-    execute(database, *_rows(_BEFORE), *_rows(_MOVED), *_rows(_DELETED))
+    database.execute(*SETUP, postgres_types.create(TABLE), _WHOLE_ROWS, *_keyed_tables(), _OUTBOX)
+    database.execute(*_rows(_BEFORE), *_rows(_MOVED), *_rows(_DELETED))
     with driven(database, directory, spark, **_properties(broker, prefix)) as job:
         job.until(lambda: not job.job.state.snapshot.tables)
-        execute(database, *_changes())
+        database.execute(*_changes())
         job.until_drained(database)
     topics = [topic for topic in broker.topics() if topic.startswith(f"{prefix}.")]
     with database.connect() as connection:
@@ -117,10 +108,3 @@ def _key_changes() -> list[str]:
 def _keys() -> list[tuple[postgres_types.Column, ...]]:
     keyed = [column for column in COLUMNS if column.key and column.agrees]
     return [tuple(keyed[at : at + _KEYS_OF_A_TABLE]) for at in range(0, len(keyed), _KEYS_OF_A_TABLE)]
-
-
-def execute(database: Database, *statements: str) -> None:
-    """Run statements, each in a transaction of its own."""
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())

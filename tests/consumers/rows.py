@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -17,6 +18,14 @@ REWRITE = {
     "3.6.1.Final": ("delete.tombstone.handling.mode=rewrite",),
 }
 """By Debezium's version, the settings with which ExtractNewRecordState marks deleted rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Records as consumers have them, and what the source showed when they had been sent."""
+
+    records: list[Record]
+    rows: list[Row]
 
 
 class ShownColumn(Protocol):

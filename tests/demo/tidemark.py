@@ -23,7 +23,7 @@ from engine.job.state import State
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.demo.source import Login
     from tests.servers.postgres import Database
@@ -165,6 +165,14 @@ class Tidemark:
         """Raise JobFailed if the job has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise JobFailed(f"the job ended with exit code {self._process.returncode}\n{self.last_lines()}")
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 120.0) -> None:
+        """Wait until the condition holds. Raises JobFailed if the job ends before."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.check()
+            assert time.monotonic() < deadline, self.last_lines()
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """SIGKILL: no chance to save or say anything."""

@@ -67,13 +67,19 @@ _ORDERS = PostgresTable(
 _CODECS = {1: postgres_codec(relation_of(_ORDERS), _ORDERS, _SETTINGS, {})}
 
 
-def _postgres_log() -> bytes:
+def _log_of_changes() -> Log:
+    """A transaction that has not ended."""
     log = Log()
     log.begin(7)
     log.insert(1, 1, "a", "2024-05-06 07:08:09+00")
     log.update(1, (2, UNCHANGED, None), (1, None, None))
     log.message("prefix", b"content")
     log.delete(1, (2, None, None))
+    return log
+
+
+def _postgres_log() -> bytes:
+    log = _log_of_changes()
     log.truncate(1, 9)
     log.commit()
     return _BETWEEN.join(log.messages)
@@ -81,12 +87,7 @@ def _postgres_log() -> bytes:
 
 def _streamed_log() -> bytes:
     """A transaction in two blocks, with another one between them and a savepoint that was rolled back."""
-    log = Log()
-    log.begin(7)
-    log.insert(1, 1, "a", "2024-05-06 07:08:09+00")
-    log.update(1, (2, UNCHANGED, None), (1, None, None))
-    log.message("prefix", b"content")
-    log.delete(1, (2, None, None))
+    log = _log_of_changes()
     log.commit()
     _begin, insert, update, message, delete, commit = log.messages
     head, xid = commit[:25], (8).to_bytes(4, "big")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.demo.postgres_users import postgres_users
 from tests.demo.tidemark import PREFIX, Folder, Tidemark, write_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.servers.postgres import Database
@@ -42,25 +40,11 @@ def on_cluster(folder: Folder, cluster: SparkCluster, application: Path, **more:
     folder.properties.write_text("\n".join([*kept, *added, ""]), "utf-8")
 
 
-def wait(job: Tidemark, condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        job.check()
-        assert time.monotonic() < deadline, job.last_lines()
-        time.sleep(0.1)
-
-
 def drained(database: Database, end: str) -> bool:
     with database.connect() as connection:
         query = b"SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s"
         row = connection.execute(query, [end, source.SLOT]).fetchone()
     return row is not None and row[0] is True
-
-
-def value(database: Database, query: str) -> Any:
-    with database.connect() as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return row[0] if row else None
 
 
 def rows_read(job: Tidemark) -> int:
@@ -120,15 +104,15 @@ def test_snapshots_with_an_executor_killed_give_the_source(
         connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
 
     with Tidemark(folder) as job, postgres_users(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
-        wait(job, lambda: finished(job))
+        job.until(lambda: finished(job), TIMEOUT_S)
         snapshot(database)
-        wait(job, lambda: rows_read(job))
+        job.until(lambda: rows_read(job), TIMEOUT_S)
         cluster.kill_executor()
-        wait(job, lambda: rows_read(job) and len(cluster.executors()) == 2)
-        wait(job, lambda: finished(job))
+        job.until(lambda: rows_read(job) and len(cluster.executors()) == 2, TIMEOUT_S)
+        job.until(lambda: finished(job), TIMEOUT_S)
         writers.stop()
-        end = value(database, "SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
-        wait(job, lambda: drained(database, end))
+        end = database.value("SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
+        job.until(lambda: drained(database, end), TIMEOUT_S)
         job.stop()
 
     with database.connect(options="-c timezone=UTC") as connection:

@@ -41,14 +41,8 @@ def old() -> Iterator[PostgresServer]:
 @pytest.fixture
 def shop(old: PostgresServer) -> Database:
     database = old.create_database("shop")
-    execute(database, SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
+    database.execute(SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
     return database
-
-
-def execute(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
 
 
 def moved(database: Database, directory: Path) -> Any:
@@ -81,9 +75,9 @@ def ids(job: Any) -> list[int]:
 
 def test_a_job_goes_on_after_an_upgrade(shop: Database, tmp_path: Path, spark: SparkSession):
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO orders SELECT generate_series(1, 5)")
+        shop.execute("INSERT INTO orders SELECT generate_series(1, 5)")
         job.until_drained(shop)
-    execute(shop, "INSERT INTO orders VALUES (6)")
+    shop.execute("INSERT INTO orders VALUES (6)")
 
     early = moved(shop, tmp_path)
 
@@ -96,12 +90,12 @@ def test_a_job_goes_on_after_an_upgrade(shop: Database, tmp_path: Path, spark: S
 
     with upgraded(shop.server) as server:
         now = dataclasses.replace(shop, server=server)
-        execute(now, "INSERT INTO orders VALUES (7)")
+        now.execute("INSERT INTO orders VALUES (7)")
         result = moved(now, tmp_path)
         assert result.exit_code == 0, result.output
         assert "of the new server" in result.stdout
         with driven(now, tmp_path, spark) as job:
-            execute(now, "INSERT INTO orders VALUES (8)", "INSERT INTO signals VALUES ('a', 'log', '{}')")
+            now.execute("INSERT INTO orders VALUES (8)", "INSERT INTO signals VALUES ('a', 'log', '{}')")
             job.until_drained(now)
 
             assert ids(job) == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -111,9 +105,9 @@ def test_a_server_that_is_no_upgrade_is_refused(
     shop: Database, database: Database, tmp_path: Path, spark: SparkSession
 ):
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO orders VALUES (1)")
+        shop.execute("INSERT INTO orders VALUES (1)")
         job.until_drained(shop)
-    execute(database, SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
+    database.execute(SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
     there = {"slot__name": "slot_shop"}
     config = configured(properties(database, tmp_path, **there), tmp_path)
 
@@ -121,8 +115,7 @@ def test_a_server_that_is_no_upgrade_is_refused(
     moved(shop, tmp_path)
     config = configured(properties(database, tmp_path, **there), tmp_path)
     assert "has no slot 'slot_shop'" in invoke("state", "move", config).stderr
-    execute(
-        database,
+    database.execute(
         "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
         "SELECT pg_create_logical_replication_slot('slot_shop', 'pgoutput')",
     )
@@ -135,7 +128,7 @@ def test_a_server_that_is_no_upgrade_is_refused(
 
 def test_a_promoted_standby_needs_no_move(shop: Database, tmp_path: Path, spark: SparkSession):
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO orders VALUES (1)")
+        shop.execute("INSERT INTO orders VALUES (1)")
         job.until_drained(shop)
     with shop.server.standby("standby") as standby:
         standby.promote()
@@ -149,10 +142,10 @@ def test_a_promoted_standby_needs_no_move(shop: Database, tmp_path: Path, spark:
 @pytest.fixture
 def green(old: PostgresServer, shop: Database) -> Iterator[Database]:
     """A second server that receives the tables of the first one by logical replication."""
-    execute(shop, "CREATE PUBLICATION blue FOR TABLE orders, signals")
+    shop.execute("CREATE PUBLICATION blue FOR TABLE orders, signals")
     with PostgresServer(18, settings=old.settings) as server:
         database = server.create_database("shop")
-        execute(database, SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
+        database.execute(SIGNAL_TABLE, "CREATE TABLE orders (id int PRIMARY KEY)")
         conninfo = shop.server.dsn(shop.name)
         with database.connect() as connection:
             connection.execute(
@@ -170,28 +163,28 @@ def received(database: Database, count: int) -> bool:
 
 def test_a_job_goes_on_at_a_replica(shop: Database, green: Database, tmp_path: Path, spark: SparkSession):
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO orders SELECT generate_series(1, 5)")
+        shop.execute("INSERT INTO orders SELECT generate_series(1, 5)")
         job.until_drained(shop)
     early = moved(green, tmp_path)
     assert "nobody has noted" in early.stderr
-    execute(green, "ALTER SUBSCRIPTION green DISABLE")
+    green.execute("ALTER SUBSCRIPTION green DISABLE")
     noted = moved(shop, tmp_path)
     assert noted.exit_code == 0, noted.output
 
     behind = moved(green, tmp_path)
     assert behind.exit_code == 1
     assert "nor the row 'tidemark-move-" in behind.stderr
-    execute(green, "ALTER SUBSCRIPTION green ENABLE")
+    green.execute("ALTER SUBSCRIPTION green ENABLE")
     until(lambda: received(green, 5))
     unpublished = moved(green, tmp_path)
     assert "has no publication 'dbz_publication'" in unpublished.stderr
-    execute(green, "CREATE PUBLICATION dbz_publication FOR TABLE orders, signals")
+    green.execute("CREATE PUBLICATION dbz_publication FOR TABLE orders, signals")
     result = moved(green, tmp_path)
     assert result.exit_code == 0, result.output
 
-    execute(green, "DROP SUBSCRIPTION green", "INSERT INTO orders VALUES (6)")
+    green.execute("DROP SUBSCRIPTION green", "INSERT INTO orders VALUES (6)")
     with driven(green, tmp_path, spark) as job:
-        execute(green, "INSERT INTO orders VALUES (7)", SNAPSHOT)
+        green.execute("INSERT INTO orders VALUES (7)", SNAPSHOT)
         job.until(lambda: [answer.outcome for answer in job.answers] == ["accepted", "finished"])
         job.until_drained(green)
 
@@ -204,12 +197,11 @@ def test_a_replica_of_which_a_table_comes_otherwise_is_refused(
     shop: Database, green: Database, tmp_path: Path, spark: SparkSession
 ):
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO orders VALUES (1)")
+        shop.execute("INSERT INTO orders VALUES (1)")
         job.until_drained(shop)
     moved(shop, tmp_path)
     until(lambda: received(green, 1))
-    execute(
-        green,
+    green.execute(
         "CREATE TABLE elsewhere (id int PRIMARY KEY)",
         "CREATE PUBLICATION dbz_publication FOR TABLE orders, elsewhere",
     )

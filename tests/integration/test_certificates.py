@@ -45,9 +45,7 @@ class _Line(msgspec.Struct):
 
 @pytest.fixture
 def orders(database: Database) -> Database:
-    with database.connect() as connection:
-        for statement in (SIGNAL_TABLE, *TABLES):
-            connection.execute(statement.encode())
+    database.execute(SIGNAL_TABLE, *TABLES)
     return database
 
 

@@ -27,12 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SMALL_WINDOWS = {"incremental__snapshot__chunk__size": "500", "tidemark__window__max__chunks": "2"}
 
 
-def execute(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
 def signal(database: Database, type_: str | None, data: Any, *, label: str = "ours") -> None:
     text = data if isinstance(data, str) or data is None else json.dumps(data)
     with database.connect() as connection:
@@ -102,7 +96,7 @@ def test_replaying_a_snapshot_under_load_gives_the_source(
         writers = postgres_users(database, orders=20_000, stock=2_000, per_s=400)
         with writers:
             data = '{"data-collections": ["public.orders", "inventory.stock"]}'
-            execute(database, f"INSERT INTO {source.SIGNALS} VALUES ('x', 'execute-snapshot', '{data}')")
+            database.execute(f"INSERT INTO {source.SIGNALS} VALUES ('x', 'execute-snapshot', '{data}')")
             job.until_answered("finished", 2)
             written = writers.stop()
         job.until_drained(database)
@@ -127,13 +121,13 @@ def test_replaying_a_snapshot_under_load_gives_the_source(
 def test_stop_without_names_stops_everything_and_streaming_goes_on(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE, *numbered("one", 5_000), *numbered("two", 5_000))
+    database.execute(SIGNAL_TABLE, *numbered("one", 5_000), *numbered("two", 5_000))
     with driven(database, tmp_path, spark, **SMALL_WINDOWS) as job:
         snapshot(database, "public.one", "public.two")
         job.until(lambda: reads(job, "one"))
         signal(database, "stop-snapshot", {"type": "incremental"})
         job.until_answered("stopped", 2)
-        execute(database, "INSERT INTO one VALUES (9999, 'later')")
+        database.execute("INSERT INTO one VALUES (9999, 'later')")
         job.until_drained(database)
 
         assert not job.job.state.snapshot.tables
@@ -144,7 +138,7 @@ def test_stop_without_names_stops_everything_and_streaming_goes_on(
 
 
 def test_stop_with_names_leaves_the_others(database: Database, tmp_path: Path, spark: SparkSession):
-    execute(database, SIGNAL_TABLE, *numbered("one", 3_000), *numbered("two", 3_000))
+    database.execute(SIGNAL_TABLE, *numbered("one", 3_000), *numbered("two", 3_000))
     with driven(database, tmp_path, spark, **SMALL_WINDOWS) as job:
         snapshot(database, "public.one", "public.two")
         job.until(lambda: reads(job, "one"))
@@ -159,12 +153,12 @@ def test_stop_with_names_leaves_the_others(database: Database, tmp_path: Path, s
 def test_a_table_that_is_asked_for_twice_is_read_once_and_each_signal_is_answered(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE, *numbered("one", 2_000), *numbered("two", 500))
+    database.execute(SIGNAL_TABLE, *numbered("one", 2_000), *numbered("two", 500))
     with driven(database, tmp_path, spark, **SMALL_WINDOWS) as job:
         # In one transaction: nothing has been read of the table when it is asked for again.
         asked = [{"data-collections": names} for names in (["public.one"], ["public.two", "public.one"])]
         rows = ", ".join(f"('ours', 'execute-snapshot', '{json.dumps(data)}')" for data in asked)
-        execute(database, f"INSERT INTO signals VALUES {rows}")
+        database.execute(f"INSERT INTO signals VALUES {rows}")
         job.until_answered("finished", 3)
 
         assert Counter(row["id"] for row in reads(job, "one")) == dict.fromkeys(range(1, 2_001), 1)
@@ -202,7 +196,7 @@ BAD_SIGNALS: dict[str, tuple[str | None, Any]] = {
 def test_bad_signals_are_answered_one_by_one_and_stop_nothing(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE, *numbered("one", 100))
+    database.execute(SIGNAL_TABLE, *numbered("one", 100))
     with driven(database, tmp_path, spark) as job:
         for label, (type_, data) in BAD_SIGNALS.items():
             before = len(job.answered("rejected"))
@@ -219,7 +213,7 @@ def test_bad_signals_are_answered_one_by_one_and_stop_nothing(
 def test_an_empty_list_and_an_empty_table_are_answered(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE, "CREATE TABLE empty (id int PRIMARY KEY)")
+    database.execute(SIGNAL_TABLE, "CREATE TABLE empty (id int PRIMARY KEY)")
     with driven(database, tmp_path, spark) as job:
         snapshot(database)
         snapshot(database, "public.empty")
@@ -230,8 +224,7 @@ def test_an_empty_list_and_an_empty_table_are_answered(
 
 
 def test_a_table_without_a_key_needs_a_surrogate(database: Database, tmp_path: Path, spark: SparkSession):
-    execute(
-        database,
+    database.execute(
         SIGNAL_TABLE,
         "CREATE TABLE keyless (number bigint NOT NULL, name text)",
         "INSERT INTO keyless SELECT i, 'row ' || i FROM generate_series(1, 3000) i",
@@ -240,7 +233,7 @@ def test_a_table_without_a_key_needs_a_surrogate(database: Database, tmp_path: P
         snapshot(database, "public.keyless")
         job.until_answered("rejected")
         snapshot(database, "public.keyless", **{"surrogate-key": "number"})
-        execute(database, "INSERT INTO keyless SELECT i, NULL FROM generate_series(3001, 3050) i")
+        database.execute("INSERT INTO keyless SELECT i, NULL FROM generate_series(3001, 3050) i")
         job.until_answered("finished")
         job.until_drained(database)
 
@@ -249,8 +242,7 @@ def test_a_table_without_a_key_needs_a_surrogate(database: Database, tmp_path: P
 
 
 def test_a_quoted_name_is_taken_literally(database: Database, tmp_path: Path, spark: SparkSession):
-    execute(
-        database,
+    database.execute(
         SIGNAL_TABLE,
         'CREATE TABLE "My.Table" ("the key" int PRIMARY KEY, "a ""name""" text)',
         """INSERT INTO "My.Table" SELECT i, 'row ' || i FROM generate_series(1, 1500) i""",
@@ -277,8 +269,7 @@ def test_a_quoted_name_is_taken_literally(database: Database, tmp_path: Path, sp
 def test_only_rows_of_the_condition_are_read(
     condition: str, database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(
-        database,
+    database.execute(
         SIGNAL_TABLE,
         "CREATE TABLE tagged (id int PRIMARY KEY, name text, tags jsonb)",
         "INSERT INTO tagged SELECT i, 'row ' || i, CASE i % 3 WHEN 0 THEN '{\"even\": 1}' WHEN 1 THEN"
@@ -305,14 +296,13 @@ KEYED_TABLES = {
 def test_keys_of_many_types_are_read_to_the_last_row_under_load(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     for table, (columns, key, row) in KEYED_TABLES.items():
-        execute(
-            database,
+        database.execute(
             f"CREATE TABLE {table} ({columns}, v int DEFAULT 0, PRIMARY KEY ({key}))",
             f"INSERT INTO {table} SELECT {row} FROM generate_series(1, 1700) i",
         )
-    execute(database, "ANALYZE")
+    database.execute("ANALYZE")
     with driven(database, tmp_path, spark, **SMALL_WINDOWS) as job:
         snapshot(database, "public.by_.*")
         job.until(between_windows(database, job))
@@ -329,8 +319,7 @@ def between_windows(database: Database, job: Driven) -> Callable[[], bool]:
 
     def finished() -> bool:
         for table in KEYED_TABLES:
-            execute(
-                database,
+            database.execute(
                 f"UPDATE {table} SET v = v + 1 {some.format(table=table, limit=5)}",
                 f"DELETE FROM {table} {some.format(table=table, limit=1)}",
             )
@@ -342,12 +331,11 @@ def between_windows(database: Database, job: Driven) -> Callable[[], bool]:
 def test_changes_of_keys_between_read_and_emission_supersede_both(
     database: Database, tmp_path: Path, spark: SparkSession
 ):
-    execute(database, SIGNAL_TABLE, *numbered("one", 200))
+    database.execute(SIGNAL_TABLE, *numbered("one", 200))
     with driven(database, tmp_path, spark) as job:
         snapshot(database, "public.one")
         job.until(lambda: job.job.window is not None)
-        execute(
-            database,
+        database.execute(
             "UPDATE one SET id = id + 1000 WHERE id <= 50",
             "DELETE FROM one WHERE id BETWEEN 51 AND 60",
             "UPDATE one SET name = '' WHERE id BETWEEN 61 AND 70",

@@ -33,12 +33,6 @@ SMALL = {"incremental__snapshot__chunk__size": "10", "tidemark__window__max__chu
 """Tables are cut into windows of ten rows."""
 
 
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
 def rows_of(database: Database, query: str) -> list[tuple[Any, ...]]:
     with database.connect() as connection:
         return connection.execute(query.encode()).fetchall()
@@ -47,13 +41,12 @@ def rows_of(database: Database, query: str) -> list[tuple[Any, ...]]:
 def fill(database: Database) -> Database:
     """Tables a and b of some rows, and an empty one."""
     for name in ("a", "b"):
-        run(
-            database,
+        database.execute(
             f"CREATE TABLE {name} (id int PRIMARY KEY, v text)",
             f"INSERT INTO {name} SELECT g, 'old' FROM generate_series(1, {ROWS}) g",
             f"ANALYZE {name}",
         )
-    run(database, "CREATE TABLE c (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE c (id int PRIMARY KEY)")
     return database
 
 
@@ -110,8 +103,7 @@ def check(one: Driven, database: Database, *tables: str) -> None:
 
 def change(database: Database, table: str) -> None:
     """Every kind of change, each of rows at both ends of a table."""
-    run(
-        database,
+    database.execute(
         f"UPDATE {table} SET v = 'new' WHERE id IN (1, 20, 39)",
         f"DELETE FROM {table} WHERE id IN (2, 21, 38)",
         f"UPDATE {table} SET id = id + 60 WHERE id IN (3, 22, 37)",
@@ -153,7 +145,7 @@ class TestInitial:
 
     def test_the_log_waits_and_the_slot_keeps_it(self, filled, tmp_path, spark):
         with job(filled, tmp_path, spark, **SMALL) as one:
-            run(filled, "INSERT INTO a VALUES (100, 'new')")
+            filled.execute("INSERT INTO a VALUES (100, 'new')")
             begins = one.job.state.position
             one.until(lambda: reads(one, "b"))
 
@@ -180,7 +172,7 @@ class TestInterrupted:
 
     def test_or_everything_anew_where_that_is_asked_for(self, filled, tmp_path, spark, caplog):
         interrupted(filled, tmp_path, spark)
-        run(filled, "UPDATE a SET v = 'new' WHERE id = 1")
+        filled.execute("UPDATE a SET v = 'new' WHERE id = 1")
 
         with job(filled, tmp_path, spark, tidemark__snapshot__restart="redo", **SMALL) as one:
             finish(one, filled)
@@ -218,8 +210,7 @@ class TestInterrupted:
     def test_a_holder_that_was_killed_loses_nothing(self, filled, tmp_path, spark):
         with job(filled, tmp_path, spark, **SMALL) as one:
             one.until(lambda: len(reads(one, "a")) >= 10)
-            run(
-                filled,
+            filled.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidemark'"
                 " AND state = 'idle in transaction'",
             )
@@ -275,7 +266,7 @@ class TestAlone:
 
     def test_one_that_was_interrupted_begins_again(self, filled, tmp_path, spark, caplog):
         interrupted(filled, tmp_path, spark, snapshot__mode="initial_only")
-        run(filled, "UPDATE a SET v = 'new' WHERE id = 1")
+        filled.execute("UPDATE a SET v = 'new' WHERE id = 1")
         with job(filled, tmp_path, spark, snapshot__mode="initial_only", **SMALL) as one:
             run_to_its_end(one)
 
@@ -288,8 +279,8 @@ class TestLostLog:
     def lost(self, filled: Database, tmp_path: Path, spark: SparkSession) -> Database:
         with job(filled, tmp_path, spark) as one:
             finish(one, filled)
-        run(filled, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
-        run(filled, "UPDATE a SET v = 'new' WHERE id < 10")
+        filled.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        filled.execute("UPDATE a SET v = 'new' WHERE id < 10")
         return filled
 
     def test_stops_the_job(self, lost, tmp_path, spark):
@@ -307,7 +298,7 @@ class TestLostLog:
 
 def test_never_reads_nothing(filled, tmp_path, spark):
     with job(filled, tmp_path, spark, snapshot__mode="never") as one:
-        run(filled, "INSERT INTO c VALUES (1)")
+        filled.execute("INSERT INTO c VALUES (1)")
         one.until_drained(filled)
 
         assert [event["topic"] for event in one.events()] == ["tm.public.c"]
@@ -357,8 +348,7 @@ class TestGeneratedColumns:
 
     @pytest.fixture
     def generated(self, each_database: Database) -> Database:
-        run(
-            each_database,
+        each_database.execute(
             "CREATE TABLE a (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
             "INSERT INTO a VALUES (1, 'old')",
         )
@@ -367,7 +357,7 @@ class TestGeneratedColumns:
     def shown(self, one: Driven, database: Database) -> list[tuple[str, list[str]]]:
         """Each event's operation and the columns of its row."""
         finish(one, database)
-        run(database, "INSERT INTO a VALUES (2, 'new')")
+        database.execute("INSERT INTO a VALUES (2, 'new')")
         one.until_drained(database)
         return [(value["op"], sorted(value["after"])) for _key, value in values(one, "a")]
 
@@ -382,8 +372,7 @@ class TestGeneratedColumns:
 
     @pytest.mark.parametrize("more", [{}, STORED])
     def test_both_have_them_where_they_are_published(self, database, tmp_path, spark, more):
-        run(
-            database,
+        database.execute(
             "CREATE TABLE a (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
             "INSERT INTO a VALUES (1, 'old')",
             "CREATE PUBLICATION dbz_publication FOR ALL TABLES WITH (publish_generated_columns = stored)",
@@ -393,7 +382,7 @@ class TestGeneratedColumns:
             assert self.shown(one, database) == [("r", columns), ("c", columns)]
 
     def test_a_column_list_leaves_them_out(self, generated, tmp_path, spark):
-        run(generated, "CREATE PUBLICATION dbz_publication FOR TABLE a (id, v)")
+        generated.execute("CREATE PUBLICATION dbz_publication FOR TABLE a (id, v)")
         with job(generated, tmp_path, spark, **STORED) as one:
             assert self.shown(one, generated)[0] == ("r", ["id", "v"])
 
@@ -417,8 +406,7 @@ class TestWithoutKey:
 
     @pytest.fixture
     def keyless(self, database: Database) -> Database:
-        run(
-            database,
+        database.execute(
             "CREATE TABLE k (v text)",
             "INSERT INTO k SELECT repeat(g::text, 50) FROM generate_series(1, 5000) g",
             "INSERT INTO k SELECT 'same' FROM generate_series(1, 3)",
@@ -432,7 +420,7 @@ class TestWithoutKey:
     def test_is_cut_by_the_places_of_its_rows(self, keyless, tmp_path, spark):
         with job(keyless, tmp_path, spark, **MANY) as one:
             one.until(lambda: one.events("k"))
-            run(keyless, "INSERT INTO k VALUES ('late')")
+            keyless.execute("INSERT INTO k VALUES ('late')")
             assert one.job.state.snapshot.tables
             finish(one, keyless)
 
@@ -511,7 +499,7 @@ def test_tables_and_threads_are_as_the_settings_say(filled, tmp_path, spark):
             return not one.job.state.snapshot.tables
 
         one.until(done)
-        run(filled, "INSERT INTO a VALUES (100, 'new')")
+        filled.execute("INSERT INTO a VALUES (100, 'new')")
         one.until_drained(filled)
 
         assert reads(one, "a") == []

@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,20 +28,6 @@ ORDERS, STOCK, KILLS = 60_000, 6_000, 2
 TIMEOUT_S = 240.0
 
 
-def wait(job: Tidemark, condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        job.check()
-        assert time.monotonic() < deadline, job.last_lines()
-        time.sleep(0.02)
-
-
-def value(database: Database, query: str) -> Any:
-    with database.connect() as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return row[0] if row else None
-
-
 def rows_read(job: Tidemark) -> int:
     """Rows read of the tables in the queue, by the saved state; those done count as all of their rows."""
     state = job.state()
@@ -60,7 +46,7 @@ def drained(database: Database, end: str) -> bool:
     query = (
         f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = '{source.SLOT}'"
     )
-    return value(database, query) is True
+    return database.value(query) is True
 
 
 def test_it_goes_on_wherever_it_is_killed_and_the_events_equal_the_tables(
@@ -84,16 +70,16 @@ def test_it_goes_on_wherever_it_is_killed_and_the_events_equal_the_tables(
         for kill in range(1, KILLS + 1):
             with Tidemark(folder) as job:
                 upto = moments.randrange(read, max(read + 1, ORDERS * kill // (KILLS + 1)))
-                wait(job, partial(has_read, job, upto))
+                job.until(partial(has_read, job, upto), TIMEOUT_S)
                 time.sleep(moments.random())
                 job.kill()
                 assert rows_read(job) >= read
                 read = rows_read(job)
         with Tidemark(folder) as job:
-            wait(job, lambda: (state := job.state()) and not state.snapshot.tables)
+            job.until(lambda: (state := job.state()) and not state.snapshot.tables, TIMEOUT_S)
             writers.stop()
-            end = value(database, "SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
-            wait(job, lambda: drained(database, end))
+            end = database.value("SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
+            job.until(lambda: drained(database, end), TIMEOUT_S)
             job.stop()
     assert job.said("what is left of the initial snapshot")
     assert_equal(folder, database)

@@ -32,12 +32,6 @@ def server(database: Database, query_timeout_s: float = 0.0, **login: str) -> Se
     return Server({**parameters, "dbname": database.name, **login}, query_timeout_s=query_timeout_s)
 
 
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
 def rows_in(held: Held, query: LiteralString) -> list[tuple[Any, ...]]:
     """The rows of a query in the transaction that holds a snapshot."""
     return held.snapshot.session._connection.execute(query).fetchall()
@@ -45,13 +39,13 @@ def rows_in(held: Held, query: LiteralString) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def filled(each_database: Database) -> Database:
-    run(each_database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5)")
+    each_database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5)")
     return each_database
 
 
 def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: Database):
     def meanwhile() -> list[CollectionId]:
-        run(filled, "INSERT INTO t VALUES (6)", "DELETE FROM t WHERE id = 1")
+        filled.execute("INSERT INTO t VALUES (6)", "DELETE FROM t WHERE id = 1")
         return [T]
 
     held = begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
@@ -71,7 +65,7 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
         assert held.alive
     finally:
         held.snapshot.close()
-        run(filled, f"SELECT pg_drop_replication_slot('{SLOT}')")
+        filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
     assert not held.alive
 
 
@@ -80,7 +74,7 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
 )
 def test_a_table_that_is_rewritten_before_it_is_locked_makes_it_useless(filled: Database, statement: str):
     def meanwhile() -> list[CollectionId]:
-        run(filled, statement)
+        filled.execute(statement)
         return [T]
 
     with pytest.raises(SourceError):
@@ -131,7 +125,7 @@ def test_a_slot_alone_waits_for_transactions_however_long_they_take(filled: Data
         assert slot is not None
         assert slot.confirmed_lsn == lsn
     finally:
-        run(filled, f"SELECT pg_drop_replication_slot('{SLOT}')")
+        filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
 
 
 def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
@@ -146,19 +140,19 @@ def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
 
 def test_a_role_that_may_not_replicate_is_told_so(filled: Database):
     role = f"reader_{filled.name}"
-    run(filled, f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"GRANT SELECT ON t TO {role}")
+    filled.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"GRANT SELECT ON t TO {role}")
 
     with pytest.raises((ConfigError, SourceError), match=r"(?i)replication"):
         begin_log(server(filled, user=role, password="p"), Beginning(SLOT, 300, CLOCK), lambda: [T])
 
-    run(filled, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    filled.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_without_a_log_it_shows_the_present(filled: Database):
     held = hold(server(filled), [T], 1000, CLOCK)
 
     try:
-        run(filled, "INSERT INTO t VALUES (6)")
+        filled.execute("INSERT INTO t VALUES (6)")
         assert rows_in(held, "SELECT count(*) FROM t") == [(5,)]
         assert find_slot(server(filled), SLOT, CLOCK) is None
     finally:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +13,6 @@ from tests.demo import source
 from tests.demo.tidemark import Folder, JobFailed, Tidemark, write_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.servers.postgres import Database
@@ -30,14 +28,6 @@ def folder(database: Database, tmp_path: Path) -> Folder:
     with database.connect() as connection:
         connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
     return made
-
-
-def wait(job: Tidemark, condition: Callable[[], Any], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        job.check()
-        assert time.monotonic() < deadline, job.last_lines()
-        time.sleep(0.05)
 
 
 def streaming(database: Database) -> bool:
@@ -58,24 +48,24 @@ def test_a_log_is_rotated_by_moving_and_by_copying_and_a_hangup_ends_the_job(
 ):
     moved, copied = folder.path / "tidemark.log.1", folder.path / "tidemark.log.2"
     with Tidemark(folder) as job:
-        wait(job, lambda: streaming(database))
+        job.until(lambda: streaming(database))
         leave_a_line(database, "begun")
-        wait(job, lambda: job.said("begun"))
+        job.until(lambda: job.said("begun"))
         shutil.copy(folder.log, copied)  # logrotate's copytruncate
         os.truncate(folder.log, 0)
         leave_a_line(database, "truncated")
-        wait(job, lambda: job.said("truncated"))
+        job.until(lambda: job.said("truncated"))
         after_truncation = folder.log.read_bytes()
 
         folder.log.rename(moved)  # logrotate's default
         folder.log.touch()
         leave_a_line(database, "moved")
-        wait(job, lambda: "moved" in moved.read_text())
+        job.until(lambda: "moved" in moved.read_text())
         after_move = folder.log.read_bytes()
 
         os.kill(job.pid, signal.SIGHUP)
         with pytest.raises(JobFailed, match="exit code 0"):
-            wait(job, lambda: False, 60)
+            job.until(lambda: False, 60)
 
     assert "begun" in copied.read_text()
     first = copied.read_text().splitlines()

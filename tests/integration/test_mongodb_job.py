@@ -31,7 +31,7 @@ from engine.snapshot.extent import Extent
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.slices import Slices
 from signals.answers import Answer
-from tests.driven import driving, read_events
+from tests.driven import driving, files_sink, read_events
 from tests.servers.mongodb import MongoServer, MongoSet
 
 pytestmark = pytest.mark.integration
@@ -123,12 +123,8 @@ def properties(server: MongoServer | MongoSet, directory: Path, **more: str) -> 
         "topic.prefix": "tm",
         "snapshot.mode": "never",
         "signal.data.collection": SIGNALS,
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
         "tombstones.on.delete": "false",
-        "tidemark.sink": "files",
-        "tidemark.sink.files.dir": str(directory / "events"),
-        "tidemark.checkpoint": str(directory / "state"),
+        **files_sink(directory),
         **{name.replace("__", "."): value for name, value in more.items()},
     }
 

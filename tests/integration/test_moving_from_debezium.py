@@ -33,12 +33,6 @@ SHARED = {
 """What both have in common: Debezium's own configuration."""
 
 
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
 def changes(first: int) -> list[str]:
     """An insert, an update, a change of the key and a delete, a transaction each."""
     return [
@@ -84,8 +78,7 @@ def test_we_go_on_from_its_slot_and_what_is_repeated_is_counted(
     caplog: pytest.LogCaptureFixture,
     killed: bool,  # noqa: FBT001  a parameter of the test
 ) -> None:
-    run(
-        database,
+    database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v text)",
         "INSERT INTO orders SELECT g, 'old' FROM generate_series(1, 3) g",
     )
@@ -93,17 +86,17 @@ def test_we_go_on_from_its_slot_and_what_is_repeated_is_counted(
     properties = postgres_properties(database, snapshot__mode="initial", **SHARED)
     with running({**properties, **flush}, tmp_path) as engine:
         engine.until(lambda sent: len(sent) == 3)
-        run(database, *changes(100), *changes(200))
+        database.execute(*changes(100), *changes(200))
         engine.until(lambda sent: len(sent) == 3 + 2 * EVENTS)
         if killed:
             engine.kill()
-    run(database, *changes(300))
+    database.execute(*changes(300))
 
     with caplog.at_level(logging.INFO, "adapters"):
         more = {**SHARED, "signal__data__collection": "", "snapshot__mode": "never"}
         with driven(database, tmp_path, spark, **more) as job:
             job.until_drained(database)
-            run(database, *changes(400))
+            database.execute(*changes(400))
             job.until_drained(database)
             job.job.turn()
 

@@ -23,17 +23,10 @@ pytestmark = pytest.mark.integration
 SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
 
 
-def execute(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
 @pytest.fixture
 def shop(database: Database, tmp_path: Path, spark: SparkSession) -> Database:
     """Tables `t` and `u`; nobody can tell from where on the key of `t` is another one."""
-    execute(
-        database,
+    database.execute(
         SIGNAL_TABLE,
         "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL)",
         "ALTER TABLE t REPLICA IDENTITY FULL",
@@ -41,10 +34,9 @@ def shop(database: Database, tmp_path: Path, spark: SparkSession) -> Database:
         "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
     )
     with driven(database, tmp_path, spark) as job:
-        execute(database, "INSERT INTO t VALUES (1, 10)")
+        database.execute("INSERT INTO t VALUES (1, 10)")
         job.until_drained(database)
-    execute(
-        database,
+    database.execute(
         "INSERT INTO t VALUES (2, 20)",
         "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)",
         "INSERT INTO t VALUES (3, 30)",
@@ -74,14 +66,14 @@ def test_it_is_set_aside_and_a_snapshot_takes_it_up(shop, tmp_path, spark, caplo
     assert len(kept) == 2
     caplog.clear()
     with driven(shop, tmp_path, spark) as job:
-        execute(shop, "INSERT INTO t VALUES (4, 40)")
+        shop.execute("INSERT INTO t VALUES (4, 40)")
         job.until_drained(shop)
 
         assert "public.t is set aside since" in caplog.text
         assert len(letters(tmp_path)) == 3
-        execute(shop, SNAPSHOT)
+        shop.execute(SNAPSHOT)
         job.until_answered("finished")
-        execute(shop, "INSERT INTO t VALUES (5, 50)")
+        shop.execute("INSERT INTO t VALUES (5, 50)")
         job.until_drained(shop)
 
         assert lacking(job) == []

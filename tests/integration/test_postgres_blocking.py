@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from adapters.source import stop_watch
-from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows
+from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,18 +30,6 @@ SMALL = {"incremental__snapshot__chunk__size": "50", "tidemark__window__max__chu
 """Windows of a hundred rows."""
 
 
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def rows_of(database: Database, table: str) -> dict[int, dict[str, Any]]:
-    with database.connect() as connection:
-        found = connection.execute(f"SELECT id, v FROM {table}".encode()).fetchall()
-    return {id_: {"id": id_, "v": v} for id_, v in found}
-
-
 @contextmanager
 def job(database: Database, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
     given = {"signal__enabled__channels": "source,file", "signal__file": str(directory / "signals"), **more}
@@ -51,10 +39,9 @@ def job(database: Database, directory: Path, spark: SparkSession, **more: str) -
 
 
 def fill(database: Database, *tables: str, rows: int = 500) -> None:
-    run(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     for name in tables:
-        run(
-            database,
+        database.execute(
             f"CREATE TABLE {name} (id int PRIMARY KEY, v text)",
             f"INSERT INTO {name} SELECT g, 'old' FROM generate_series(1, {rows}) g",
             f"ANALYZE {name}",
@@ -122,8 +109,7 @@ class TestDebezium:
         with job(each_database, tmp_path, spark, **SMALL) as one:
             block(each_database, "a", "b")
             until_reading(one)
-            run(
-                each_database,
+            each_database.execute(
                 "UPDATE a SET v = 'new' WHERE id % 3 = 0",
                 "DELETE FROM b WHERE id % 7 = 0",
                 "INSERT INTO b SELECT g, 'new' FROM generate_series(501, 600) g",
@@ -159,8 +145,7 @@ class TestDebezium:
         self, database, tmp_path, spark
     ):
         fill(database, "a")
-        run(
-            database,
+        database.execute(
             "CREATE FUNCTION refused(int) RETURNS int IMMUTABLE LANGUAGE plpgsql"
             " AS $$ BEGIN IF $1 = 300 THEN RAISE 'no'; END IF; RETURN $1; END $$",
         )
@@ -168,7 +153,7 @@ class TestDebezium:
         with job(database, tmp_path, spark, tidemark__snapshot__conditions="sql", **SMALL) as one:
             block(database, "a", chosen=chosen)
             one.until(lambda: one.answered("failed") or one.answered("rejected"))
-            run(database, "UPDATE a SET v = 'new'")
+            database.execute("UPDATE a SET v = 'new'")
             one.until_drained(database)
             block(database, "a", label="again")
             one.until_answered("finished")
@@ -205,7 +190,7 @@ def test_a_stop_ends_it_and_the_stream_goes_on(database, tmp_path, spark):
     with job(database, tmp_path, spark, **SMALL) as one:
         block(database, "a")
         until_reading(one)
-        run(database, "UPDATE a SET v = 'new' WHERE id = 1")
+        database.execute("UPDATE a SET v = 'new' WHERE id = 1")
         by_file(one, "stop-snapshot", type="blocking")
         one.until_answered("stopped")
         one.until_drained(database)
@@ -231,12 +216,11 @@ def test_a_stop_of_one_table_lets_the_others_be_read_as_they_are_where_the_strea
     monkeypatch.setattr(stop_watch, "_EVERY_S", 0.05)
     fill(database, "a", "b", rows=3000)
     # So many that they are still being read when the stop comes.
-    run(database, "INSERT INTO a SELECT g, 'old' FROM generate_series(3001, 30000) g")
+    database.execute("INSERT INTO a SELECT g, 'old' FROM generate_series(3001, 30000) g")
     with job(database, tmp_path, spark, **SMALL) as one:
         block(database, "a", "b")
         until_reading(one)
-        run(
-            database,
+        database.execute(
             "UPDATE b SET v = 'new' WHERE id % 3 = 0",
             "DELETE FROM b WHERE id % 7 = 0",
             "INSERT INTO b SELECT g, 'new' FROM generate_series(3001, 3100) g",
@@ -244,7 +228,7 @@ def test_a_stop_of_one_table_lets_the_others_be_read_as_they_are_where_the_strea
         stop_by_row(database, "a")
         one.until_answered("stopped")
         assert [answer.id for answer in one.answered("accepted")] == ["block", "stop"]
-        run(database, "INSERT INTO b VALUES (4000, 'newer')")
+        database.execute("INSERT INTO b VALUES (4000, 'newer')")
         one.until_answered("finished")
         check(one, database, "b")
 
@@ -259,7 +243,7 @@ def test_the_rest_is_read_after_a_crash(each_database, tmp_path, spark):
     with job(each_database, tmp_path, spark, **SMALL) as one:
         block(each_database, "a", "b")
         until_reading(one)
-        run(each_database, "UPDATE a SET v = 'new' WHERE id % 3 = 0", "DELETE FROM b WHERE id % 7 = 0")
+        each_database.execute("UPDATE a SET v = 'new' WHERE id % 3 = 0", "DELETE FROM b WHERE id % 7 = 0")
     with job(each_database, tmp_path, spark, **SMALL) as one:
         one.until_answered("finished", 2)
         check(one, each_database, "a", "b")
@@ -271,7 +255,7 @@ def test_a_session_that_changes_a_table_is_let_through(database, tmp_path, spark
     with job(database, tmp_path, spark, **SMALL) as one:
         block(database, "a")
         until_reading(one)
-        altering = Thread(target=run, args=(database, "ALTER TABLE a ADD COLUMN more int DEFAULT 7"))
+        altering = Thread(target=database.execute, args=("ALTER TABLE a ADD COLUMN more int DEFAULT 7",))
         altering.start()
         one.until(lambda: not altering.is_alive())
         one.until_answered("finished")
@@ -281,8 +265,7 @@ def test_a_session_that_changes_a_table_is_let_through(database, tmp_path, spark
 
 
 def test_a_table_without_a_key_is_read(each_database, tmp_path, spark):
-    run(
-        each_database,
+    each_database.execute(
         SIGNAL_TABLE,
         "CREATE TABLE k (id int, v text)",
         "ALTER TABLE k REPLICA IDENTITY FULL",
@@ -293,7 +276,7 @@ def test_a_table_without_a_key_is_read(each_database, tmp_path, spark):
     with job(each_database, tmp_path, spark, **larger) as one:
         block(each_database, "k")
         until_reading(one)
-        run(each_database, "DELETE FROM k WHERE id = 7")
+        each_database.execute("DELETE FROM k WHERE id = 7")
         one.until_answered("finished")
         one.until_drained(each_database)
 

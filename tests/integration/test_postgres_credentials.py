@@ -69,6 +69,15 @@ def driven_by_references(
     return driving(Driven, directory, partial(building, settings, spark))
 
 
+def login_of_the_file(directory: Path) -> dict[str, str]:
+    """Properties by which the job logs in with the password that the file has at the time."""
+    return {
+        "database__user": "reader",
+        "database__password": f"${{dir:{directory}:password}}",
+        "publication__autocreate__mode": "disabled",
+    }
+
+
 @pytest.fixture
 def role(database: Database, tmp_path: Path) -> Iterator[Role]:
     with database.connect() as connection:
@@ -93,9 +102,7 @@ def test_a_password_that_changes_under_load_is_asked_for_again_on_both_roads(
 ):
     monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     more = {
-        "database__user": "reader",
-        "database__password": f"${{dir:{tmp_path}:password}}",
-        "publication__autocreate__mode": "disabled",
+        **login_of_the_file(tmp_path),
         "tidemark__window__local__rows": "1000",  # the driver reads windows up to this size, Spark the others
         "tidemark__window__max__chunks": "2",
     }
@@ -124,9 +131,7 @@ def test_a_window_that_logs_in_with_an_expired_password_is_read_again_and_leaves
 ):
     monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     more = {
-        "database__user": "reader",
-        "database__password": f"${{dir:{tmp_path}:password}}",
-        "publication__autocreate__mode": "disabled",
+        **login_of_the_file(tmp_path),
         "tidemark__window__local__rows": "0",  # every window is Spark's
     }
     with driven_by_references(role.database, tmp_path, spark, **more) as job:

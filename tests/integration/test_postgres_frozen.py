@@ -47,11 +47,6 @@ def shop(database: Database) -> Database:
     return database
 
 
-def execute(database: Database, statement: str) -> None:
-    with database.connect() as connection:
-        connection.execute(statement.encode())
-
-
 def through(proxy: Proxy) -> dict[str, str]:
     return {"database__port": str(proxy.port), "errors__max__retries": "-1"}
 
@@ -71,12 +66,12 @@ class TestTheJobComesBack:
 
     def test_while_it_streams(self, shop, tmp_path, spark, proxy, caplog):
         with driven(shop, tmp_path, spark, status__update__interval__ms="500", **through(proxy)) as job:
-            execute(shop, "INSERT INTO t VALUES (0, 'before')")
+            shop.execute("INSERT INTO t VALUES (0, 'before')")
             job.until_drained(shop)
             # For longer than it is patient; until then whatever waits on the way is kept.
             proxy.freeze()
             threading.Timer(5, lambda: (proxy.cut(), proxy.thaw())).start()
-            execute(shop, "INSERT INTO t VALUES (-1, 'meanwhile')")
+            shop.execute("INSERT INTO t VALUES (-1, 'meanwhile')")
             job.job.run(lambda: -1 in replayed_rows(job.events("t")))
 
             assert set(replayed_rows(job.events("t"))) == {0, -1}
@@ -85,7 +80,7 @@ class TestTheJobComesBack:
     def test_while_a_snapshot_is_read(self, shop, tmp_path, spark, proxy):
         more = {"status__update__interval__ms": "500", "incremental__snapshot__chunk__size": "1000"}
         with driven(shop, tmp_path, spark, database__socketTimeout="4", **more, **through(proxy)) as job:
-            execute(shop, SNAPSHOT)
+            shop.execute(SNAPSHOT)
             job.until(lambda: job.events("t"))
             thawed_after(proxy, 6)
             job.job.run(lambda: bool(job.answered("finished")))
@@ -189,7 +184,7 @@ def test_a_signal_ends_the_command_in_time_and_leaves_no_process(
             stderr=log,
         )
     try:
-        execute(shop, SNAPSHOT)
+        shop.execute(SNAPSHOT)
         until = time.monotonic() + 120
         while not list((tmp_path / "events").glob("turn-*/part-*")):
             assert time.monotonic() < until, (tmp_path / "log").read_text()

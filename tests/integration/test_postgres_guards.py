@@ -25,7 +25,7 @@ from engine.config import parse
 from engine.errors import TableBusy
 from engine.model import CollectionId
 from engine.snapshot.merge import Superseded
-from tests.driven import SIGNAL_TABLE, driven, properties
+from tests.driven import SIGNAL_TABLE, driven, properties, replayed_rows
 from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
@@ -41,25 +41,10 @@ T = CollectionId(("public", "t"))
 UNAVAILABLE = "__debezium_unavailable_value"
 
 
-def rows_of(events: list[dict[str, Any]]) -> dict[Any, Any]:
-    """Replay one table's events by their key `id`."""
-    rows: dict[Any, Any] = {}
-    for event in events:
-        if event["value"] is None or event["value"]["op"] == "t":
-            rows = {} if event["key"] is None else rows
-        elif event["value"]["op"] == "d":
-            rows.pop(event["key"]["id"], None)
-        else:
-            rows[event["key"]["id"]] = event["value"]["after"]
-    return rows
-
-
 @pytest.fixture
 def table(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        connection.execute("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 10) g")
+    database.execute(SIGNAL_TABLE, "CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 10) g")
     return database
 
 
@@ -79,8 +64,8 @@ class TestUnsettled:
         with driven(table, tmp_path, spark) as job:
             self.run(table, job)
 
-            assert rows_of(job.events("t"))[3]["v"] == "new"
-            assert len(rows_of(job.events("t"))) == 10
+            assert replayed_rows(job.events("t"))[3]["v"] == "new"
+            assert len(replayed_rows(job.events("t"))) == 10
 
     def test_it_is_remembered_over_a_restart(self, table, tmp_path, spark):
         with driven(table, tmp_path, spark) as job:
@@ -94,7 +79,7 @@ class TestUnsettled:
                 local.execute(SNAPSHOT)
                 job.until_answered("finished")
 
-                assert rows_of(job.events("t"))[3]["v"] == "new"
+                assert replayed_rows(job.events("t"))[3]["v"] == "new"
         waiting.join(10)
 
     def test_no_window_opens_while_more_than_is_kept_is_not_visible(
@@ -117,7 +102,7 @@ class TestUnsettled:
             waiting.join(10)
             job.until_answered("finished")
 
-            found = {key: row["v"] for key, row in rows_of(job.events("t")).items()}
+            found = {key: row["v"] for key, row in replayed_rows(job.events("t")).items()}
             assert found == {n: "new" if n < 6 else "old" for n in range(1, 11)}
 
     def test_without_the_unsettled_set_the_old_row_wins(self, table, tmp_path, spark, monkeypatch):
@@ -127,7 +112,7 @@ class TestUnsettled:
         with driven(table, tmp_path, spark) as job:
             self.run(table, job)
 
-            assert rows_of(job.events("t"))[3]["v"] == "old"
+            assert replayed_rows(job.events("t"))[3]["v"] == "old"
 
 
 class TestNamesakes:
@@ -194,7 +179,7 @@ class TestVisibility:
             ops = [e["value"]["op"] for e in job.events("t") if e["key"]["id"] == 3]
             assert sorted(reads) in (list(range(1, 11)), [n for n in range(1, 11) if n != 3])
             assert ops in (["r", "u"], ["u"])
-            assert rows_of(job.events("t"))[3]["v"] == "new"
+            assert replayed_rows(job.events("t"))[3]["v"] == "new"
 
 
 class TestHorizon:

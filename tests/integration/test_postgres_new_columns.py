@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.server import column_watch, membership
-from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows
+from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,24 +33,10 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(database: Database, name: str) -> None:
-    run(
-        database,
+    database.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY, v text)",
         f"INSERT INTO {name} SELECT g, 'old' FROM generate_series(1, 50) g",
     )
-
-
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def rows_of(database: Database, table: str) -> dict[int, dict[str, Any]]:
-    with database.connect() as connection:
-        found = connection.execute(f"SELECT * FROM {table}".encode())
-        names = [column.name for column in found.description or ()]
-        return {row[0]: dict(zip(names, row, strict=True)) for row in found.fetchall()}
 
 
 @contextmanager
@@ -86,13 +72,13 @@ def test_a_column_with_a_default_has_its_table_read(each_database, tmp_path, spa
         "identity": "int GENERATED ALWAYS AS IDENTITY",
         "domain": "worth",
     }
-    run(each_database, SIGNAL_TABLE, "CREATE DOMAIN worth AS int DEFAULT 9")
+    each_database.execute(SIGNAL_TABLE, "CREATE DOMAIN worth AS int DEFAULT 9")
     for name in (*kinds, "other"):
         make(each_database, name)
     with job(each_database, tmp_path, spark) as one:
         for name, added in kinds.items():
-            run(each_database, f"ALTER TABLE {name} ADD COLUMN c {added}")
-            run(each_database, f"UPDATE {name} SET v = 'new' WHERE id % 3 = 0")
+            each_database.execute(f"ALTER TABLE {name} ADD COLUMN c {added}")
+            each_database.execute(f"UPDATE {name} SET v = 'new' WHERE id % 3 = 0")
         one.until(lambda: len(new(one, "finished")) == len(kinds))
         one.until_drained(each_database)
 
@@ -105,17 +91,17 @@ def test_a_column_with_a_default_has_its_table_read(each_database, tmp_path, spa
 
 
 def test_neither_a_restart_before_it_is_found_nor_one_before_it_is_read_loses_it(database, tmp_path, spark):
-    run(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     make(database, "a")
     with job(database, tmp_path, spark):
         pass
-    run(database, "ALTER TABLE a ADD COLUMN c int DEFAULT 7")
+    database.execute("ALTER TABLE a ADD COLUMN c int DEFAULT 7")
     with driven(database, tmp_path, spark, **SETTINGS) as one:
         one.until(lambda: bool(one.job.state.snapshot.tables))
         assert not new(one, "finished")
     with driven(database, tmp_path, spark, **SETTINGS) as one:
         one.until(lambda: new(one, "finished") == ["tidemark-new-public.a-c"])
-        run(database, "INSERT INTO a VALUES (100, 'last')")
+        database.execute("INSERT INTO a VALUES (100, 'last')")
         one.until(settled(one))
         one.until_drained(database)
 
@@ -125,12 +111,11 @@ def test_neither_a_restart_before_it_is_found_nor_one_before_it_is_read_loses_it
 
 
 def test_what_leaves_older_rows_as_they_are_reads_nothing(database, tmp_path, spark):
-    run(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     make(database, "a")
     excluded = {"column__exclude__list": r"public\.a\.hidden"}
     with job(database, tmp_path, spark, **excluded) as one:
-        run(
-            database,
+        database.execute(
             "ALTER TABLE a ADD COLUMN bare int",
             "ALTER TABLE a ADD COLUMN hidden int DEFAULT 7",
             "ALTER TABLE a ADD COLUMN twice int GENERATED ALWAYS AS (id * 2) STORED",
@@ -147,10 +132,10 @@ def test_what_leaves_older_rows_as_they_are_reads_nothing(database, tmp_path, sp
 
 
 def test_a_table_created_while_captured_is_read_if_a_default_came_after_its_rows(database, tmp_path, spark):
-    run(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     with job(database, tmp_path, spark) as one:
         make(database, "late")
-        run(database, "ALTER TABLE late ADD COLUMN c int DEFAULT 7")
+        database.execute("ALTER TABLE late ADD COLUMN c int DEFAULT 7")
         one.until(lambda: bool(new(one, "finished")))
         one.until_drained(database)
 

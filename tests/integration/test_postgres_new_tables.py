@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from adapters.postgres.server import membership
-from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows
+from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +30,8 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "_EVERY_S", 0.1)
 
 
-def run(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def rows_of(database: Database, table: str) -> dict[int, dict[str, Any]]:
-    with database.connect() as connection:
-        found = connection.execute(f"SELECT id, v FROM {table}".encode()).fetchall()
-    return {id_: {"id": id_, "v": v} for id_, v in found}
-
-
 def make(database: Database, name: str, rows: int = 50) -> None:
-    run(
-        database,
+    database.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY, v text)",
         f"INSERT INTO {name} SELECT g, 'old' FROM generate_series(1, {rows}) g",
     )
@@ -60,10 +47,10 @@ def job(database: Database, directory: Path, spark: SparkSession, **more: str) -
 @pytest.fixture
 def published(database: Database) -> Database:
     """Table a is published alone, beside the signal table; b exists."""
-    run(database, SIGNAL_TABLE)
+    database.execute(SIGNAL_TABLE)
     make(database, "a")
     make(database, "b")
-    run(database, "CREATE PUBLICATION pub FOR TABLE a, signals")
+    database.execute("CREATE PUBLICATION pub FOR TABLE a, signals")
     return database
 
 
@@ -77,7 +64,7 @@ def until_read(one: Driven) -> None:
 
 def test_a_table_that_is_published_is_read_by_a_snapshot_of_its_own(published, tmp_path, spark):
     with job(published, tmp_path, spark) as one:
-        run(published, "ALTER PUBLICATION pub ADD TABLE b", "UPDATE b SET v = 'new' WHERE id % 3 = 0")
+        published.execute("ALTER PUBLICATION pub ADD TABLE b", "UPDATE b SET v = 'new' WHERE id % 3 = 0")
         until_read(one)
         one.until_drained(published)
 
@@ -90,11 +77,11 @@ def test_a_table_that_is_published_is_read_by_a_snapshot_of_its_own(published, t
 def test_one_published_while_no_job_ran_is_read_once(published, tmp_path, spark):
     with job(published, tmp_path, spark):
         pass
-    run(published, "ALTER PUBLICATION pub ADD TABLE b")
+    published.execute("ALTER PUBLICATION pub ADD TABLE b")
     with job(published, tmp_path, spark) as one:
         until_read(one)
     with job(published, tmp_path, spark) as one:
-        run(published, "INSERT INTO b VALUES (100, 'last')")
+        published.execute("INSERT INTO b VALUES (100, 'last')")
         one.until_drained(published)
 
         assert not new(one, "accepted")
@@ -105,7 +92,7 @@ def test_one_published_while_no_job_ran_is_read_once(published, tmp_path, spark)
 
 def test_a_crash_before_it_is_queued_finds_it_again(published, tmp_path, spark):
     with job(published, tmp_path, spark) as one:
-        run(published, "ALTER PUBLICATION pub ADD TABLE b")
+        published.execute("ALTER PUBLICATION pub ADD TABLE b")
         one.job._parts.source._opened().session.membership._due = 0.0  # type: ignore[attr-defined]
         one.job._parts.source.tick(one.job.state)
     with job(published, tmp_path, spark) as one:
@@ -115,7 +102,7 @@ def test_a_crash_before_it_is_queued_finds_it_again(published, tmp_path, spark):
 
 
 def test_one_created_while_captured_is_only_announced(database, tmp_path, spark, caplog):
-    run(database, SIGNAL_TABLE, "CREATE PUBLICATION pub FOR ALL TABLES")
+    database.execute(SIGNAL_TABLE, "CREATE PUBLICATION pub FOR ALL TABLES")
     make(database, "a")
     with caplog.at_level(logging.INFO), job(database, tmp_path, spark) as one:
         make(database, "b")
@@ -128,12 +115,12 @@ def test_one_created_while_captured_is_only_announced(database, tmp_path, spark,
 
 def test_one_renamed_into_the_lists_is_read(database, tmp_path, spark):
     """Its rows are older than its name, so the log has none of them under it."""
-    run(database, SIGNAL_TABLE, "CREATE PUBLICATION pub FOR ALL TABLES")
+    database.execute(SIGNAL_TABLE, "CREATE PUBLICATION pub FOR ALL TABLES")
     make(database, "a")
     make(database, "other")
     lists = {"table__include__list": r"public\.(a|b|signals)"}
     with job(database, tmp_path, spark, **lists) as one:
-        run(database, "ALTER TABLE other RENAME TO b")
+        database.execute("ALTER TABLE other RENAME TO b")
         until_read(one)
 
         assert replayed_rows(one.events("b")) == rows_of(database, "b")
@@ -143,7 +130,7 @@ def test_one_renamed_into_the_lists_is_read(database, tmp_path, spark):
 def test_nothing_is_read_where_nobody_wants_it(published, tmp_path, spark, more):
     with job(published, tmp_path, spark, **more) as one:
         before = len(one.events("b"))
-        run(published, "ALTER PUBLICATION pub ADD TABLE b", "INSERT INTO b VALUES (100, 'new')")
+        published.execute("ALTER PUBLICATION pub ADD TABLE b", "INSERT INTO b VALUES (100, 'new')")
         one.until(lambda: len(one.events("b")) > before)
         for _turn in range(20):
             one.job.turn()

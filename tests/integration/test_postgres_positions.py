@@ -22,9 +22,7 @@ SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-colle
 
 @pytest.fixture
 def table(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute(SIGNAL_TABLE, "CREATE TABLE t (id int PRIMARY KEY, v text)")
     return database
 
 

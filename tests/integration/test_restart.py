@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +13,6 @@ from tests.demo.tidemark import PREFIX, Folder, Tidemark, write_properties
 from tests.driven import read_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from engine.snapshot.extent import Progress
@@ -24,14 +22,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROWS = 120_000
 TOPIC = f"{PREFIX}.public.orders"
-
-
-def wait(job: Tidemark, condition: Callable[[], Any], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        job.check()
-        assert time.monotonic() < deadline, job.last_lines()
-        time.sleep(0.02)
 
 
 def progress(job: Tidemark) -> Progress | None:
@@ -45,15 +35,9 @@ def rows_read(job: Tidemark) -> int:
     return now.rows if now else 0
 
 
-def value(database: Database, query: str) -> Any:
-    with database.connect() as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return row[0] if row else None
-
-
 def streaming(database: Database) -> bool:
     return (
-        value(database, f"SELECT active FROM pg_replication_slots WHERE slot_name = '{source.SLOT}'") is True
+        database.value(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{source.SLOT}'") is True
     )
 
 
@@ -81,9 +65,9 @@ def ask_for_orders(database: Database) -> None:
 
 def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder: Folder, database: Database):
     with Tidemark(folder) as job:
-        wait(job, lambda: streaming(database))
+        job.until(lambda: streaming(database))
         ask_for_orders(database)
-        wait(job, lambda: rows_read(job) >= 4_000)
+        job.until(lambda: rows_read(job) >= 4_000)
 
         assert job.stop() < 15
         stopped = progress(job)
@@ -91,7 +75,7 @@ def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder:
     assert 4_000 <= stopped.rows < ROWS
 
     with Tidemark(folder) as job:
-        wait(job, lambda: rows_read(job) > stopped.rows + 4_000)
+        job.until(lambda: rows_read(job) > stopped.rows + 4_000)
         job.kill()
         killed = progress(job)
     assert killed is not None
@@ -102,12 +86,10 @@ def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder:
         connection.execute("UPDATE public.orders SET note = 'while nobody was looking' WHERE id % 400 = 0")
         connection.execute("DELETE FROM public.orders WHERE id % 1000 = 1")
     with Tidemark(folder) as job:
-        wait(job, lambda: job.said("completed: "))
-        end = value(database, "SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
-        wait(
-            job,
-            lambda: value(
-                database,
+        job.until(lambda: job.said("completed: "))
+        end = database.value("SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
+        job.until(
+            lambda: database.value(
                 f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots"
                 f" WHERE slot_name = '{source.SLOT}'",
             ),
@@ -134,9 +116,9 @@ def assert_read_once_and_equal(folder: Folder, database: Database) -> None:
 def test_a_signal_to_the_whole_group_ends_the_job_cleanly(folder: Folder, database: Database):
     """Service managers and `timeout` signal every process: Spark's JVM may be the first to go."""
     with Tidemark(folder) as job:
-        wait(job, lambda: streaming(database))
+        job.until(lambda: streaming(database))
         ask_for_orders(database)
-        wait(job, lambda: rows_read(job) >= 4_000)
+        job.until(lambda: rows_read(job) >= 4_000)
 
         assert job.stop(group=True) < 15
         assert job.said("Spark ended before the job") or job.said("stopped after turn")

@@ -36,14 +36,8 @@ STOP = {"type": "stop-snapshot", "data": {"data-collections": ["public.one"], "t
 
 @pytest.fixture
 def tables(database: Database) -> Database:
-    execute(database, SIGNAL_TABLE, TABLE, KEY)
+    database.execute(SIGNAL_TABLE, TABLE, KEY)
     return database
-
-
-def execute(database: Database, *statements: str) -> None:
-    with database.connect() as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
 
 
 def channel(broker: KafkaBroker, topic: str, **more: str) -> dict[str, str]:
@@ -225,7 +219,7 @@ def streamed(job: Driven, database: Database, *, seconds: float) -> None:
     slowest, until = 0.0, time.monotonic() + seconds
     while time.monotonic() < until:
         seen = len(job.events("one"))
-        execute(database, "UPDATE one SET id = id WHERE id = 1")
+        database.execute("UPDATE one SET id = id WHERE id = 1")
         since = time.monotonic()
         job.until(lambda seen=seen: len(job.events("one")) > seen)  # type: ignore[misc]
         slowest = max(slowest, time.monotonic() - since)
@@ -264,7 +258,7 @@ def test_rows_of_the_signal_table_ask_for_nothing_while_that_channel_is_off(
     only_file = {"signal__file": str(path), "signal__enabled__channels": "file"}
     assert "signal.data.collection" in properties(tables, tmp_path)
     with driven(tables, tmp_path, spark, **only_file) as job:
-        execute(tables, """INSERT INTO signals VALUES ('a', 'log', '{"message": "from the table"}')""")
+        tables.execute("""INSERT INTO signals VALUES ('a', 'log', '{"message": "from the table"}')""")
         job.until_drained(tables)
         path.write_text(mark("from the file") + "\n")
         job.until_answered("accepted")

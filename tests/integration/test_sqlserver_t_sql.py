@@ -9,18 +9,9 @@ import sqlglot
 
 from adapters.sqlserver.server.connection import Server, rows, run
 from engine.errors import SchemaChanged, SourceError
-from tests.servers.sqlserver import SqlServer, StandInDatabase
+from tests.servers.sqlserver import SqlServer
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def table(shop: StandInDatabase) -> StandInDatabase:
-    shop.execute(
-        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, name nvarchar(50) NULL, big nvarchar(max) NULL)"
-    )
-    shop.enable_cdc("dbo.t")
-    return shop
 
 
 def test_texts_compare_without_case_where_their_collation_does(shop):
@@ -96,8 +87,8 @@ def test_temporal_values_have_seven_digits_and_datetime_its_own_ticks(shop):
     ]
 
 
-def test_errors_come_with_the_servers_numbers(table):
-    server = Server(table.server.reach)
+def test_errors_come_with_the_servers_numbers(captured_table):
+    server = Server(captured_table.server.reach)
 
     with pytest.raises(SourceError, match="error 208") as caught:
         server.query("shop", "SELECT [id] FROM [dbo].[nothing]")
@@ -107,11 +98,11 @@ def test_errors_come_with_the_servers_numbers(table):
     assert "17" not in str(caught.value)
 
 
-def test_a_lock_on_a_table_holds_writers_back(table):
-    server, done = Server(table.server.reach), threading.Event()
+def test_a_lock_on_a_table_holds_writers_back(captured_table):
+    server, done = Server(captured_table.server.reach), threading.Event()
 
     def write() -> None:
-        table.execute("INSERT INTO dbo.t (id) VALUES (1)")
+        captured_table.execute("INSERT INTO dbo.t (id) VALUES (1)")
         done.set()
 
     with server.connect("shop") as connection:
@@ -139,9 +130,9 @@ def test_databases_are_each_their_own(sqlserver: SqlServer):
     assert two.max_lsn() == ""
 
 
-def test_a_session_knows_whether_it_has_a_transaction(table):
+def test_a_session_knows_whether_it_has_a_transaction(captured_table):
     asked = "SELECT @@TRANCOUNT AS [open]"
-    with Server(table.server.reach).connect("shop") as connection:
+    with Server(captured_table.server.reach).connect("shop") as connection:
         assert rows(connection, asked) == [(0,)]
         run(connection, "BEGIN TRANSACTION")
         assert rows(connection, asked) == [(1,)]
@@ -149,48 +140,50 @@ def test_a_session_knows_whether_it_has_a_transaction(table):
         assert rows(connection, asked) == [(0,)]
 
 
-def test_only_single_statements_of_t_sql_get_through(table):
-    server = Server(table.server.reach)
+def test_only_single_statements_of_t_sql_get_through(captured_table):
+    server = Server(captured_table.server.reach)
 
     with pytest.raises(ValueError, match="not one statement"):
         server.query("shop", "SELECT 1 AS [a]; SELECT 2 AS [b]")
     with pytest.raises(sqlglot.ParseError):
         server.query("shop", "SELECT TOP (1) [id] FROM dbo.t WHERE (")
     assert server.query("shop", "SELECT 1 AS [a]") == [(1,)]
-    assert "SELECT 1 AS [a]" in table.server.statements
+    assert "SELECT 1 AS [a]" in captured_table.server.statements
 
 
-def test_an_nvarchar_has_the_bytes_of_utf_16(table):
-    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'aé😀'), (2, N''), (3, NULL)")
+def test_an_nvarchar_has_the_bytes_of_utf_16(captured_table):
+    captured_table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'aé😀'), (2, N''), (3, NULL)")
 
-    found = table.query(
+    found = captured_table.query(
         "SELECT CONVERT(varchar(max), CONVERT(varbinary(max), [name]), 2) FROM dbo.t ORDER BY [id]"
     )
 
     assert found == [("6100E9003DD800DE",), ("",), (None,)]
 
 
-def test_bytes_are_taken_as_parameters(table):
+def test_bytes_are_taken_as_parameters(captured_table):
     asked = "SELECT N'100 %?' AS [a], 1 AS [b] FROM dbo.t WHERE 0x02 > ? AND 0x01 < ? AND [id] = 7"
-    table.execute("INSERT INTO dbo.t (id) VALUES (7)")
-    with Server(table.server.reach).connect("shop") as connection:
+    captured_table.execute("INSERT INTO dbo.t (id) VALUES (7)")
+    with Server(captured_table.server.reach).connect("shop") as connection:
         assert rows(connection, asked, (b"\1", b"\2")) == [("100 %?", 1)]
         assert rows(connection, asked, (b"\2", b"\1")) == []
 
 
-def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(table):
-    server = Server(table.server.reach)
-    table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")
+def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(captured_table):
+    server = Server(captured_table.server.reach)
+    captured_table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")
     asked = "SELECT [a], [b] FROM dbo.n ORDER BY [b]"
     assert server.query("shop", asked) == []
-    table.execute("ALTER TABLE dbo.n ALTER COLUMN b int NULL; INSERT INTO dbo.n VALUES (1, 1), (2, NULL)")
+    captured_table.execute(
+        "ALTER TABLE dbo.n ALTER COLUMN b int NULL; INSERT INTO dbo.n VALUES (1, 1), (2, NULL)"
+    )
 
     assert server.query("shop", asked) == [(2, None), (1, 1)]
 
 
-def test_keys_are_found_by_their_index_though_change_tables_have_them_nullable(table):
-    shown = table.translator("SELECT TOP (1) [id] FROM dbo.t WHERE [id] > 5 ORDER BY [id]").sql
-    with table.postgres.connect(table.name) as connection:
+def test_keys_are_found_by_their_index_though_change_tables_have_them_nullable(captured_table):
+    shown = captured_table.translator("SELECT TOP (1) [id] FROM dbo.t WHERE [id] > 5 ORDER BY [id]").sql
+    with captured_table.postgres.connect(captured_table.name) as connection:
         connection.execute("SET enable_seqscan = off")
         plan = "\n".join(line for (line,) in connection.execute("EXPLAIN " + shown).fetchall())
 

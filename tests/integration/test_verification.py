@@ -39,9 +39,7 @@ SMALL = {"incremental__snapshot__chunk__size": "100", "tidemark__window__max__ch
 
 @pytest.fixture
 def orders(database: Database) -> Database:
-    with database.connect() as connection:
-        for statement in (SIGNAL_TABLE, *TABLES):
-            connection.execute(statement.encode())
+    database.execute(SIGNAL_TABLE, *TABLES)
     return database
 
 

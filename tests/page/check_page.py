@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,24 +25,6 @@ CHANGED = """before => [...document.querySelectorAll('dt')]
     .some(dt => dt.textContent === 'events sent' && dt.nextSibling.textContent !== before)"""
 
 
-@contextmanager
-def turning(job: WatchedJob) -> Iterator[None]:
-    """The job's loop goes round meanwhile."""
-    stop = threading.Event()
-
-    def turn() -> None:
-        while not stop.wait(0.01):
-            job.bench.job.turn()
-
-    thread = threading.Thread(target=turn)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_playwright() as playwright:
@@ -60,7 +41,7 @@ def job(tmp_path: Path) -> WatchedJob:
 @pytest.fixture
 def client(job: WatchedJob) -> Iterator[Client]:
     job.begin().turns(1)
-    with job.served() as served, turning(job):
+    with job.served() as served, job.turning():
         yield served
 
 

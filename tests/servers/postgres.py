@@ -322,6 +322,18 @@ class Database:
         """A new connection, as from `PostgresServer.connect`."""
         return self.server.connect(self.name, autocommit=autocommit, **options)
 
+    def execute(self, *statements: str) -> None:
+        """Run statements over a new connection, each in a transaction of its own."""
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def value(self, query: str) -> Any:
+        """The first value that a query gives; None if it gives no row."""
+        with self.connect() as connection:
+            row = connection.execute(query.encode()).fetchone()
+        return row[0] if row else None
+
 
 def _drop_slots(connection: psycopg.Connection[tuple[Any, ...]], dbname: str) -> None:
     slots = "FROM pg_replication_slots WHERE database = %s"

@@ -17,6 +17,7 @@ from adapters.cli import app
 from adapters.cli.log_format import set_up_logging
 from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError, unforeseen
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 LEAST = """\
 database.hostname=db
 database.user=u
@@ -34,14 +35,6 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "c.properties"
     path.write_text(LEAST)
     return path
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
 
 
 def invoke(*arguments: object):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from adapters.storage.directory import LocalStorage
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 storage = test_status.storage
 LEAST = {
     "database.hostname": "db.example.com",
@@ -31,14 +32,6 @@ LEAST = {
     "tidemark.sink": "files",
     "tidemark.sink.files.dir": "/data/events",
 }
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
 
 
 def test_five_lines_say_where_everything_is(tmp_path: Path):

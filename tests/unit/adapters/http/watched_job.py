@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
@@ -68,6 +69,23 @@ class WatchedJob:
         self.bench.job.start()
         self.monitor.attach(lambda: 4096, lambda position: f"0/{position.order[0]:X}", lambda _: {"lsn": 7})
         return self.bench
+
+    @contextmanager
+    def turning(self) -> Iterator[None]:
+        """The job's loop goes round meanwhile, as it does in its own thread."""
+        stop = threading.Event()
+
+        def turn() -> None:
+            while not stop.wait(0.005):
+                self.bench.job.turn()
+
+        thread = threading.Thread(target=turn)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     @contextmanager
     def served(self) -> Iterator[Client]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,6 @@ from tests.memory_source import Change
 from tests.unit.adapters.http.watched_job import Got, WatchedJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 VOID = {"meta", "link", "input", "br"}
@@ -52,24 +49,6 @@ class Outline(HTMLParser):
 @pytest.fixture
 def job(tmp_path: Path) -> WatchedJob:
     return WatchedJob(tmp_path, tidemark_http_port="0", tidemark_http_control="true")
-
-
-@contextmanager
-def turning(job: WatchedJob) -> Iterator[None]:
-    """The job's loop goes round meanwhile, as it does in its own thread."""
-    stop = threading.Event()
-
-    def turn() -> None:
-        while not stop.wait(0.005):
-            job.bench.job.turn()
-
-    thread = threading.Thread(target=turn)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def csrf(page: Got) -> str:
@@ -159,7 +138,7 @@ def test_no_key_of_a_row_is_shown(job: WatchedJob):
 def test_buttons_send_signals_that_the_job_obeys_and_answers(job: WatchedJob):
     bench = job.begin()
     bench.turns(1)
-    with job.served() as client, turning(job):
+    with job.served() as client, job.turning():
         fields = {"csrf": csrf(client.get("/")), "type": "pause"}
         paused = client.post("/signals", fields, Accept="application/json")
         assert (paused.status, paused.json["text"][:9]) == (200, "accepted:")
@@ -179,7 +158,7 @@ def test_buttons_send_signals_that_the_job_obeys_and_answers(job: WatchedJob):
 
 def test_a_form_without_script_leads_back_to_the_page_with_its_answer(job: WatchedJob):
     job.begin().turns(1)
-    with job.served() as client, turning(job):
+    with job.served() as client, job.turning():
         fields = {"csrf": csrf(client.get("/")), "type": "execute", "collections": "public.nothing, public.t"}
         sent = client.post("/signals", fields)
         assert sent.status == 303
