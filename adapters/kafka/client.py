@@ -1,21 +1,34 @@
-"""Configures the sink's clients, and turns Kafka's errors into ours.
+"""Configures Kafka's clients, and gives them current credentials: when they are created, and while they live.
 
 Owns the producer settings that hold whatever the operator's options say: an event may occasionally arrive
 twice, but never out of order, and none is lost. `engine.config.kafka` translates the options.
+
+librdkafka keeps the credentials that it is given and logs in with them at each reconnect. `renew` passes a
+changed password to it. For tokens, librdkafka itself asks for a new one before the old one expires, as long
+as its client is polled.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
-from adapters.kafka.credentials import with_login
-from engine.errors import ConfigError, SinkError, SinkRefused, SourceError
+from adapters.kafka.errors import said
+from adapters.kafka.tokens import expiry
+from engine.config.kafka_login import LINE, login_of
+from engine.config.references import fresh, may_change, refuse
+from engine.errors import ConfigError, SinkError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+
+    from adapters.kafka.errors import Reason
 
 _STANDARD: Final = {
     "client.id": "tidemark",
@@ -37,96 +50,6 @@ _FIXED: Final = {
     "log_level": 0,  # errors arrive through the callback
 }
 _BUFFER_KB: Final = 64 << 10
-_FINAL: Final = frozenset(
-    {
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.INVALID_RECORD,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.INVALID_CONFIG,
-        KafkaError.INVALID_PARTITIONS,
-        KafkaError.INVALID_REPLICATION_FACTOR,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-    }
-)
-"""Errors that no retry repairs."""
-_REFUSING: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.INVALID_RECORD,
-        KafkaError._INVALID_DIFFERENT_RECORD,  # noqa: SLF001  its public name
-        KafkaError.POLICY_VIOLATION,
-    }
-)
-"""Errors by which one topic refuses events while the brokers accept those of others."""
-
-
-_OTHER_PROTOCOL: Final = ("security.protocol", "SSL handshake", "isconnected", "brokers are down")
-"""Signs of a reachable port with another protocol; for an unreachable port the error says more."""
-_PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
-_NO_KEY: Final = (
-    "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
-    " or the topic cleanup.policy=delete"
-)
-
-
-MAY_WRITE: Final = "let the job's user write to the topic, and describe it"
-_LOGIN_REFUSED: Final = frozenset(
-    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  its public name
-)
-
-
-_EXPIRED: Final = "not valid in current SASL state"
-"""What a broker says when a login must be renewed during the first login; the next attempt may succeed."""
-
-
-class BatchRefused(SinkError):
-    """A broker refused several records together as too large; each alone may be accepted."""
-
-
-class NotDelivered(SinkError):
-    """Nothing was acknowledged for too long; `topic` is that of the first event that waits, if known."""
-
-    def __init__(self, message: str, *, topic: str | None = None, place: str = "", hint: str = "") -> None:
-        super().__init__(message, place=topic or place, hint=hint)
-        self.topic = topic
-
-
-class Reason:
-    """The last error of a client's connections; librdkafka itself keeps retrying."""
-
-    def __init__(self) -> None:
-        self._text = ""
-        self._refused = self.login_refused = False
-
-    def __call__(self, error: KafkaError) -> None:
-        """Note an error. "All brokers are down" does not replace a more specific one."""
-        if error.code() in _LOGIN_REFUSED:
-            self._refused = True
-            self.login_refused |= _EXPIRED not in error.str()
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
-            self._text = said(error)
-
-    def refused(self) -> bool:
-        """Whether a login was refused since the last call."""
-        refused, self._refused = self._refused, False
-        return refused
-
-    @property
-    def hint(self) -> str:
-        """What to do about it."""
-        return _PROTOCOL_HINT if any(sign in self._text for sign in _OTHER_PROTOCOL) else ""
-
-    def behind(self, text: str) -> str:
-        """The text, with the known cause."""
-        return f"{text} ({self._text})" if self._text else text
-
-
-def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        return with_login(settings)
-    except SourceError as exc:
-        raise SinkError(exc.message, place=exc.place) from exc
 
 
 def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
@@ -151,31 +74,77 @@ def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any
         raise ConfigError(f"the sink 'kafka' can't be set up: {text}") from exc
 
 
-def said(error: KafkaError) -> str:
-    """An error's message, without librdkafka's prefix."""
-    text = error.str()
-    for speaker in ("Local: ", "Broker: "):
-        text = text.removeprefix(speaker)
-    return text[:1].lower() + text[1:]
+def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return with_login(settings)
+    except SourceError as exc:
+        raise SinkError(exc.message, place=exc.place) from exc
 
 
-def refuses(error: KafkaError) -> bool:
-    """Whether an error concerns only its topic."""
-    return error.code() in _REFUSING
+@dataclass(frozen=True, slots=True)
+class Token:
+    """librdkafka's callback: returns a token and its expiry.
+
+    `line` is the JAAS line that yields the token.
+    """
+
+    line: str = field(repr=False)
+
+    def __call__(self, _config: str) -> tuple[str, float]:
+        """Get a token. Raises SourceError; librdkafka retries."""
+        token = _token_in(self.line)
+        return token, expiry(token)
 
 
-def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
-    """The error to raise; SinkRefused, which stops the job, if no retry helps."""
-    kind = SinkRefused if error.code() in _FINAL else SinkError
-    hints = {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_WRITE,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "let the job's user write and describe this"
-        " transactional id and those of its name with other numbers",
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
-        KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
-        KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name
-        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it made anew?",  # noqa: SLF001
-        KafkaError.INVALID_RECORD: _NO_KEY,
-        KafkaError._INVALID_DIFFERENT_RECORD: _NO_KEY,  # noqa: SLF001
-    }
-    return kind(text, place=place, hint=hints.get(error.code(), ""))
+def with_login(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's options with the current credentials.
+
+    Raises SourceError if a provider has none, ConfigError if what it has can't be used.
+    """
+    try:
+        config: dict[str, Any] = _logged_in(settings)
+        line = _token_line(settings)
+        if line:
+            _token_in(line)  # reports a failure by name; librdkafka would only report a timeout
+            config["oauth_cb"] = Token(line)
+    except ValueError as error:
+        raise ConfigError(f"{LINE!r} can't be read; it must be {error}") from error
+    return config
+
+
+def renew(
+    settings: Mapping[str, str], *clients: Producer | Consumer | AdminClient, refused: bool = True
+) -> None:
+    """Give clients that wait for the brokers the current password, if it may have changed.
+
+    `refused`: the brokers have refused the login; librdkafka reports that only once in a while. Raises
+    SourceError if the provider has no credentials.
+    """
+    if not any(map(may_change, settings.values())):
+        return
+    if refused:
+        refuse()
+    config = with_login(settings)
+    if "sasl.password" in config:
+        for client in clients:
+            client.set_sasl_credentials(config["sasl.username"], config["sasl.password"])
+
+
+def _logged_in(config: Mapping[str, str]) -> dict[str, str]:
+    """A translated configuration with all current credentials, except a token (see `_token_line`).
+
+    Raises SourceError if a provider has none, ValueError if what it has is not a JAAS line.
+    """
+    now = {name: fresh(value) for name, value in config.items() if name != LINE}
+    return {**now, **login_of(fresh(config[LINE])).options} if LINE in config else now
+
+
+def _token_line(config: Mapping[str, str]) -> str:
+    """The JAAS line that gives a token, with its references; empty if the client logs in otherwise."""
+    line = config.get(LINE, "")
+    return line if line and login_of(line).token else ""
+
+
+def _token_in(line: str) -> str:
+    """The current token of a JAAS line. Raises the same errors as `_logged_in`."""
+    return login_of(fresh(line)).token

@@ -24,18 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.kafka.client import (
-    BatchRefused,
-    NotDelivered,
-    Reason,
-    batch_bytes,
-    client,
-    opened,
-    refuses,
-    said,
-    sink_error,
-)
-from adapters.kafka.credentials import renew
+from adapters.kafka.client import batch_bytes, client, opened, renew
+from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
 from adapters.kafka.parts import of_topics

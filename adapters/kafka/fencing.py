@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.kafka.client import Reason, client, opened, said, sink_error
+from adapters.kafka.client import client, opened
+from adapters.kafka.errors import Reason, said, sink_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from adapters.kafka.credentials import with_login
+from adapters.kafka.client import with_login
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

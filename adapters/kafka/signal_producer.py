@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.kafka.client import said
-from adapters.kafka.credentials import with_login
+from adapters.kafka.client import with_login
+from adapters.kafka.errors import said
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from adapters.kafka.credentials import renew, with_login
+from adapters.kafka.client import renew, with_login
 from engine.errors import ConfigError, InvariantError, TidemarkError
 from signals.topic import Place, Record
 

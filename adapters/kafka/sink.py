@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from adapters.kafka.client import BatchRefused, NotDelivered, batch_bytes
+from adapters.kafka.client import batch_bytes
 from adapters.kafka.delivery import Delivered, Delivery, without
+from adapters.kafka.errors import BatchRefused, NotDelivered
 from adapters.kafka.fencing import Fence, is_fence
 from adapters.kafka.parts import Attempt, TurnParts, of_topics
 from adapters.kafka.topics import Topics

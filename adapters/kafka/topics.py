@@ -18,8 +18,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from adapters.kafka.client import MAY_WRITE, Reason, client, opened, refuses, said, sink_error
-from adapters.kafka.credentials import renew
+from adapters.kafka.client import client, opened, renew
+from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
 from engine.config.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 

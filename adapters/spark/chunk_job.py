@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark import TaskContext
 
-from engine.events.values.row_texts import RowMode, SeparatorInData
+from engine.events.values.row_texts import SeparatorInData
 from engine.model import Staged
 from engine.staging.compared_rows import COMPARED
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from engine.events.values.row_form import RowMode
     from engine.model import Run
     from engine.staging.port import StagedRows
     from engine.staging.reads import ReadEvents

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from adapters.spark import kept_blocks, outcomes
 from adapters.spark.chunk_job import ReadTask, nothing
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

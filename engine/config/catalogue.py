@@ -10,9 +10,18 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from engine.config.connector import SIGNAL_CHANNELS
 from engine.config.hidden import shown_value
-from engine.config.plugins import CHANNELS, SINKS, SOURCES, ChannelType, Connector, SinkType, find, registered
+from engine.config.plugins import (
+    BUILT_IN_CHANNELS,
+    CHANNELS,
+    SINKS,
+    SOURCES,
+    ChannelType,
+    Connector,
+    SinkType,
+    find,
+    registered,
+)
 from engine.config.row import Catalogue
 from engine.config.settings import SinkKind
 from engine.config.shapes import TEXT, names, subset
@@ -68,7 +77,7 @@ def sink_of(properties: Mapping[str, str]) -> SinkType | None:
 def channel_types(properties: Mapping[str, str]) -> dict[str, ChannelType]:
     """The signal channels of other packages that the properties name, by name in lower case."""
     named = [name.lower() for name in names(properties.get(_CHANNELS, ""))]
-    found = {name: find(CHANNELS, name, ChannelType) for name in named if name not in SIGNAL_CHANNELS}
+    found = {name: find(CHANNELS, name, ChannelType) for name in named if name not in BUILT_IN_CHANNELS}
     return {name: kind for name, kind in found.items() if kind is not None}
 
 
@@ -80,7 +89,7 @@ def catalogue_of(properties: Mapping[str, str]) -> Catalogue:
     if sink is not None:
         shapes[_SINK] = TEXT
     if channels:
-        shapes[_CHANNELS] = subset((*SIGNAL_CHANNELS, *channels))
+        shapes[_CHANNELS] = subset((*BUILT_IN_CHANNELS, *channels))
     if not shapes:
         return catalogue
     rows = [replace(row, shape=shapes.get(row.name, row.shape)) for row in catalogue.rows]

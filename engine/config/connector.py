@@ -8,6 +8,7 @@ properties and those without effect, `own` has ours.
 from __future__ import annotations
 
 from engine.config.expression_shapes import EXPRESSIONS, MESSAGE_KEYS
+from engine.config.plugins import BUILT_IN_CHANNELS
 from engine.config.row import APPLIED, IGNORED, LATER, Property
 from engine.config.settings import SnapshotMode, Watermarking
 from engine.config.shapes import (
@@ -171,15 +172,13 @@ SNAPSHOT = (
     P("read.only", APPLIED, "true: write no row, whatever the watermarking strategy says", FLAG, "false"),
 )
 
-SIGNAL_CHANNELS = ("source", "kafka", "file", "jmx", "in-process")
-
 SIGNALS = (
     P("signal.data.collection", APPLIED, "the signal table", TABLE_NAME),
     P(
         "signal.enabled.channels",
         APPLIED,
         "where signals come from; by default wherever settings are present",
-        subset(SIGNAL_CHANNELS),
+        subset(BUILT_IN_CHANNELS),
         "",
     ),
     P("signal.poll.interval.ms", IGNORED, "channels are looked at in every turn"),

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.hidden import is_secret
-from engine.config.kafka_login import ENDPOINT, LINE, MECHANISMS, OAUTHBEARER, lacks, login_of, stays
+from engine.config.kafka_login import ENDPOINT, LINE, MECHANISMS, OAUTHBEARER, lacks, login_of
 from engine.config.mask import MASK
+from engine.config.references import may_change
 from engine.config.shapes import FLAG, TEXT, VERBATIM, Shape, whole
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _user(found: Translated, jaas: Given, mechanism: str) -> None:
         return
     if lack := lacks(mechanism, login, found.config):
         found.problems.append(f"{jaas.property!r} can't be used: it {lack}")
-    elif stays(jaas.text, login):
+    elif login.token or may_change(jaas.text):
         found.config[LINE] = jaas.text
     else:
         found.config |= login.options

@@ -4,8 +4,8 @@
     OAUTHBEARER     a token in the line, by a reference that is resolved again before the token expires; or a
                     client id and secret, with which librdkafka asks a token endpoint (OIDC)
 
-If a line's references may change later, the line itself stays in the configuration. `logged_in` resolves it
-whenever a client is created.
+If a line's references may change later, the line itself stays in the configuration, and is parsed again
+whenever a client is created (`adapters/kafka/client.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-
-from engine.config.references import fresh, may_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,31 +79,6 @@ def _bearer(fields: Mapping[str, str]) -> Login:
     if extensions:
         options["sasl.oauthbearer.extensions"] = ",".join(f"{key}={text}" for key, text in extensions.items())
     return Login(OAUTHBEARER, options)
-
-
-def logged_in(config: Mapping[str, str]) -> dict[str, str]:
-    """A translated configuration with all current credentials, except a token (see `token_line`).
-
-    Raises SourceError if a provider has none, ValueError if what it has is not a JAAS line.
-    """
-    now = {name: fresh(value) for name, value in config.items() if name != LINE}
-    return {**now, **login_of(fresh(config[LINE])).options} if LINE in config else now
-
-
-def token_line(config: Mapping[str, str]) -> str:
-    """The JAAS line that gives a token, with its references; empty if the client logs in otherwise."""
-    line = config.get(LINE, "")
-    return line if line and login_of(line).token else ""
-
-
-def token_in(line: str) -> str:
-    """The current token of a JAAS line. Raises the same errors as `logged_in`."""
-    return login_of(fresh(line)).token
-
-
-def stays(line: str, login: Login) -> bool:
-    """Whether the line must be read again whenever a client is created."""
-    return bool(login.token) or may_change(line)
 
 
 def lacks(mechanism: str, login: Login, options: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SOURCES: Final = "tidemark.sources"
 SINKS: Final = "tidemark.sinks"
 CHANNELS: Final = "tidemark.signal.channels"
+BUILT_IN_CHANNELS: Final = ("source", "kafka", "file", "jmx", "in-process")
 _T = TypeVar("_T")
 
 

@@ -2,8 +2,8 @@
 
 The rows of a window wait here for their turn, and the raw entries of a large span for the tasks that decode
 them. The engine cuts both into *blocks*, and decides what a block contains (`rows.py`, `batches.py`). An
-implementation decides where blocks are kept: in files (`adapters/staging/file_blocks.py`), or on the executors
-and in the driver's memory (`adapters/staging/executor_blocks.py`). The suite in
+implementation decides where blocks are kept: in files (`adapters/staging/file_blocks.py`), or on the
+executors and in the driver's memory (`adapters/staging/executor_blocks.py`). The suite in
 `tests/conformance/test_staging.py` checks both.
 
 The driver keeps handles, merge keys, ranges and counts, never the rows. A handle is small and travels: a task

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from engine.events.codec import TableCodec
-    from engine.events.values.row_texts import RowMode, RowShape
+    from engine.events.values.row_form import RowMode, RowShape
     from engine.events.values.text import Text
 
 _TEXT = EVENTS.field("key").type

@@ -38,7 +38,8 @@ from adapters.sqlserver.server.table import Column, Table
 from engine.config.selection import CaptureSettings
 from engine.errors import PositionLost, SourceError
 from engine.events.settings import EventSettings
-from engine.events.values.row_texts import RowMode, RowShape, split_rows
+from engine.events.values.row_form import RowMode, RowShape
+from engine.events.values.row_texts import split_rows
 from engine.model import CollectionId, Position
 from tests.fuzz.fuzzed import Fuzzed
 from tests.unit.adapters.postgres.messages import UNCHANGED, Log

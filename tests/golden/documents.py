@@ -24,7 +24,7 @@ from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.settings import EventSettings
-from engine.events.values.row_texts import SEPARATOR, RowMode
+from engine.events.values.row_form import SEPARATOR, RowMode
 from engine.model import CollectionId
 from engine.staging.reads import ReadEvents
 from tests.golden.event import Event, recorded_events

@@ -28,7 +28,8 @@ from engine.events.settings import (
     IntervalMode,
     TimeMode,
 )
-from engine.events.values.row_texts import RowMode, SeparatorInData, split_rows
+from engine.events.values.row_form import RowMode
+from engine.events.values.row_texts import SeparatorInData, split_rows
 from engine.model import CollectionId
 from tests.golden.case import OWN_CASES
 

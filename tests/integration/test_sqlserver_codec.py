@@ -17,7 +17,7 @@ from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.rows import readable, row_shape
 from adapters.sqlserver.server.tsql import row_text
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from engine.staging.reads import ReadEvents
 
 if TYPE_CHECKING:

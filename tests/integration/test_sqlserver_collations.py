@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.sqlserver.server.table import Column
 from adapters.sqlserver.server.tsql import row_text
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 

@@ -1,8 +1,7 @@
 """Rows read by a query: the SQL expression that builds one text per row.
 
 The types' output functions write the values, as in the log (`concat` calls them).
-`engine.events.values.row_texts` defines the forms and how texts are parsed; the exact form is the one with
-lengths.
+`engine.events.values.row_form` defines the forms; the exact form is the one with lengths.
 
 `concat` writes a separator like a value, at half a value's cost. `concat_ws` inserts separators for free, but
 omits them beside NULL. So the fast form checks each row for NULLs.
@@ -16,7 +15,7 @@ from adapters.postgres.events.builtin_types import type_of
 from adapters.postgres.events.scalars import RANGES
 from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident
 from engine.errors import InvariantError
-from engine.events.values.row_texts import RowMode, RowShape
+from engine.events.values.row_form import RowMode, RowShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fa
 from adapters.spark.window_jobs import WindowJobs
 from engine.config.references import fresh
 from engine.errors import TidemarkError
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

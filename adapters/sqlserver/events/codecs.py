@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Table
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
-    from engine.events.values.row_texts import RowMode
+    from engine.events.values.row_form import RowMode
     from engine.model import CollectionId
 
 _KEPT = 1_000

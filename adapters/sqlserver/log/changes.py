@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from adapters.sqlserver.server.position import UNKNOWN_COMMAND
-from engine.events.values.row_texts import SEPARATOR
+from engine.events.values.row_form import SEPARATOR
 from engine.events.values.text import text_parts
 from engine.staging.batches import StagedBatches, stage
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.server.table import Table
     from engine.events.codec import TableCodec
-    from engine.events.values.row_texts import RowMode, RowShape
+    from engine.events.values.row_form import RowMode, RowShape
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 _OLD_UNKNOWN = frozenset(("text", "ntext", "image"))

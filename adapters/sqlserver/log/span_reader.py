@@ -28,7 +28,7 @@ from adapters.sqlserver.log.changes import (
 )
 from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.rows import readable
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

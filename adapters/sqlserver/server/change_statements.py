@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.span_planner import Share
     from adapters.sqlserver.server.position import Place
     from adapters.sqlserver.server.table import Column
-    from engine.events.values.row_texts import RowMode
+    from engine.events.values.row_form import RowMode
 
 T = TypeVar("T")
 _BRANCHES = 50

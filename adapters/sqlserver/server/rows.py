@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.server.tsql import READABLE, may_be_empty
-from engine.events.values.row_texts import RowShape
+from engine.events.values.row_form import RowShape
 
 if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Column, Table

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.snapshot.eligibility import ReadTable
-    from engine.events.values.row_texts import RowMode
+    from engine.events.values.row_form import RowMode
     from engine.model import Key
 
 

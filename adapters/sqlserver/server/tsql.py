@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
-from engine.events.values.row_texts import ESCAPES, RowMode
+from engine.events.values.row_form import ESCAPES, RowMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ def may_be_empty(column: Column) -> bool:
 
 
 def row_text(columns: Sequence[Column], mode: RowMode = RowMode.FAST, alias: str = "") -> str:
-    """The columns of a row as one nvarchar(max), in one of the forms of `engine.events.values.row_texts`.
+    """The columns of a row as one nvarchar(max), in one of the forms of `engine.events.values.row_form`.
 
     Flags of columns that may be both NULL and empty come first. `alias` is the table's, without a dot.
     """

@@ -18,7 +18,7 @@ from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.failures import lock_waited_for
 from engine.errors import TableBusy
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

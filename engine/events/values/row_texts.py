@@ -1,21 +1,8 @@
-r"""Splits rows read by a query, one text per row, into columns in bulk.
-
-The query joins a row's values, in the database's own format, into one text. The adapters write the
-expression. There are three forms:
-
-- `RowMode.FAST`: flags, then each column after a separator (U+001F). A flag says whether a column whose text
-  may be empty is NULL (`t`) or not (`f`). In other columns empty text means NULL. A value that contains the
-  separator can only add separators, so counting finds every such row; `SeparatorInData` then asks to read the
-  rows again in another form.
-- `RowMode.EXACT`: lengths in bytes (-1: NULL) before the values. Correct for any data, but slower.
-- `RowMode.ESCAPED`: as FAST, with `\` written as `\b` and the separator as `\s` in every value. Correct for
-  any data, for databases that can't count bytes of UTF-8.
-"""
+"""Splits rows read by a query, one text per row (`row_form`), into columns in bulk."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,35 +10,15 @@ import pyarrow.compute as pc
 
 from engine.errors import InvariantError, SourceError
 from engine.events.damaged import reading_bytes
+from engine.events.values.row_form import ESCAPES, SEPARATOR, RowMode
 from engine.events.values.text import Bytes, Ints, Text, slices, text_parts
 
-SEPARATOR = "\x1f"
-ESCAPES = (("\\", "\\b"), (SEPARATOR, "\\s"))
-"""The replacements of the escaped form, in the order in which they are made."""
-
-
-class RowMode(StrEnum):
-    """How a row's values are joined into one text."""
-
-    FAST = "fast"
-    EXACT = "exact"
-    ESCAPED = "escaped"
+if TYPE_CHECKING:
+    from engine.events.values.row_form import RowShape
 
 
 class SeparatorInData(SourceError):
     """A value contains the separator. The rows must be read again in an exact form."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowShape:
-    """The columns of a row text, in order. `flagged` holds the indexes of columns with a flag for NULL.
-
-    `nullable` says which columns may be NULL. A column that is neither flagged nor nullable never is.
-    """
-
-    columns: tuple[str, ...]
-    nullable: tuple[bool, ...]
-    flagged: tuple[int, ...]
 
 
 def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from adapters.kafka.client import NotDelivered
+from adapters.kafka.errors import NotDelivered
 from adapters.source.driver_errors import Refused
 from engine import errors
 from engine.errors import (

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from adapters.kafka.client import Reason, client, said
+from adapters.kafka.client import client
 from adapters.kafka.delivery import truncated
+from adapters.kafka.errors import Reason, said
 from adapters.kafka.parts import PartFile, TurnParts, of_topics
 from adapters.kafka.sink import shares
 from engine.events.batch import EVENTS

@@ -12,7 +12,7 @@ from adapters.sqlserver.log.changes import RAW
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.settings import EventSettings
-from engine.events.values.row_texts import ESCAPES, SEPARATOR, RowMode
+from engine.events.values.row_form import ESCAPES, SEPARATOR, RowMode
 from engine.model import CollectionId
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from adapters.postgres.events.builtin_types import BUILTIN
 from adapters.postgres.events.rows import may_be_empty, row_expression, row_shape
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
 from engine.errors import InvariantError
-from engine.events.values.row_texts import RowMode, RowShape
+from engine.events.values.row_form import RowMode, RowShape
 from engine.model import CollectionId
 
 SHAPE = RowShape(("id", "a", "b"), (False, True, True), (1,))

@@ -29,7 +29,7 @@ from engine.events.settings import (
     IntervalMode,
     TimeMode,
 )
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from engine.events.values.text import join
 from engine.model import CollectionId
 from engine.staging.reads import ReadEvents

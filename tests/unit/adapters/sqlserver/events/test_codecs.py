@@ -8,7 +8,7 @@ from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.events.decode import Rules, Watch, decode
 from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.server.table import Capture, Column, Table
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import AFTER, BEFORE, PLAIN, Changed, lsn, raw, shown
 

@@ -18,7 +18,8 @@ from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings, MessageKey
-from engine.events.values.row_texts import RowMode, SeparatorInData
+from engine.events.values.row_form import RowMode
+from engine.events.values.row_texts import SeparatorInData
 from engine.model import CollectionId, SignalRow
 from engine.snapshot.merge_key import merge_keys_of
 from tests.unit.adapters.sqlserver.changed import (

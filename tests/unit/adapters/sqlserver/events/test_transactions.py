@@ -10,7 +10,7 @@ from adapters.source.open_transaction import OpenTransaction, from_json, to_json
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
 from adapters.sqlserver.log.entries import instance_of
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from tests.unit.adapters.sqlserver.changed import (
     AFTER,
     BEFORE,

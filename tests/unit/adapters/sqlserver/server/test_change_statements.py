@@ -18,7 +18,7 @@ from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from engine.model import CollectionId
 
 ID = CollectionId(("shop", "dbo", "odd ]'table"))

@@ -29,7 +29,7 @@ from adapters.sqlserver.server.tsql import (
 )
 from engine.errors import InvariantError
 from engine.events.settings import EventSettings
-from engine.events.values.row_texts import RowMode
+from engine.events.values.row_form import RowMode
 from engine.model import CollectionId
 
 TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import InvariantError
-from engine.events.values.row_texts import ESCAPES, RowMode, RowShape, SeparatorInData, split_rows
+from engine.events.values.row_form import ESCAPES, RowMode, RowShape
+from engine.events.values.row_texts import SeparatorInData, split_rows
 
 SHAPE = RowShape(("id", "a", "b"), (False, True, True), (1,))
 VALUE = st.none() | st.text(st.sampled_from("tf\x1f,;-1é\\bs"), max_size=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from adapters.kafka.client import said, sink_error
+from adapters.kafka.errors import said, sink_error
 
 TOPIC = "shop.public.orders"
 

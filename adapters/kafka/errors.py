@@ -1,0 +1,123 @@
+"""Kafka's errors, and what they mean to the sink: retry, refuse one topic's events, or stop."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from engine.errors import SinkError, SinkRefused
+
+_FINAL: Final = frozenset(
+    {
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }
+)
+"""Errors that no retry repairs."""
+_REFUSING: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError._INVALID_DIFFERENT_RECORD,  # noqa: SLF001  its public name
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""Errors by which one topic refuses events while the brokers accept those of others."""
+
+
+_OTHER_PROTOCOL: Final = ("security.protocol", "SSL handshake", "isconnected", "brokers are down")
+"""Signs of a reachable port with another protocol; for an unreachable port the error says more."""
+_PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
+_NO_KEY: Final = (
+    "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
+    " or the topic cleanup.policy=delete"
+)
+
+
+MAY_WRITE: Final = "let the job's user write to the topic, and describe it"
+_LOGIN_REFUSED: Final = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  its public name
+)
+
+
+_EXPIRED: Final = "not valid in current SASL state"
+"""What a broker says when a login must be renewed during the first login; the next attempt may succeed."""
+
+
+class BatchRefused(SinkError):
+    """A broker refused several records together as too large; each alone may be accepted."""
+
+
+class NotDelivered(SinkError):
+    """Nothing was acknowledged for too long; `topic` is that of the first event that waits, if known."""
+
+    def __init__(self, message: str, *, topic: str | None = None, place: str = "", hint: str = "") -> None:
+        super().__init__(message, place=topic or place, hint=hint)
+        self.topic = topic
+
+
+class Reason:
+    """The last error of a client's connections; librdkafka itself keeps retrying."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._refused = self.login_refused = False
+
+    def __call__(self, error: KafkaError) -> None:
+        """Note an error. "All brokers are down" does not replace a more specific one."""
+        if error.code() in _LOGIN_REFUSED:
+            self._refused = True
+            self.login_refused |= _EXPIRED not in error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
+            self._text = said(error)
+
+    def refused(self) -> bool:
+        """Whether a login was refused since the last call."""
+        refused, self._refused = self._refused, False
+        return refused
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        return _PROTOCOL_HINT if any(sign in self._text for sign in _OTHER_PROTOCOL) else ""
+
+    def behind(self, text: str) -> str:
+        """The text, with the known cause."""
+        return f"{text} ({self._text})" if self._text else text
+
+
+def said(error: KafkaError) -> str:
+    """An error's message, without librdkafka's prefix."""
+    text = error.str()
+    for speaker in ("Local: ", "Broker: "):
+        text = text.removeprefix(speaker)
+    return text[:1].lower() + text[1:]
+
+
+def refuses(error: KafkaError) -> bool:
+    """Whether an error concerns only its topic."""
+    return error.code() in _REFUSING
+
+
+def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
+    """The error to raise; SinkRefused, which stops the job, if no retry helps."""
+    kind = SinkRefused if error.code() in _FINAL else SinkError
+    hints = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_WRITE,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "let the job's user write and describe this"
+        " transactional id and those of its name with other numbers",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
+        KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
+        KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name
+        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it made anew?",  # noqa: SLF001
+        KafkaError.INVALID_RECORD: _NO_KEY,
+        KafkaError._INVALID_DIFFERENT_RECORD: _NO_KEY,  # noqa: SLF001
+    }
+    return kind(text, place=place, hint=hints.get(error.code(), ""))
