@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.config.plugins import find, registered
 from engine.errors import ConfigError, SignalError
 from engine.model import LogMessage
-from signals.parse import BUILT_IN, Accepted, check_id, data_of, parse
+from signals.parse.budget import MAX_SCOPED
+from signals.parse.commands import BUILT_IN, Accepted, check_id, parse
+from signals.parse.fields import object_of
 from signals.request import SignalRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from signals.model import Signal
-    from signals.names import Known
+    from signals.parse.names import Known
 
 _log = logging.getLogger("signals")
 ACTIONS: Final = "tidemark.signal.actions"
@@ -69,7 +71,7 @@ def acted(action: SignalAction, signal: Signal, known: Known) -> Accepted:
     """Run an action. Raises SignalError, whose message is the answer."""
     check_id(signal)
     type_ = (signal.type or "").strip()
-    data = data_of(signal.data) if signal.data and signal.data.strip() else {}
+    data = object_of(signal.data, MAX_SCOPED) if signal.data and signal.data.strip() else {}
     received = ReceivedSignal(signal.label, signal.id, type_, data, signal.channel, signal.position)
     try:
         result = action.run(received)

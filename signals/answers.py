@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.model import Command, Scope, Target
     from engine.snapshot.estimate import Estimate
     from signals.model import Message
-    from signals.parse import Accepted
+    from signals.parse.commands import Accepted
 
 _LOG: Final = logging.getLogger("signals")
 _MAX_NAMED: Final = 10

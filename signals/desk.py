@@ -25,12 +25,12 @@ from signals.answers import (
     rejected,
     rejected_together,
 )
-from signals.budget import MAX_AT_ONCE, Budget
-from signals.message import signal_of
+from signals.channels.table import signals_of
 from signals.model import Message
-from signals.names import Known
-from signals.parse import parse
-from signals.table import signals_of
+from signals.parse.budget import MAX_AT_ONCE, Budget
+from signals.parse.commands import parse
+from signals.parse.message import signal_of
+from signals.parse.names import Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from engine.snapshot.queue import Table
     from engine.verify.verdict import Verdict
     from signals.actions import SignalAction
-    from signals.channels import SignalChannel
+    from signals.channels.port import SignalChannel
     from signals.model import Signal
 
 _log = logging.getLogger("signals")

@@ -1,7 +1,7 @@
 """Signals as received, before they are examined.
 
-Also defines the types of the signal table's rows that are not signals. `signals.parse` decides what a signal
-asks for.
+Also defines the types of the signal table's rows that are not signals. `signals.parse.commands` decides what
+a signal asks for.
 """
 
 from __future__ import annotations

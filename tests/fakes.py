@@ -15,7 +15,7 @@ from engine.model import Checksum, Part
 from engine.ports import SavedState, SavedStates
 from engine.staging.checksum import checksum_of
 from engine.staging.event_rows import EventRows
-from signals.topic import Place, Record
+from signals.channels.topic import Place, Record
 from tests.batches import batch
 
 if TYPE_CHECKING:

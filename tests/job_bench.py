@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.model import Target
     from engine.ports import Encoded
     from signals.answers import Answer
-    from signals.channels import SignalChannel
+    from signals.channels.port import SignalChannel
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
 STEPS = ("take", "encode", "writer", "save_pending", "commit", "promote", "acknowledge", "open_window")

@@ -21,7 +21,7 @@ from engine.errors import SignalError, TidemarkError
 from engine.job.overview import overview
 from engine.job.running_job import JobStatus, SentSignal, SignalResult
 from engine.job.tally import Standing
-from signals.in_process import InProcessChannel
+from signals.channels.in_process import InProcessChannel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from adapters.http.history import History, Sample
 from engine.job.tally import Tally
 from signals.answers import answers_in
-from signals.in_process import InProcessChannel
+from signals.channels.in_process import InProcessChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Reads a topic record by record in the background: the `TopicReader` over a Kafka consumer.
 
-Owns the consumer, its thread, and the log messages when a broker is away. `signals.topic` decides which
-records are signals, and where reading resumes: partitions are assigned by hand and nothing is committed to
-the broker, so the consumer group is only a name.
+Owns the consumer, its thread, and the log messages when a broker is away. `signals.channels.topic` decides
+which records are signals, and where reading resumes: partitions are assigned by hand and nothing is committed
+to the broker, so the consumer group is only a name.
 
 Only the thread touches the consumer. `begin` hands it a place, and a number that separates records read
 before the call from those read after it. Records wait in a bounded queue until they are taken.
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from adapters.kafka.client import renew, with_login
 from engine.errors import ConfigError, InvariantError, TidemarkError
-from signals.topic import Place, Record
+from signals.channels.topic import Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

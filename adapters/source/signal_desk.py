@@ -8,16 +8,16 @@ from adapters.kafka.signal_topic import KafkaTopicReader
 from engine.model import Channel
 from signals.actions import registered_actions
 from signals.answers import log_answer
+from signals.channels.file import FileChannel
+from signals.channels.topic import TopicChannel
 from signals.desk import Desk, nowhere
-from signals.file import FileChannel
-from signals.topic import TopicChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.config.settings import SignalSettings, SignalTopic
     from signals.answers import Answer
-    from signals.channels import SignalChannel
+    from signals.channels.port import SignalChannel
 
 _EARLIER_MS: Final = 60_000
 """Clocks differ, and a job takes seconds to start. Signals sent this shortly before it are meant for it."""

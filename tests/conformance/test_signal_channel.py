@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from signals.file import FileChannel
-from signals.topic import TopicChannel
+from signals.channels.file import FileChannel
+from signals.channels.topic import TopicChannel
 from tests.fakes import MemoryTopic
 from tests.toys.mailbox import BOXES, Mailbox
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from signals.channels import SignalChannel
+    from signals.channels.port import SignalChannel
     from tests.servers.kafka import KafkaBroker
 
 

@@ -22,9 +22,9 @@ from engine.errors import StateError
 from engine.job.state import State
 from engine.job.state_document import to_json
 from engine.model import Channel, Position
+from signals.channels.file import FileChannel
+from signals.channels.topic import TopicChannel
 from signals.desk import Desk
-from signals.file import FileChannel
-from signals.topic import TopicChannel
 from tests.fakes import MemoryTopic
 from tests.fuzz.fuzzed import Fuzzed
 

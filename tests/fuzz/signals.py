@@ -18,11 +18,11 @@ from adapters.sqlserver.conditions.trusted_sql import check_trusted
 from engine.errors import SignalError
 from engine.model import Channel, CollectionId
 from signals.answers import accepted, line
-from signals.message import signal_of
 from signals.model import Message, Signal
-from signals.names import Known
-from signals.parse import parse
-from signals.scope import scope_of
+from signals.parse.commands import parse
+from signals.parse.message import signal_of
+from signals.parse.names import Known
+from signals.parse.scope import scope_of
 from tests.fuzz.fuzzed import Fuzzed
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from engine.model import Channel, CollectionId, Position, Target
 from engine.patterns.untranslatable import Untranslatable
 from engine.staging.batches import StagedBatches, stage
 from signals.model import Signal
-from signals.names import Known
-from signals.parse import parse
+from signals.parse.commands import parse
+from signals.parse.names import Known
 from tests.fuzz.fuzzed import Fuzzed
 from tests.fuzz.logs import LOGS
 from tests.fuzz.saved import SAVED

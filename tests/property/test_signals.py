@@ -10,8 +10,8 @@ from engine.errors import SignalError
 from engine.model import Channel, CollectionId, ExecuteSnapshot, StopSnapshot
 from signals.answers import accepted, line, rejected
 from signals.model import Signal
-from signals.names import Known, match_names
-from signals.parse import Accepted, parse
+from signals.parse.commands import Accepted, parse
+from signals.parse.names import Known, match_names
 
 KNOWN = tuple(CollectionId(("public", name)) for name in ("a", "B", "My.Table", 'we"ird', "tmp_a"))
 

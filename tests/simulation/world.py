@@ -32,7 +32,7 @@ from engine.job.parts import JobParts, Pace
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import StagingArea
 from signals.desk import Desk
-from signals.scope import scope_of
+from signals.parse.scope import scope_of
 from tests.simulation.answers import Answers, Asked
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
 from tests.simulation.faults import fallible

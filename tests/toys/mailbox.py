@@ -15,7 +15,7 @@ from engine.errors import SignalError
 from engine.model import Channel
 from engine.saved import read_integer
 from signals.actions import ReceivedSignal, SignalAction
-from signals.inbox import Inbox
+from signals.channels import Inbox
 from signals.model import Message
 from signals.request import SignalRequest, SignalType
 

@@ -46,7 +46,7 @@ DRIVERS = {
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
     "engine/config/references.py": "how long what a command printed may be used",
-    "signals/budget.py": "how long the processor may work on a signal",
+    "signals/parse/budget.py": "how long the processor may work on a signal",
     "adapters/kafka/": "librdkafka's own pace",
     "adapters/spark/": "Spark's end",
     "adapters/storage/": "a lease that outlives a machine's sleep; names that no other process takes",
@@ -80,6 +80,9 @@ ORDER = {
             "isolation",
         ),
         *("staging", "ports", "job"),
+    ),
+    "signals": (
+        *("model", "answers", "outcome", "window_rows", "parse", "channels", "request", "actions", "desk"),
     ),
     "adapters": (
         "storage",
@@ -276,14 +279,14 @@ def test_a_reaction_to_text_is_found(source: str, expected: set[str]):
 @pytest.mark.parametrize(
     ("module", "source", "expected"),
     [
-        ("engine/snapshot/plan.py", "import signals.parse", {"signals"}),
+        ("engine/snapshot/plan.py", "import signals.parse.commands", {"signals"}),
         ("engine/snapshot/plan.py", "def f():\n    from adapters.postgres import log", {"adapters"}),
         ("engine/events/values/times.py", "import pyspark.sql", {"pyspark"}),
         ("engine/model.py", "from pydantic import BaseModel", {"pydantic"}),
         ("engine/config/files.py", "import yaml, psycopg", {"psycopg"}),
         ("engine/job/loop.py", "import pyspark\nimport adapters", {"adapters", "pyspark"}),
-        ("signals/topic.py", "import adapters, confluent_kafka", {"adapters", "confluent_kafka"}),
-        ("signals/parse.py", "import json, engine.model, orjson", set()),
+        ("signals/channels/topic.py", "import adapters, confluent_kafka", {"adapters", "confluent_kafka"}),
+        ("signals/parse/commands.py", "import json, engine.model, orjson", set()),
         ("adapters/cli/app.py", "import adapters.postgres.job, typer, rich", set()),
         ("adapters/postgres/job.py", "import tests.servers", {"tests"}),
         ("adapters/postgres/job.py", "import pyspark, psycopg, engine, signals", set()),
@@ -349,6 +352,7 @@ def test_a_reading_of_time_is_found(source: str, expected: set[str]):
     ("module", "source", "expected"),
     [
         ("engine/snapshot/plan.py", "from engine.job.loop import Job", {"job"}),
+        ("signals/parse/names.py", "from signals.desk import Desk", {"desk"}),
         ("engine/snapshot/plan.py", "if TYPE_CHECKING:\n    from engine.job.loop import Job", set()),
         ("adapters/postgres/log/reader.py", "from adapters.postgres.snapshot import watermark", {"snapshot"}),
         ("adapters/postgres/snapshot/window.py", "from adapters.postgres.log import reader", set()),

@@ -10,7 +10,7 @@ from bson import encode, json_util
 from bson.code import Code
 
 from engine.errors import SignalError
-from signals.budget import check_depth
+from signals.parse.budget import check_depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

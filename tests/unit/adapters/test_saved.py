@@ -14,8 +14,8 @@ import adapters.sqlserver.saved
 from engine.errors import StateError
 from engine.job.state import State
 from engine.model import Channel, Position
+from signals.channels.topic import TopicChannel
 from signals.desk import Desk
-from signals.topic import TopicChannel
 from tests.fakes import MemoryTopic
 from tests.fuzz.saved import MONGODB, POSTGRES, SQL_SERVER
 

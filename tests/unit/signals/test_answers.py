@@ -19,7 +19,7 @@ from engine.model import (
 )
 from signals.answers import Answer, Outcome, accepted, line, log_answer, rejected
 from signals.model import Signal
-from signals.parse import Accepted
+from signals.parse.commands import Accepted
 
 SIGNAL = Signal(Channel.SOURCE, "0/1A", "ad-hoc-1", "execute-snapshot", "{}")
 TABLES = tuple(CollectionId(("public", f"t{number}")) for number in range(12))

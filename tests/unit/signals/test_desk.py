@@ -21,10 +21,10 @@ from engine.model import (
 from engine.snapshot.extent import Extent, Progress
 from engine.snapshot.queue import Table
 from signals.answers import Answer, Outcome
-from signals.budget import MAX_AT_ONCE, MAX_DATA, Budget
+from signals.channels.topic import TopicChannel
 from signals.desk import Desk
-from signals.parse import Accepted
-from signals.topic import TopicChannel
+from signals.parse.budget import MAX_AT_ONCE, MAX_DATA, Budget
+from signals.parse.commands import Accepted
 from tests.fakes import MemoryTopic
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 
 from engine.model import Channel, CollectionId, ExecuteSnapshot
-from signals.message import signal_of
 from signals.model import Message, Signal
-from signals.names import Known
-from signals.parse import parse
+from signals.parse.commands import parse
+from signals.parse.message import signal_of
+from signals.parse.names import Known
 from signals.request import SignalRequest, SignalType, snapshot_data
 
 ORDERS = CollectionId(("public", "orders"))

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from adapters.kafka.signal_topic import KafkaTopicReader
 from engine.errors import ConfigError, InvariantError
-from signals.topic import Place
+from signals.channels.topic import Place
 
 CLIENT = {"bootstrap.servers": "127.0.0.1:1", "group.id": "signals"}
 

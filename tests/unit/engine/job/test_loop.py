@@ -23,7 +23,7 @@ from engine.job.loop import Job
 from engine.job.state import State
 from engine.model import Channel, Position
 from signals.answers import Outcome
-from signals.topic import TopicChannel
+from signals.channels.topic import TopicChannel
 from tests.fakes import MemoryTopic
 from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
 from tests.memory_source import Change, MemorySpan

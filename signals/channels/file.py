@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.model import Channel
 from engine.saved import read_integer, read_text
-from signals.budget import MAX_MESSAGE
-from signals.inbox import Inbox
+from signals.channels.inbox import Inbox
 from signals.model import Message
+from signals.parse.budget import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from signals.file import FileChannel
+from signals.channels.file import FileChannel
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_file_that_is_away_for_a_moment_keeps_its_place(path, channel):
 
 
 def test_a_line_beyond_all_bounds_is_handed_over_in_pieces(path, channel, monkeypatch):
-    monkeypatch.setattr("signals.file._READ_AT_ONCE", 10)
+    monkeypatch.setattr("signals.channels.file._READ_AT_ONCE", 10)
     append(path, "x" * 25 + "\n{}\n")
     found = []
     while channel.pending():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signals.in_process import MOST_WAITING, InProcessChannel
+from signals.channels.in_process import MOST_WAITING, InProcessChannel
 
 
 def test_a_signal_is_taken_once_and_its_place_is_saved():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.model import Channel
-from signals.inbox import Inbox
+from signals.channels.inbox import Inbox
 from signals.model import Message
 
 FIRST, SECOND = (Message(Channel.FILE, f"s@{at}", b"x") for at in (0, 9))

@@ -8,10 +8,10 @@ import pytest
 from engine.errors import SignalError
 from engine.model import Channel, CollectionId, ExecuteSnapshot, Scope, Stretch
 from signals.answers import accepted
-from signals.budget import MAX_DATA, MAX_KEYS, MAX_RANGES, MAX_SCOPED
 from signals.model import Signal
-from signals.names import Known
-from signals.parse import parse
+from signals.parse.budget import MAX_DATA, MAX_KEYS, MAX_RANGES, MAX_SCOPED
+from signals.parse.commands import parse
+from signals.parse.names import Known
 
 ORDERS = CollectionId(("public", "orders"))
 KNOWN = Known((ORDERS, CollectionId(("public", "items"))))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from engine.errors import SignalError
 from engine.model import Channel
-from signals.budget import MAX_MESSAGE
-from signals.message import signal_of
 from signals.model import Message, Signal
+from signals.parse.budget import MAX_MESSAGE
+from signals.parse.message import signal_of
 
 
 def message(text: str | bytes) -> Message:

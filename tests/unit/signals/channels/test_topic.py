@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from signals.topic import Place, TopicChannel
+from signals.channels.topic import Place, TopicChannel
 from tests.fakes import MemoryTopic
 
 VALUE = b'{"type": "log"}'

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.errors import SignalError
 from engine.expressions import bounded_matcher
+from signals.parse.kinds import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -170,8 +171,3 @@ def quoted_parts(text: str) -> tuple[str, ...] | None:
             return None
         at += 1
     return None
-
-
-def shown(text: str) -> str:
-    """A text from a signal, quoted for an answer and truncated if long."""
-    return repr(text if len(text) <= 80 else text[:80] + "…")

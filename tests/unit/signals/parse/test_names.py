@@ -9,7 +9,7 @@ import pytest
 from engine.errors import SignalError
 from engine.expressions import bounded_matcher
 from engine.model import CollectionId
-from signals.names import Known, match_names, quoted_parts
+from signals.parse.names import Known, match_names, quoted_parts
 
 KNOWN = Known(
     CollectionId(("public", name))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.model import Channel
 from engine.saved import read_integer, read_text
-from signals.inbox import Inbox
+from signals.channels.inbox import Inbox
 from signals.model import Message
 
 if TYPE_CHECKING:

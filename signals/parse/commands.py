@@ -1,16 +1,14 @@
 """Turns a signal into a command, or into a SignalError that names the bad field.
 
-Defines what the fields of a signal may hold. Whether a collection can be read at all (its key, its columns,
-the SQL of a condition) is checked when the snapshot is planned. `signals.answers` words the answers.
+Defines what each type of signal may hold; `fields` reads single fields. Whether a collection can be read at
+all (its key, its columns, the SQL of a condition) is checked when the snapshot is planned. `signals.answers`
+words the answers.
 """
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-import orjson
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import SignalError
 from engine.model import (
@@ -24,18 +22,19 @@ from engine.model import (
     StopSnapshot,
     Target,
 )
-from engine.saved import LARGEST
-from signals.budget import MAX_CONDITIONED, MAX_DATA, MAX_ID, MAX_NOTES, MAX_SCOPED, check_depth
-from signals.kinds import kind
 from signals.model import WINDOW_TYPES
-from signals.names import Known, match_names, shown
-from signals.scope import KEYS, RANGES, check_alone, check_length, scope_of
+from signals.parse.budget import MAX_CONDITIONED, MAX_ID, MAX_SCOPED
+from signals.parse.fields import array_in, did_you_mean, few, flag_in, ignored, integer_in, object_of, text_in
+from signals.parse.kinds import kind, shown
+from signals.parse.names import Known, match_names
+from signals.parse.scope import KEYS, RANGES, check_alone, check_length, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.model import CollectionId
     from signals.model import Signal
+    from signals.parse.fields import Fields
 
 _COLLECTIONS: Final = "data-collections"
 _CONDITION: Final = "additional-condition"
@@ -57,8 +56,6 @@ _VERIFY: Final = str(Purpose.VERIFY)
 
 _NOT_YET: Final = frozenset({"schema-changes"})
 _MAX_NAMED: Final = 5
-
-_Fields: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +87,10 @@ def check_id(signal: Signal) -> None:
 
 
 def _execute(signal: Signal, known: Known) -> Accepted:
-    fields = _fields(signal.data, MAX_SCOPED)
+    fields = object_of(signal.data, MAX_SCOPED)
     check_length(signal.data or "")
-    unknown = _ignored(fields, _EXECUTE)
-    type_ = _snapshot_type(_text(fields, _TYPE) or _INCREMENTAL, (_INCREMENTAL, _BLOCKING, _VERIFY))
+    unknown = ignored(fields, _EXECUTE)
+    type_ = _snapshot_type(text_in(fields, _TYPE) or _INCREMENTAL, (_INCREMENTAL, _BLOCKING, _VERIFY))
     blocking = type_ == _BLOCKING
     if blocking:
         _check_unlimited(fields)
@@ -102,7 +99,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
     patterns = _patterns(fields)
     if patterns is None:
         raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
-    surrogate_key = _text(fields, _SURROGATE)
+    surrogate_key = text_in(fields, _SURROGATE)
     if surrogate_key is not None and len(surrogate_key) > MAX_ID:
         raise SignalError(f"{_SURROGATE!r} has {len(surrogate_key)} characters, at most {MAX_ID} are read")
     collections, notes = _named(patterns, known)
@@ -125,21 +122,21 @@ def _execute(signal: Signal, known: Known) -> Accepted:
         signal.label,
         targets,
         signal.id,
-        priority=_integer(fields, _PRIORITY, -_LARGEST_PRIORITY, _LARGEST_PRIORITY) or 0,
-        limit=Limit(_integer(fields, _MOST_ROWS, 1), _integer(fields, _MOST_BYTES, 1)),
-        dry_run=_flag(fields, _DRY_RUN),
+        priority=integer_in(fields, _PRIORITY, -_LARGEST_PRIORITY, _LARGEST_PRIORITY) or 0,
+        limit=Limit(integer_in(fields, _MOST_ROWS, 1), integer_in(fields, _MOST_BYTES, 1)),
+        dry_run=flag_in(fields, _DRY_RUN),
     )
     return Accepted(command, (*notes, *unknown))
 
 
-def _check_unlimited(fields: _Fields) -> None:
+def _check_unlimited(fields: Fields) -> None:
     """Refuse what a blocking snapshot does not have: it reads whole tables as fast as it can, in order."""
     for name in (KEYS, RANGES, _PRIORITY, _MOST_ROWS, _MOST_BYTES):
         if fields.get(name) is not None:
             raise SignalError(f"{name!r} is for incremental snapshots, and this one is blocking")
 
 
-def _check_whole(fields: _Fields) -> None:
+def _check_whole(fields: Fields) -> None:
     """Refuse what would leave rows out: a copy has all rows of its collection, by their own key."""
     for name in (_CONDITION, _CONDITIONS, _SURROGATE, KEYS, RANGES):
         if fields.get(name):
@@ -148,9 +145,9 @@ def _check_whole(fields: _Fields) -> None:
 
 def _stop(signal: Signal, known: Known) -> Accepted:
     # If there is no data at all, the error still names the type, which is what the operator must add.
-    fields = _fields(signal.data or "{}")
-    unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
-    type_ = _text(fields, _TYPE)
+    fields = object_of(signal.data or "{}")
+    unknown = ignored(fields, (_TYPE, _COLLECTIONS))
+    type_ = text_in(fields, _TYPE)
     if type_ is None:
         raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental" or "blocking"')
     blocking = _snapshot_type(type_, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
@@ -174,10 +171,10 @@ def _resume(signal: Signal, known: Known) -> Accepted:
 def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | None, tuple[str, ...]]:
     """The collections to pause or resume, None for all, and notes. Debezium needs no data here."""
     data = signal.data if signal.data and signal.data.strip() else "{}"
-    fields = _fields(data)
-    unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
+    fields = object_of(data)
+    unknown = ignored(fields, (_TYPE, _COLLECTIONS))
     known_types = (_INCREMENTAL, _BLOCKING)
-    if _snapshot_type(_text(fields, _TYPE) or _INCREMENTAL, known_types) == _BLOCKING:
+    if _snapshot_type(text_in(fields, _TYPE) or _INCREMENTAL, known_types) == _BLOCKING:
         hint = 'the stream waits for it; stop it with "type": "blocking", or let it end'
         raise SignalError("a blocking snapshot can't be paused", hint=hint)
     patterns = _patterns(fields)
@@ -188,13 +185,13 @@ def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | Non
 
 
 def _log(signal: Signal, _known: Known) -> Accepted:
-    fields = _fields(signal.data)
-    message = _text(fields, "message")
+    fields = object_of(signal.data)
+    message = text_in(fields, "message")
     if message is None:
         raise SignalError("'message' is missing", hint='give "message": the text to log')
     # Debezium replaces the first pair of braces with the stream's position.
     text = message.replace("{}", signal.position or signal.label, 1)
-    return Accepted(LogMessage(signal.label, text), _ignored(fields, ("message",)))
+    return Accepted(LogMessage(signal.label, text), ignored(fields, ("message",)))
 
 
 _READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
@@ -217,92 +214,8 @@ def _unknown_type(type_: str) -> SignalError:
     if type_ in WINDOW_TYPES:
         message = f"{type_!r} marks a window in the signal table and asks for nothing"
         return SignalError(message, hint=f"known: {known}")
-    near = _did_you_mean(type_.lower(), _READERS)
+    near = did_you_mean(type_.lower(), _READERS)
     return SignalError(f"no signal type {shown(type_)}{near}", hint=f"known: {known}")
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.75)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def data_of(data: str) -> _Fields:
-    """The data of a custom signal. Raises SignalError if it is no JSON object."""
-    return _fields(data, MAX_SCOPED)
-
-
-def _fields(data: str | None, most: int = MAX_DATA) -> _Fields:
-    """The data as a JSON object of at most this many characters."""
-    if data is None or not data.strip():
-        what = "NULL" if data is None else "empty"
-        raise SignalError(f"the data is {what}", hint="it must be a JSON object")
-    if len(data) > most:
-        raise SignalError(f"the data has {len(data)} characters, at most {most} are read")
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as exc:
-        message = f"the data is no valid JSON: {exc.msg} at character {exc.pos + 1}"
-        raise SignalError(message, hint="check quotes and braces") from exc
-    check_depth(value, "the data")
-    if not isinstance(value, dict):
-        raise SignalError(f"the data must be a JSON object, not {kind(value)}")
-    return value
-
-
-def _ignored(fields: _Fields, known: tuple[str, ...]) -> tuple[str, ...]:
-    ignored = [name for name in fields if name not in known]
-    return _few(
-        [
-            f"the field {shown(name)} has no effect{_did_you_mean(name.lower(), known)}"
-            for name in ignored[:MAX_NOTES]
-        ],
-        len(ignored),
-    )
-
-
-def _few(notes: list[str], total: int) -> tuple[str, ...]:
-    """The first notes, and a note on how many more there are."""
-    more = total - len(notes[:MAX_NOTES])
-    return (*notes[:MAX_NOTES], *([f"{more} more such notes"] if more > 0 else []))
-
-
-def _text(fields: _Fields, name: str) -> str | None:
-    """The text of a field; None if it is missing, null or blank."""
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise SignalError(f"{name!r} must be a string, not {kind(value)}")
-    if "\0" in value:
-        raise SignalError(f"{name!r} holds a NUL character")
-    return value if value.strip() else None
-
-
-def _integer(fields: _Fields, name: str, least: int, most: int = LARGEST) -> int | None:
-    """A whole number from `least` to `most`; None if the field is missing or null."""
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise SignalError(f"{name!r} must be a whole number, not {kind(value)}")
-    if not least <= value <= most:
-        raise SignalError(f"{name!r} must be from {least} to {most}")
-    return value
-
-
-def _flag(fields: _Fields, name: str) -> bool:
-    """True or false; false if the field is missing or null."""
-    value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise SignalError(f"{name!r} must be true or false, not {kind(value)}")
-    return bool(value)
-
-
-def _array(fields: _Fields, name: str) -> list[object] | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, list):
-        raise SignalError(f"{name!r} must be an array, not {kind(value)}")
-    return value
 
 
 def _snapshot_type(text: str, known: tuple[str, ...]) -> str:
@@ -312,9 +225,9 @@ def _snapshot_type(text: str, known: tuple[str, ...]) -> str:
     return type_
 
 
-def _patterns(fields: _Fields) -> list[str] | None:
+def _patterns(fields: Fields) -> list[str] | None:
     """The trimmed items of `data-collections`; None if the field is missing or null."""
-    entries = _array(fields, _COLLECTIONS)
+    entries = array_in(fields, _COLLECTIONS)
     if entries is None:
         return None
     patterns: list[str] = []
@@ -344,7 +257,7 @@ def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...],
         if not found:
             raise SignalError(text, hint="only captured collections can be named")
         notes.insert(0, text)
-    return tuple(found), _few(notes, len(notes))
+    return tuple(found), few(notes, len(notes))
 
 
 def _missed(patterns: list[str], known: Known) -> str:
@@ -357,10 +270,10 @@ def _missed(patterns: list[str], known: Known) -> str:
     return f"no collection matches {', '.join(named)}{tail}"
 
 
-def _conditions(fields: _Fields, collections: Known) -> dict[CollectionId, str | None]:
+def _conditions(fields: Fields, collections: Known) -> dict[CollectionId, str | None]:
     """The condition of each collection. If several conditions apply to one, the first counts."""
-    everywhere = _text(fields, _CONDITION)
-    entries = _array(fields, _CONDITIONS) or []
+    everywhere = text_in(fields, _CONDITION)
+    entries = array_in(fields, _CONDITIONS) or []
     if everywhere is not None and entries:
         message = f"{_CONDITION!r} and {_CONDITIONS!r} exclude each other"
         raise SignalError(message, hint="give one of them")
@@ -387,7 +300,7 @@ def _condition(entry: object, number: int, collections: Known) -> dict[Collectio
     if not isinstance(entry, dict):
         raise SignalError(f"{place} must be an object, not {kind(entry)}")
     stray = [name for name in entry if name not in {"data-collection", "filter"}]
-    pattern, text = _text(entry, "data-collection"), _text(entry, "filter")
+    pattern, text = text_in(entry, "data-collection"), text_in(entry, "filter")
     if pattern is None or stray:
         message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {shown(stray[0])}"
         raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")

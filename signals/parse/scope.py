@@ -12,8 +12,8 @@ import msgspec
 
 from engine.errors import SignalError
 from engine.model import Scope, Stretch
-from signals.budget import MAX_DATA, MAX_KEYS, MAX_RANGES
-from signals.kinds import kind
+from signals.parse.budget import MAX_DATA, MAX_KEYS, MAX_RANGES
+from signals.parse.kinds import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

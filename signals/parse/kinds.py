@@ -1,4 +1,4 @@
-"""What JSON calls the types of its values."""
+"""How values and texts of signals are named in answers."""
 
 from __future__ import annotations
 
@@ -9,3 +9,8 @@ def kind(value: object) -> str:
         return "null"
     names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
     return names.get(type(value), "a number")
+
+
+def shown(text: str) -> str:
+    """A text from a signal, quoted for an answer and truncated if long."""
+    return repr(text if len(text) <= 80 else text[:80] + "…")

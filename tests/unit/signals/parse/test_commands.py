@@ -18,10 +18,10 @@ from engine.model import (
     StopSnapshot,
     Target,
 )
-from signals.budget import MAX_DATA, MAX_SCOPED
 from signals.model import Signal
-from signals.names import Known
-from signals.parse import parse
+from signals.parse.budget import MAX_DATA, MAX_SCOPED
+from signals.parse.commands import parse
+from signals.parse.names import Known
 
 CUSTOMERS = CollectionId(("public", "customers"))
 ORDERS = CollectionId(("public", "orders"))

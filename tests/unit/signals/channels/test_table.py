@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.model import Channel, SignalRow
+from signals.channels.table import signals_of
 from signals.model import Signal, is_window_row
-from signals.table import signals_of
 
 
 def test_rows_become_signals_in_the_order_of_the_log():

@@ -1,8 +1,8 @@
 """Turns a message's text into a signal, or into a SignalError that says what is wrong.
 
 Owns the frame of a Kafka record or a line of the file: `{"id": …, "type": …, "data": {…}}`, alone or as the
-payload that Kafka Connect's JsonConverter writes beside its schema. `signals.parse` defines the fields of
-`data`.
+payload that Kafka Connect's JsonConverter writes beside its schema. `signals.parse.commands` defines the
+fields of `data`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import msgspec
 import orjson
 
 from engine.errors import SignalError
-from signals.budget import MAX_MESSAGE, check_depth
-from signals.kinds import kind
 from signals.model import Signal
-from signals.names import shown
+from signals.parse.budget import MAX_MESSAGE, check_depth
+from signals.parse.kinds import kind, shown
 
 if TYPE_CHECKING:
     from signals.model import Message
