@@ -83,11 +83,12 @@ def flood(database: Database, first: int, count: int, *, equal: bool) -> None:
 
 def prepared(database: Database) -> None:
     """A table to read, one to write, and the signals' own."""
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE read AS SELECT generate_series(1, 100) AS id")
-        connection.execute("ALTER TABLE read ADD PRIMARY KEY (id)")
-        connection.execute("CREATE TABLE written (id int PRIMARY KEY)")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE read AS SELECT generate_series(1, 100) AS id",
+        "ALTER TABLE read ADD PRIMARY KEY (id)",
+        "CREATE TABLE written (id int PRIMARY KEY)",
+    )
 
 
 @dataclass

@@ -126,10 +126,17 @@ class MemorySubject:
         return Position((self.database.acknowledged,))
 
 
+class OpenSource(Protocol):
+    """A source that its subject has opened."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
 class SubjectOnServer:
     """Closes one source before it opens the next."""
 
-    _opened: Source | None = None
+    _opened: OpenSource | None = None
 
     def close_source(self) -> None:
         """Close what was opened."""

@@ -14,7 +14,7 @@ from adapters.cli import app
 from tests.bench.peers.jars import SHA256
 from tests.driven import driven, properties
 from tests.integration.test_command_signal import configured
-from tests.integration.test_moving_from_debezium import EVENTS, SHARED, changes, ours, run, told
+from tests.integration.test_moving_from_debezium import EVENTS, SHARED, changes, ours, told
 from tests.java.debezium import postgres_properties, running
 
 if TYPE_CHECKING:
@@ -47,17 +47,16 @@ def imported_by(said: dict[str, str], directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", SHA256)
 def test_we_go_on_at_its_offset(database: Database, tmp_path: Path, spark: SparkSession, version: str):
-    run(
-        database,
+    database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v text)",
         "INSERT INTO orders SELECT g, 'old' FROM generate_series(1, 3) g",
     )
     first = postgres_properties(database, snapshot__mode="initial", **SHARED)
     with running(first, tmp_path, version) as engine:
         engine.until(lambda sent: len(sent) == 3)
-        run(database, *changes(100), *changes(200))
+        database.execute(*changes(100), *changes(200))
         engine.until(lambda sent: len(sent) == 3 + 2 * EVENTS)
-    run(database, *changes(300))
+    database.execute(*changes(300))
 
     more = {**SHARED, "signal__data__collection": "", "snapshot__mode": "initial"}
     assert imported(database, tmp_path, **more)["snapshots"] == []
@@ -76,8 +75,7 @@ def test_we_go_on_at_its_offset(database: Database, tmp_path: Path, spark: Spark
 def test_an_incremental_snapshot_in_the_middle_goes_on(
     database: Database, tmp_path: Path, spark: SparkSession, version: str, mode: str
 ):
-    run(
-        database,
+    database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v text)",
         "CREATE TABLE more (id int PRIMARY KEY)",
         SIGNALS,
@@ -89,7 +87,7 @@ def test_an_incremental_snapshot_in_the_middle_goes_on(
     engine_properties = postgres_properties(database, snapshot__mode=mode, **SHARED) | chunks
     with running(engine_properties, tmp_path, version) as engine:
         _until_slot(database)
-        run(database, f"INSERT INTO signals VALUES ('a', 'execute-snapshot', '{json.dumps(data)}')")
+        database.execute(f"INSERT INTO signals VALUES ('a', 'execute-snapshot', '{json.dumps(data)}')")
         engine.until(lambda sent: sum(".orders" in one.topic for one in sent) > 300)
         engine.kill()
     sent = {json.loads(one.key)["id"] for one in engine.sent if one.key and one.topic.endswith(".orders")}

@@ -26,8 +26,6 @@ from tests.integration.test_restart import (
     progress,
     rows_read,
     streaming,
-    value,
-    wait,
 )
 from tests.strategies import states
 
@@ -189,16 +187,16 @@ def test_a_snapshot_begun_here_is_continued_by_the_older_release_and_finished_he
         connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
 
     with job(folder, ROOT, "adapters.cli.app") as running:
-        wait(running, lambda: streaming(database))
+        running.until(lambda: streaming(database))
         change(database, f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{SIGNAL}')")
-        wait(running, lambda: rows_read(running) >= 4_000)
+        running.until(lambda: rows_read(running) >= 4_000)
         running.stop()
         begun = progress(running)
     assert begun is not None
 
     change(database, "UPDATE public.orders SET note = 'beside' WHERE id % 1000 = 1")
     with job(folder, older, "engine.cli") as running:
-        wait(running, lambda: rows_read(running) > begun.rows + 4_000)
+        running.until(lambda: rows_read(running) > begun.rows + 4_000)
         running.stop()
         continued = progress(running)
     assert continued is not None
@@ -206,10 +204,10 @@ def test_a_snapshot_begun_here_is_continued_by_the_older_release_and_finished_he
 
     change(database, "DELETE FROM public.orders WHERE id % 1000 = 2")
     with job(folder, ROOT, "adapters.cli.app") as running:
-        wait(running, lambda: running.said("completed: "))
-        end = value(database, "SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
+        running.until(lambda: running.said("completed: "))
+        end = database.value("SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
         reached = f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots"
-        wait(running, lambda: value(database, f"{reached} WHERE slot_name = '{source.SLOT}'"))
+        running.until(lambda: database.value(f"{reached} WHERE slot_name = '{source.SLOT}'"))
         running.stop()
 
     assert_read_once_and_equal(folder, database)

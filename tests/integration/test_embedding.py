@@ -49,10 +49,11 @@ def until(condition: Callable[[], Any], timeout_s: float = 300.0) -> None:
 
 
 def filled(database: Database) -> None:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE a (id int PRIMARY KEY, body text)")
-        connection.execute(f"INSERT INTO a SELECT i, 'v' || i FROM generate_series(1, {ROWS}) i")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE a (id int PRIMARY KEY, body text)",
+        f"INSERT INTO a SELECT i, 'v' || i FROM generate_series(1, {ROWS}) i",
+    )
 
 
 def test_a_program_takes_a_snapshot_with_a_job_of_its_own(

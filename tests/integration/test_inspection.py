@@ -45,10 +45,11 @@ def test_what_postgresql_lacks_is_mended_by_its_statements(database: Database, t
 
 def test_a_role_without_rights_is_told_what_to_grant(database: Database, tmp_path: Path):
     role = f"reader_{database.name}"
-    with database.connect() as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-        connection.execute("CREATE PUBLICATION dbz_publication")
-        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pa55word'".encode())
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY)",
+        "CREATE PUBLICATION dbz_publication",
+        f"CREATE ROLE {role} LOGIN PASSWORD 'pa55word'",
+    )
     said = properties(database, tmp_path, database__user=role, database__password="pa55word")
     del said["signal.data.collection"]
 

@@ -39,10 +39,9 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def tables(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
-        connection.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    database.execute(
+        SIGNAL_TABLE, "CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)"
+    )
     return database
 
 

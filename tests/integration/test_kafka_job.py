@@ -48,10 +48,11 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def items(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY, v text)")
-        connection.execute(f"INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, {ROWS}) g")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE items (id int PRIMARY KEY, v text)",
+        f"INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, {ROWS}) g",
+    )
     return database
 
 

@@ -88,10 +88,11 @@ def jvm_of(process: int) -> int:
 def test_a_jvm_that_dies_under_load_ends_the_job_and_a_restart_loses_nothing(
     kafka: KafkaBroker, database: Database, tmp_path
 ):
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE loaded (id int PRIMARY KEY, v text)")
-        connection.execute(f"INSERT INTO loaded SELECT g, repeat('x', 100) FROM generate_series(1, {ROWS}) g")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE loaded (id int PRIMARY KEY, v text)",
+        f"INSERT INTO loaded SELECT g, repeat('x', 100) FROM generate_series(1, {ROWS}) g",
+    )
     said = properties(
         database,
         tmp_path,
@@ -125,11 +126,12 @@ def test_a_jvm_that_dies_under_load_ends_the_job_and_a_restart_loses_nothing(
 def test_a_jvm_without_memory_ends_the_job_with_its_reason_and_a_restart_goes_on(
     database: Database, tmp_path
 ):
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE wide (id int PRIMARY KEY, v text)")
-        connection.execute("INSERT INTO wide SELECT g, repeat('x', 1000) FROM generate_series(1, 2000) g")
-        connection.execute("INSERT INTO wide SELECT 0, repeat(md5('a'), 7000000)")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE wide (id int PRIMARY KEY, v text)",
+        "INSERT INTO wide SELECT g, repeat('x', 1000) FROM generate_series(1, 2000) g",
+        "INSERT INTO wide SELECT 0, repeat(md5('a'), 7000000)",
+    )
     least = {"tidemark.spark.conf.spark.driver.memory": "512m"}
     said = properties(database, tmp_path, snapshot__mode="initial", tidemark__window__local__rows="0") | least
     with Command(said, tmp_path, "first") as job:

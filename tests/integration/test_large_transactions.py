@@ -132,10 +132,11 @@ def signal(database: Database) -> None:
 
 @pytest.fixture
 def table(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text, n int DEFAULT 0)")
-        connection.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE t (id int PRIMARY KEY, v text, n int DEFAULT 0)",
+        "ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
+    )
     return database
 
 

@@ -64,11 +64,12 @@ class Sent:
 
 @pytest.fixture
 def inserts(database: Database) -> Iterator[Inserts]:
-    with database.connect() as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE PUBLICATION dbz_publication FOR ALL TABLES")
-        connection.execute(f"SELECT pg_create_logical_replication_slot('slot_{database.name}', 'pgoutput')")
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        SIGNAL_TABLE,
+        "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
+        f"SELECT pg_create_logical_replication_slot('slot_{database.name}', 'pgoutput')",
+    )
     with Inserts(database) as inserts:
         yield inserts
 

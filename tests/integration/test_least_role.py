@@ -41,9 +41,7 @@ def least(database: Database) -> Iterator[Database]:
             if statement.strip():
                 connection.execute(statement.encode())
     yield database
-    with database.connect() as connection:
-        connection.execute("DROP OWNED BY tidemark")
-        connection.execute("DROP ROLE tidemark")
+    database.execute("DROP OWNED BY tidemark", "DROP ROLE tidemark")
 
 
 def snapshot(database: Database, directory: Path, spark: SparkSession, outcome: str, **more: str) -> int:

@@ -150,9 +150,10 @@ _END_EXPORTER = (
 )
 def test_rows_of_a_window_whose_exporter_ended_between_slices(database, tmp_path, spark, change, kind):
     fill(database, t=8_000)
-    with database.connect() as connection:
-        connection.execute("CREATE TABLE swapped AS SELECT id, 'new ' || b AS b FROM t")
-        connection.execute("ALTER TABLE swapped ADD PRIMARY KEY (id)")
+    database.execute(
+        "CREATE TABLE swapped AS SELECT id, 'new ' || b AS b FROM t",
+        "ALTER TABLE swapped ADD PRIMARY KEY (id)",
+    )
     with driven(database, tmp_path, spark, tidemark__window__max__chunks="1000") as job:
         signal(database)
         job.until(lambda: keys_read(job, "t"))

@@ -88,9 +88,9 @@ def session(database: Database) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def prepare(database: Database) -> None:
-    with database.connect() as connection:
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        connection.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+    database.execute(
+        "CREATE PUBLICATION p FOR ALL TABLES", "SELECT pg_create_logical_replication_slot('s', 'pgoutput')"
+    )
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,7 @@ def test_a_change_takes_one_copy(alike, tmp_path, spark, statements):
 
 def test_each_window_counts_by_what_it_contains(alike, tmp_path, spark, monkeypatch):
     """A change before the second window opens takes a copy from the first one's rows, none of its own."""
-    with alike.connect() as connection:
-        connection.execute("TRUNCATE t")
-        connection.execute("INSERT INTO t SELECT g / 3, 'same' FROM generate_series(0, 2999) g")
+    alike.execute("TRUNCATE t", "INSERT INTO t SELECT g / 3, 'same' FROM generate_series(0, 2999) g")
     few = {"tidemark__window__max__chunks": "1", "incremental__snapshot__chunk__size": "1500"}
     with driven(alike, tmp_path, spark, **few) as job, alike.connect() as connection:
         connection.execute(SNAPSHOT)

@@ -92,9 +92,7 @@ def role(database: Database, tmp_path: Path) -> Iterator[Role]:
         role = Role(database, tmp_path)
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
     yield role
-    with database.connect() as connection:
-        connection.execute("DROP OWNED BY reader")
-        connection.execute("DROP ROLE reader")
+    database.execute("DROP OWNED BY reader", "DROP ROLE reader")
 
 
 def test_a_password_that_changes_under_load_is_asked_for_again_on_both_roads(

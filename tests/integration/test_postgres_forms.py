@@ -70,10 +70,11 @@ def test_a_difference_is_told_in_words():
 
 @pytest.fixture
 def table(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)")
-        connection.execute(f"INSERT INTO t SELECT g, g FROM generate_series(1, {ROWS}) g".encode())
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)",
+        f"INSERT INTO t SELECT g, g FROM generate_series(1, {ROWS}) g",
+    )
     return database
 
 

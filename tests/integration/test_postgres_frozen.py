@@ -38,12 +38,13 @@ def proxy(database: Database) -> Iterator[Proxy]:
 
 @pytest.fixture
 def shop(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        connection.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 50000) i")
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE PUBLICATION dbz_publication FOR ALL TABLES")
-        connection.execute(f"SELECT pg_create_logical_replication_slot('slot_{database.name}', 'pgoutput')")
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 50000) i",
+        SIGNAL_TABLE,
+        "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
+        f"SELECT pg_create_logical_replication_slot('slot_{database.name}', 'pgoutput')",
+    )
     return database
 
 

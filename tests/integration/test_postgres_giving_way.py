@@ -28,10 +28,11 @@ CHUNKS = {"incremental__snapshot__chunk__size": "100", "tidemark__window__local_
 
 @pytest.fixture
 def table(database: Database) -> Database:
-    with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, b int)")
-        connection.execute(f"INSERT INTO t SELECT g, g FROM generate_series(1, {ROWS}) g".encode())
+    database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE t (id int PRIMARY KEY, b int)",
+        f"INSERT INTO t SELECT g, g FROM generate_series(1, {ROWS}) g",
+    )
     return database
 
 

@@ -22,9 +22,7 @@ MOVED = "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)"
 
 @pytest.fixture
 def table(each_database: Database) -> Database:
-    with each_database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, v text)")
+    each_database.execute(SIGNAL_TABLE, "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, v text)")
     return each_database
 
 

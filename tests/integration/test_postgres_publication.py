@@ -149,11 +149,12 @@ class TestAgreement:
 @pytest.fixture
 def table(each_database: Database) -> Database:
     """A table of which nothing is published yet."""
-    with each_database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text)")
-        connection.execute("INSERT INTO t SELECT g, g, 'old' FROM generate_series(1, 10) g")
-        connection.execute("CREATE PUBLICATION dbz_publication FOR TABLE signals")
+    each_database.execute(
+        SIGNAL_TABLE,
+        "CREATE TABLE t (id int PRIMARY KEY, n int, v text)",
+        "INSERT INTO t SELECT g, g, 'old' FROM generate_series(1, 10) g",
+        "CREATE PUBLICATION dbz_publication FOR TABLE signals",
+    )
     return each_database
 
 

@@ -28,9 +28,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def table(each_database: Database) -> Database:
-    with each_database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    each_database.execute(SIGNAL_TABLE, "CREATE TABLE t (id int PRIMARY KEY)")
     return each_database
 
 

@@ -82,9 +82,10 @@ def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder:
     assert killed.since_ms == stopped.since_ms
     assert stopped.rows < killed.rows < ROWS
 
-    with database.connect() as connection:
-        connection.execute("UPDATE public.orders SET note = 'while nobody was looking' WHERE id % 400 = 0")
-        connection.execute("DELETE FROM public.orders WHERE id % 1000 = 1")
+    database.execute(
+        "UPDATE public.orders SET note = 'while nobody was looking' WHERE id % 400 = 0",
+        "DELETE FROM public.orders WHERE id % 1000 = 1",
+    )
     with Tidemark(folder) as job:
         job.until(lambda: job.said("completed: "))
         end = database.value("SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")

@@ -97,9 +97,7 @@ def directory(database: Database, tmp_path: Path, kafka: KafkaBroker, topic: str
     )
     (tmp_path / "history").mkdir()
     yield tmp_path
-    with database.connect() as connection:
-        connection.execute("DROP OWNED BY reader")
-        connection.execute("DROP ROLE reader")
+    database.execute("DROP OWNED BY reader", "DROP ROLE reader")
 
 
 def test_a_running_job_shows_no_secret(database: Database, directory: Path):

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from adapters.sqlserver.server.tsql import key_literal, quote_ident
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from adapters.sqlserver.server.table import Column
     from engine.model import Key, Range
+
+    _Compare: TypeAlias = Callable[[Column, str | None, str], str]
 
 EVERY = "1 = 1"
 NOTHING = "1 = 0"
@@ -50,30 +53,24 @@ class Keyset:
 
     def beyond(self, key: Key) -> str:
         """A condition for the keys greater than `key`."""
-        return self._over(key, NOTHING)
+        return self._beside(key, NOTHING, _beyond)
 
     def at_least(self, key: Key) -> str:
         """A condition for the keys not less than `key`."""
-        return self._over(key, EVERY)
-
-    def _over(self, key: Key, condition: str) -> str:
-        """A condition for greater keys, and the key itself under `condition`."""
-        for column, text in reversed(list(zip(self.columns, key, strict=True))):
-            condition = _beyond(column, text, condition)
-        return condition
+        return self._beside(key, EVERY, _beyond)
 
     def up_to(self, key: Key) -> str:
         """A condition for the keys not greater than `key`."""
-        return self._under(key, EVERY)
+        return self._beside(key, EVERY, _up_to)
 
     def below(self, key: Key) -> str:
         """A condition for the keys less than `key`."""
-        return self._under(key, NOTHING)
+        return self._beside(key, NOTHING, _up_to)
 
-    def _under(self, key: Key, condition: str) -> str:
-        """A condition for lesser keys, and the key itself under `condition`."""
+    def _beside(self, key: Key, condition: str, compare: _Compare) -> str:
+        """A condition for the keys on one side of `key`, and for the key itself under `condition`."""
         for column, text in reversed(list(zip(self.columns, key, strict=True))):
-            condition = _up_to(column, text, condition)
+            condition = compare(column, text, condition)
         return condition
 
     def between(
