@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from adapters.postgres.drivers import make_server
 from adapters.postgres.saved import saved_of
@@ -128,7 +127,7 @@ def _marked(settings: Settings, questions: Questions) -> tuple[str, int]:
     found = questions.signals.find(signals) if signals else None
     if signals is None or found is None or not found.insert:
         return "", 0
-    marker = f"tidemark-move-{uuid4()}"
+    marker = f"tidemark-move-{system_clock().new_id()}"
     return marker, questions.signals.insert_alone(signals, marker, _MARKER_TYPE)
 
 

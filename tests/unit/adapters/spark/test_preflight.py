@@ -57,6 +57,7 @@ def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
     session: Any = SimpleNamespace(sparkContext=Shared())
     monkeypatch.setattr(preflight, "_registered", lambda _context: session.sparkContext.there)
     monkeypatch.setattr(preflight, "reached", lambda *_address: True)
+    monkeypatch.setattr(preflight, "_of_jobs", {})
     for pool in ("orders", "stock"):
         session.sparkContext.pool = pool
         preflight.check(session, preflight.Asked(((pool, "host", 1),)))
