@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.ports import Source
     from tests.conformance.subjects import Subject
 
-ROWS = (-20, -3, 0, 1, 2, 9, 10, 11, 30, 100, 101, 1000)
+ROWS = (-20, -3, 0, 1, 2, 9, 10, 11, 30, 100, 101, 130)
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ CASES = {
     "from closed, to open": (ranges((1, 30)), [1, 2, 9, 10, 11]),
     "between rows": (ranges((3, 29)), [9, 10, 11]),
     "without from": (ranges((None, 1)), [-20, -3, 0]),
-    "without to": (ranges((100, None)), [100, 101, 1000]),
+    "without to": (ranges((100, None)), [100, 101, 130]),
     "without both": (ranges((None, None)), list(ROWS)),
     "behind the last row": (ranges((5000, None)), []),
     "in any order": (ranges((100, 102), (-3, 2)), [-3, 0, 1, 100, 101]),
     "overlapping": (ranges((0, 10), (2, 12), (9, 10)), [0, 1, 2, 9, 10, 11]),
     "side by side": (ranges((0, 2), (2, 10)), [0, 1, 2, 9]),
-    "one within another": (ranges((10, None), (11, 30)), [10, 11, 30, 100, 101, 1000]),
+    "one within another": (ranges((10, None), (11, 30)), [10, 11, 30, 100, 101, 130]),
 }
 
 
@@ -99,7 +99,7 @@ def test_exactly_the_rows_asked_for_are_read_each_once(subject, source):
 def test_small_windows_follow_each_other_within_the_ranges(subject, source):
     fill(subject, *ROWS)
 
-    assert read(subject, source, ranges((1, 30), (100, None)), 3) == [1, 2, 9, 10, 11, 100, 101, 1000]
+    assert read(subject, source, ranges((1, 30), (100, None)), 3) == [1, 2, 9, 10, 11, 100, 101, 130]
 
 
 def test_rows_that_come_later_are_not_read_beside_the_ranges(subject, source):

@@ -45,12 +45,18 @@ class Runner:
     report: Callable[[str], None] = lambda _text: None
 
     def run(self, case: Case) -> tuple[Event, ...]:
-        """The events that the engine emits for the case. Raises CaseFailed, or what the engine died of."""
+        """The events that the engine emits for the case. Raises CaseFailed, or what the engine died of.
+
+        Nothing is left on the server: an old slot would make every later one look as old.
+        """
         self.server.drop_database(DATABASE)
         database = self.server.create_database(DATABASE)
-        self._prepare(case, database)
-        with tempfile.TemporaryDirectory(prefix="tidemark-golden-") as directory:
-            return self._run_engine(case, database, Path(directory) / "events")
+        try:
+            self._prepare(case, database)
+            with tempfile.TemporaryDirectory(prefix="tidemark-golden-") as directory:
+                return self._run_engine(case, database, Path(directory) / "events")
+        finally:
+            self.server.drop_database(DATABASE)
 
     def _prepare(self, case: Case, database: Database) -> None:
         self._psql(database, case.script("setup.sql") or "", "setup.sql", must_work=True)
