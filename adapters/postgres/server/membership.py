@@ -9,7 +9,8 @@ seen are kept with the state, so a change is found even if no job was running.
            └── in no log: a gap ─────────┘
 
 A slot that is found without a saved state keeps log from before anybody looked. If the slot's oldest
-transaction is older than an entry, that entry may publish its table only from some place of this log on.
+transaction is older than an entry, that entry may publish its table only from some place of this log on. A
+younger slot can look as old as another slot of the server; its tables are then reported without need.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class MembershipWatch:
         self._due = self._clock() + _EVERY_S
         gaps = before.gaps(now, self._publication.name)
         if saved is None and oldest is not None:
-            why = f"publication {self._publication.name!r} has it by an entry that is newer than the slot"
+            why = f"publication {self._publication.name!r} has it by an entry that may be newer than the slot"
             gaps |= {oid: why for oid, mark in marks.items() if _written_since(mark, oldest)}
         return self._incomplete(gaps, position)
 
