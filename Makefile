@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table jdbc-killed older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ server-move: setup ## a job moves to what pg_upgrade made of its server, and now
 
 delta-table: setup ## README's code for a Delta table, crashed behind each merge, compared with its source
 	$(PYTEST) tests/integration/check_delta_table.py $(ARGS)
+
+jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50
+	$(PYTEST) tests/integration/check_jdbc_killed.py $(ARGS)
 
 older-release: setup ## the last commit before version 2 of the state continues a state saved by this one, and back
 	$(PYTEST) tests/integration/check_older_release.py $(ARGS)

@@ -128,12 +128,12 @@ class SinkRefused(SinkError):
 class TopicRemade(SinkError):
     """A topic was recreated and lacks earlier events. It accepts events.
 
-    `snapshot`: a snapshot of its table is to be taken.
+    `snapshot`: a snapshot of its table is to be taken. `what`: what was recreated, if not the topic itself.
     """
 
-    def __init__(self, topic: str, *, snapshot: bool = False) -> None:
+    def __init__(self, topic: str, *, snapshot: bool = False, what: str = "the topic") -> None:
         hint = "" if snapshot else "take a snapshot of its table"
-        super().__init__("the topic was made anew, it lacks what was sent before", place=topic, hint=hint)
+        super().__init__(f"{what} was made anew, it lacks what was sent before", place=topic, hint=hint)
         self.topic, self.snapshot = topic, snapshot
 
 

@@ -41,6 +41,8 @@ def _sink(settings: Settings) -> str:
             return f"files in {sink.directory}"
         case SinkKind.KAFKA:
             return f"kafka at {sink.kafka.client.get('bootstrap.servers', '?')}"
+        case SinkKind.JDBC:
+            return f"jdbc, tables in {sink.jdbc.place}"
         case _:
             return sink.kind
 

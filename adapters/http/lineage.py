@@ -97,10 +97,13 @@ _JOB: Final = {"processingType": "STREAMING", "integration": "TIDEMARK", "jobTyp
 
 
 def _outputs(settings: Settings, captured: Iterable[CollectionId]) -> list[dict[str, str]]:
-    """Topics on Kafka, or the directory of files; other sinks keep nothing that has a name."""
+    """Topics on Kafka, a directory or a database; other sinks keep nothing that has a name."""
     sink = settings.sink
     if sink.kind == SinkKind.FILES:
         return [{"namespace": "file", "name": sink.directory}]
+    if sink.kind == SinkKind.JDBC:
+        server, _slash, database = sink.jdbc.place.rpartition("/")
+        return [{"namespace": f"postgres://{server}", "name": database}]
     if sink.kind != SinkKind.KAFKA:
         return []
     broker = sink.kafka.client.get("bootstrap.servers", "").partition(",")[0].strip()

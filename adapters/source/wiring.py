@@ -134,13 +134,15 @@ class Wired:
 class LeasedCheckpoint:
     """What a job has while it holds its leases: the checkpoint, and a directory for staging.
 
-    `name` distinguishes the job from others. `epoch` is that of the lease on the checkpoint, `sink_epoch` of
-    the one on the sink, 0 if it needs none. `owner` and `previous` are as in `Places`.
+    `job` is the job's name. `name` distinguishes the job from others, also from those of the same name.
+    `epoch` is that of the lease on the checkpoint, `sink_epoch` of the one on the sink, 0 if it needs none.
+    `owner` and `previous` are as in `Places`.
     """
 
     checkpoint: str
     directory: Storage
     staging: str
+    job: str
     name: str
     leases: Leases
     epoch: int
@@ -172,6 +174,7 @@ def leased_checkpoint(
             checkpoint,
             directory,
             str(take_workspace(workspace, states.epoch)),
+            settings.name,
             workspace.name,
             leases,
             states.epoch,
@@ -209,14 +212,7 @@ def opened(
     with ExitStack() as held:
         stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
         held.callback(stages.spans.clear)
-        made = make_sink(
-            settings.sink,
-            stages.senders,
-            f"{leased.staging}/kafka",
-            tasks=tasks_of(spark),
-            name=leased.name,
-            epoch=leased.sink_epoch,
-        )
+        made = make_sink(settings.sink, stages.senders, leased, tasks=tasks_of(spark))
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)

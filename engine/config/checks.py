@@ -25,11 +25,12 @@ _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")
 
 
 def problems(
-    values: Values, connector: Connector, *, signals: Iterable[str], kafka: Iterable[str]
+    values: Values, connector: Connector, *, signals: Iterable[str], kafka: Iterable[str], jdbc: Iterable[str]
 ) -> Iterator[str]:
     """Yield the faults that involve more than one property.
 
-    `signals` and `kafka` are those that reading the channels' and the Kafka sink's settings has found.
+    `signals`, `kafka` and `jdbc` are those that reading the settings of the channels and of these sinks has
+    found.
     """
     yield from _missing(values)
     yield from connector.problems(values)
@@ -38,7 +39,7 @@ def problems(
     yield from signals
     yield from incomplete_notifications(values)
     yield from http_problems(values)
-    yield from _sink(values, kafka)
+    yield from _sink(values, kafka, jdbc)
     yield from _overlaps(values)
 
 
@@ -94,16 +95,15 @@ def _local(place: str) -> Path | None:
     return Path(os.path.abspath(found.path))  # noqa: PTH100  links are not followed
 
 
-def _sink(values: Values, kafka: Iterable[str]) -> Iterator[str]:
+def _sink(values: Values, kafka: Iterable[str], jdbc: Iterable[str]) -> Iterator[str]:
     """Sinks that keep events need a checkpoint, and a place of their own."""
     kind = values.get("tidemark.sink", str)
-    if kind not in {SinkKind.FILES, SinkKind.KAFKA} or not values.sure("tidemark.sink"):
+    if kind not in {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC} or not values.sure("tidemark.sink"):
         return
     needed = {"tidemark.checkpoint": "a directory or URI for the job's saved state"}
     if kind == SinkKind.FILES:
         needed["tidemark.sink.files.dir"] = "the directory that the sink 'files' writes to"
-    else:
-        yield from kafka
+    yield from {SinkKind.KAFKA: kafka, SinkKind.JDBC: jdbc}.get(SinkKind(kind), ())
     for name, meaning in needed.items():
         if values.sure(name) and not values.get(name, str):
             yield f"missing {name!r}: {meaning}"

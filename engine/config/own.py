@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.config import http
+from engine.config import http, jdbc
 from engine.config.expression_shapes import EXPRESSIONS
 from engine.config.row import APPLIED, IGNORED, Property
 from engine.config.settings import (
@@ -123,7 +123,8 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic is made anew: its table is told to be incomplete",
+        "what to do where a Kafka topic, or a table of the sink jdbc, is made anew: its table is told to be"
+        " incomplete",
         choice(TopicRecreated),
         "warn",
     ),
@@ -140,6 +141,7 @@ _SHARED = (
         "topic for records that are too large for theirs; without it their table is set aside",
         TEXT,
     ),
+    *jdbc.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(
         "tidemark.spark.archive",

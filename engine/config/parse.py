@@ -12,6 +12,7 @@ from engine.config import checks
 from engine.config.catalogue import catalogue_of, channel_types, connector_of, sink_of, unknown_connector
 from engine.config.files import read_file
 from engine.config.http import http_settings, http_warnings, idle_http, lineage_settings
+from engine.config.jdbc import jdbc_names, jdbc_warnings, read_jdbc
 from engine.config.notifications import idle_notifications, notification_settings
 from engine.config.settings import (
     Certificate,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from engine.config.plugins import Connector
-    from engine.config.settings import KafkaSettings, SignalSettings
+    from engine.config.plugins import Connector, SourceSettings
+    from engine.config.settings import JdbcSettings, KafkaSettings, SignalSettings
 
 
 def read(path: Path | str) -> Settings:
@@ -61,16 +62,23 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
         raise ConfigError(*problems, unknown_connector(properties))
     values = read_values(properties, catalogue_of(properties), unresolved)
     signals, kafka = read_signals(values, channel_types(values.given)), read_kafka(values)
-    settings = _compose(values, connector, signals.settings, kafka.settings)
-    checked = checks.problems(values, connector, signals=signals.problems, kafka=kafka.problems)
+    source = connector.read(values)
+    jdbc = read_jdbc(values, source.events)
+    sink = _sink(values, kafka.settings, jdbc.settings)
+    settings = _compose(values, connector, source, signals.settings, sink)
+    checked = checks.problems(
+        values, connector, signals=signals.problems, kafka=kafka.problems, jdbc=jdbc.problems
+    )
     found = (*problems, *values.problems, *checked)
     if found:
         raise ConfigError(*dict.fromkeys(found))
     return settings
 
 
-def _compose(values: Values, connector: Connector, signals: SignalSettings, kafka: KafkaSettings) -> Settings:
-    events, source, capture, snapshot = connector.read(values)
+def _compose(
+    values: Values, connector: Connector, read: SourceSettings, signals: SignalSettings, sink: SinkSettings
+) -> Settings:
+    events, source, capture, snapshot = read
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
         events=events,
@@ -78,17 +86,17 @@ def _compose(values: Values, connector: Connector, signals: SignalSettings, kafk
         capture=capture,
         snapshot=snapshot,
         signals=signals,
-        sink=_sink(values, kafka),
+        sink=sink,
         job=_job(values),
         notifications=notification_settings(values),
         http=http_settings(values),
         lineage=lineage_settings(values),
-        warnings=(*_warnings(values), *connector.warnings(values)),
+        warnings=(*_warnings(values), *jdbc_warnings(sink, events), *connector.warnings(values)),
         runs=connector.job,
     )
 
 
-def _sink(v: Values, kafka: KafkaSettings) -> SinkSettings:
+def _sink(v: Values, kafka: KafkaSettings, jdbc: JdbcSettings) -> SinkSettings:
     kind = sink_of(v.given)
     return SinkSettings(
         kind=v.get("tidemark.sink", str),
@@ -98,6 +106,7 @@ def _sink(v: Values, kafka: KafkaSettings) -> SinkSettings:
         ahead=v.get("tidemark.sink.ahead", SinkAhead),
         destination=v.get("tidemark.destination", Destination),
         kafka=kafka,
+        jdbc=jdbc,
     )
 
 
@@ -145,6 +154,8 @@ def _warnings(v: Values) -> list[str]:
     idle += idle_http(v)
     if v.get("tidemark.sink", str) != SinkKind.KAFKA:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
+    if v.get("tidemark.sink", str) != SinkKind.JDBC:
+        idle += (f"{name} (tidemark.sink is not jdbc)" for name in jdbc_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
     lines += http_warnings(v)

@@ -80,6 +80,14 @@ class SinkKind(StrEnum):
     CONSOLE = "console"
     NULL = "null"
     KAFKA = "kafka"
+    JDBC = "jdbc"
+
+
+class SchemaEvolution(StrEnum):
+    """`tidemark.sink.jdbc.schema.evolution`: whether the sink `jdbc` creates what its tables lack."""
+
+    BASIC = "basic"
+    NONE = "none"
 
 
 class SinkAhead(StrEnum):
@@ -119,7 +127,7 @@ class Destination(StrEnum):
 
 
 class TopicRecreated(StrEnum):
-    """`tidemark.sink.topic.recreated`: what to do if a topic was recreated."""
+    """`tidemark.sink.topic.recreated`: what to do if a topic, or a table of the sink, was recreated."""
 
     WARN = "warn"
     STOP = "stop"
@@ -283,11 +291,33 @@ class CustomSink:
 
 
 @dataclass(frozen=True, slots=True)
+class JdbcSettings:
+    """The sink `jdbc`.
+
+    - `parameters` of the connection have libpq's names, and may contain secrets
+    - `table_format` gives the name of a collection's table; a dot separates its schema
+    - `unavailable_text` and `unavailable_value` stand in events for values that the log left out
+    """
+
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
+    table_format: str = ""
+    evolution: SchemaEvolution = SchemaEvolution.BASIC
+    recreated: TopicRecreated = TopicRecreated.WARN
+    unavailable_text: str = ""
+    unavailable_value: bytes = b""
+
+    @property
+    def place(self) -> str:
+        """The server and its database, for people."""
+        return "{host}:{port}/{dbname}".format_map(self.parameters) if self.parameters else ""
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSettings:
     """Where events go. `kind` is one of SinkKind, or the name of another package's sink.
 
-    `directory` and `mode` are for the sink `files`, `kafka` for the sink `kafka`, `custom` for another
-    package's. `mode` is the mode of committed files; None leaves it to the umask.
+    `directory` and `mode` are for the sink `files`, `kafka` and `jdbc` for the sinks of these names, `custom`
+    for another package's. `mode` is the mode of committed files; None leaves it to the umask.
     """
 
     kind: str = SinkKind.FILES
@@ -296,6 +326,7 @@ class SinkSettings:
     ahead: SinkAhead = SinkAhead.REFUSE
     destination: Destination = Destination.SAME
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    jdbc: JdbcSettings = field(default_factory=JdbcSettings)
     custom: CustomSink | None = None
 
 

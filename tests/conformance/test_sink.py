@@ -11,21 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from adapters.jdbc.sink import Holder, JdbcSink
 from adapters.kafka.sink import KafkaSink
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.settings import KafkaSettings
+from engine.config.settings import JdbcSettings, KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text
 from tests.turns import Turns
+from tests.typed_batches import change, typed
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
+    from tests.servers.postgres import Database
 
 
 @dataclass
@@ -100,11 +104,63 @@ class KafkaBench:
         return [(record.key() or b"").decode() for record in records]
 
 
+@dataclass(frozen=True)
+class TypedWriter:
+    """Gives the sink a typed row for each event: that of its key."""
+
+    behind: Any
+
+    def write(self, part, batches):
+        return self.behind.write(part, map(self._typed, batches))
+
+    @staticmethod
+    def _typed(events):
+        return typed(*(change("c", int(key or "7")) for key in events.column("key").to_pylist()))
+
+
+class TypedSink:
+    def __init__(self, behind):
+        self._behind = behind
+
+    def writer(self, turn):
+        return TypedWriter(self._behind.writer(turn))
+
+    def __getattr__(self, name):
+        return getattr(self._behind, name)
+
+
+@dataclass
+class JdbcBench:
+    database: Database
+    directory: Path
+    remembers = True
+    opened: int = 0
+
+    def open(self):
+        parameters = conninfo_to_dict(self.database.server.dsn(self.database.name))
+        settings = JdbcSettings({name: str(value) for name, value in parameters.items()}, "rows")
+        self.opened += 1
+        return TypedSink(
+            JdbcSink(settings, self.directory, Holder("job", str(self.opened), "c", self.opened))
+        )
+
+    def keys(self):
+        with self.database.connect() as connection:
+            if connection.execute("SELECT to_regclass('rows')").fetchone() == (None,):
+                return []
+            return [str(key) for (key,) in connection.execute("SELECT id FROM rows ORDER BY ctid")]
+
+
 @pytest.fixture(
-    params=["memory", "files", "console", "null", pytest.param("kafka", marks=pytest.mark.integration)]
+    params=[
+        *("memory", "files", "console", "null"),
+        *(pytest.param(name, marks=pytest.mark.integration) for name in ("kafka", "jdbc")),
+    ]
 )
 def bench(request, tmp_path):
     match request.param:
+        case "jdbc":
+            return JdbcBench(request.getfixturevalue("database"), tmp_path / "staging")
         case "kafka":
             return KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging")
         case "memory":

@@ -40,9 +40,10 @@ DRIVERS = {
         "adapters/postgres/log/reader.py",
         "adapters/postgres/log/subscription.py",
         "adapters/postgres/snapshot/slot_snapshot.py",
+        "adapters/jdbc/",
     ),
 }
-"""Who may use a driver: the questions, and the replication protocol. All others get typed answers."""
+"""Who may use a driver: the questions, the replication protocol, and a sink. All others get typed answers."""
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
     "engine/config/references.py": "how long what a command printed may be used",
@@ -90,6 +91,7 @@ ORDER = {
         "spark",
         "sinks",
         "lake",
+        "jdbc",
         "kafka",
         "http",
         "verify",
@@ -238,7 +240,7 @@ def reactions_to_text(source: str) -> set[str]:
 DEEPEST = 11
 """The most modules in a chain of imports at run time."""
 KINDS = {
-    *("FilesSink", "KafkaSink", "ConsoleSink", "NullSink", "MemorySink"),
+    *("FilesSink", "KafkaSink", "JdbcSink", "ConsoleSink", "NullSink", "MemorySink"),
     *("SignalRows", "VisibilityWatermark", "AtBeginning"),
 }
 

@@ -46,6 +46,15 @@ def test_five_lines_say_where_everything_is(tmp_path: Path):
     ]
 
 
+def test_the_sink_jdbc_is_shown_without_its_password(tmp_path: Path):
+    url = "jdbc:postgresql://writer:secret@reports/copies"
+    said = {**LEAST, "tidemark.sink": "jdbc", "tidemark.sink.jdbc.connection.url": url}
+
+    screen = first_screen(parse({**said, "tidemark.checkpoint": str(tmp_path / "checkpoint")}))
+
+    assert screen[1] == "sink      jdbc, tables in reports:5432/copies"
+
+
 def test_a_job_that_goes_on_says_where(storage: LocalStorage, tmp_path: Path):
     test_status.save(storage, State(7, Position((5, 0))))
     storage.create("figures.json", orjson.dumps({"at_s": 1.0, "turn": 7, "position": "0/5"}))

@@ -144,3 +144,16 @@ def test_a_receiver_that_hangs_delays_nothing_and_is_told_of(
             assert tally.sessions == 1
     assert "did not take 3 OpenLineage events" in caplog.text
     assert "secret-path" not in caplog.text
+
+
+def test_the_sink_jdbc_s_output_is_its_database(tmp_path: Path):
+    job = WatchedJob(
+        tmp_path,
+        tidemark_openlineage_url="http://x/",
+        tidemark_sink="jdbc",
+        tidemark_sink_jdbc_connection_url="jdbc:postgresql://reports/copies",
+    )
+    lineage, told = told_by(job)
+    lineage.look()
+
+    assert told[0]["outputs"] == [{"namespace": "postgres://reports:5432", "name": "copies"}]

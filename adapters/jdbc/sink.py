@@ -1,0 +1,240 @@
+"""The JDBC sink: tables in PostgreSQL that are kept equal to their sources, exactly once.
+
+Owns what a turn is. Its parts wait as files. A commit folds them, table by table, to the last event of each
+key, and writes all tables and the turn's number in one transaction (`turns.py`). So a turn is there whole or
+not at all, whenever the process, the machine or the connection dies. A commit whose outcome is unknown is
+settled by asking for the number, which waits for the transaction to end.
+
+A table that refuses its rows takes its topics out of the turn: the transaction is rolled back, and the turn
+is begun again without them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import psycopg
+
+from adapters.jdbc.connection import Target, is_tables_fault, said
+from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
+from adapters.jdbc.parts import PartFiles, packed, read_part, topic_of, unpacked
+from adapters.jdbc.table import Table, TableGoneError, TableName, table_name
+from adapters.jdbc.turns import Claimant, Turns
+from adapters.staging.turn_parts import Staging, number, written_files
+from engine.config.settings import TopicRecreated
+from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.events.batch import EventForm
+from engine.staging.column_rows import ColumnRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from engine.config.settings import JdbcSettings
+    from engine.model import Part
+    from engine.ports import PartWriter
+
+
+class Holder(NamedTuple):
+    """Who writes: the job's name, the process, and its lease on the checkpoint."""
+
+    job: str
+    owner: str
+    checkpoint: str = ""
+    epoch: int = 0
+
+
+class JdbcSink:
+    """Writes turns to the database of `settings`; parts wait below `directory`."""
+
+    form: Final = EventForm.COLUMNS
+    row_form: Final = ColumnRows()
+
+    def __init__(self, settings: JdbcSettings, directory: Path | str, holder: Holder) -> None:
+        self._settings, self._directory = settings, Path(directory).absolute()
+        self._staging = Staging(self._directory)
+        # Names of sessions are cut at 63 bytes.
+        session = f"tidemark sink {_digest(holder.job)}"
+        self._target = Target(settings, session)
+        self._turns = Turns(Claimant(*holder._replace(checkpoint=_digest(holder.checkpoint)), session))
+        self._placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
+        self._session: psycopg.Connection | None = None
+        self._tables: dict[TableName, Table] = {}
+        self._entered = self._claimed = self._resumed = False
+        self._committed: int | None = None
+        self._withheld: frozenset[str] = frozenset()
+        self._written: frozenset[str] = frozenset()
+        self._attempt = self._directory
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn."""
+        self._claim()
+        if self._committed is not None and turn <= self._committed:
+            raise SinkRefused(
+                f"turn {turn} is committed already",
+                place=self._target.place,
+                hint="use the checkpoint that belongs to these tables",
+            )
+        self._withheld = frozenset()
+        self._attempt = self._staging.begin(turn)
+        return PartFiles(self._attempt)
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
+        """Leave a topic's events out of the turn, and return them as records."""
+        self._withheld |= {topic}
+        found = [batch for _part, batch in self._batches(parts) if topic_of(batch) == topic]
+        return (packed(batch) for batch in found)
+
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
+        """Apply the turn's events and note its number, in one transaction."""
+        if turn == self._committed:
+            return
+        self._staging.begun(turn)
+        tables = self._by_table(parts)
+        with self._target.connection() as connection:
+            self._know(connection)
+            known = frozenset(self._tables)
+            with connection.transaction():
+                self._refuse_gap(self._turns.lock(connection), turn)
+                for name in sorted(tables):
+                    self._apply(connection, name, tables[name], known=name in known)
+                self._turns.save(connection, turn)
+        self._written |= frozenset(map(str, tables))
+        self._committed = turn
+        self._staging.clear()
+
+    def applied(self, turn: int) -> bool:
+        """Whether the turn's number is in the target. No earlier process can commit it any more."""
+        self._claim()
+        with self._target.connection() as connection:
+            self._committed = self._turns.settled(connection)
+        return self._committed is not None and turn <= self._committed
+
+    def newest(self) -> int | None:
+        """The newest committed turn."""
+        return self._look()[1]
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Take over from earlier processes, and learn which tables they have written."""
+        if not self._resumed:
+            self._written |= frozenset(saved)
+            self._resumed = True
+        self._claim()
+
+    def memory(self) -> Mapping[str, str]:
+        """The tables that were written; they are not to be missing later."""
+        return dict.fromkeys(sorted(self._written), "")
+
+    def identity(self) -> str:
+        """The id that the target has for the job's tables."""
+        return self._look()[0]
+
+    def close(self) -> None:
+        """Close the connection, and remove what was not committed."""
+        self._target.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _look(self) -> tuple[str, int | None]:
+        with self._target.connection() as connection:
+            if not self._entered:
+                self._turns.enter(connection)
+                self._entered = True
+            return self._turns.newest(connection)
+
+    def _claim(self) -> None:
+        """Once, take the right to commit away from all earlier processes of the job."""
+        if self._claimed:
+            return
+        self._look()
+        with self._target.connection() as connection:
+            self._turns.claim(connection)
+            self._committed = self._turns.settled(connection)
+        self._claimed = True
+
+    def _refuse_gap(self, newest: int | None, turn: int) -> None:
+        """A target that was restored from a backup lacks turns that the checkpoint counts on."""
+        if newest is not None and newest != turn - 1:
+            raise SinkRefused(
+                f"the target's newest turn is {newest}, the checkpoint's {turn - 1}",
+                place=self._target.place,
+                hint="was the database restored? use an empty checkpoint, with tidemark.sink.ahead=repeat for"
+                " one start, to take a new snapshot",
+            )
+
+    def _know(self, connection: psycopg.Connection) -> None:
+        """Forget the tables of an earlier connection, whose staging tables are gone."""
+        if self._session is not connection:
+            self._session, self._tables = connection, {}
+
+    def _batches(self, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
+        """The typed events of a turn, in the order of its parts."""
+        checksums = {part.number: part.checksum for part in parts}
+        for path in written_files(self._attempt, parts):
+            for batch in read_part(path, checksums[number(path)]):
+                typed = [batch] if topic_of(batch) is not None else unpacked(batch)
+                yield from (PlacedBatch(number(path), one) for one in typed)
+
+    def _by_table(self, parts: Sequence[Part]) -> dict[TableName, list[PlacedBatch]]:
+        tables: dict[TableName, list[PlacedBatch]] = {}
+        for part, batch in self._batches(parts):
+            topic = topic_of(batch) or ""
+            tombstones = batch.column("op").null_count
+            events = batch.filter(batch.column("op").is_valid()) if tombstones else batch
+            if not events.num_rows or topic in self._withheld:
+                continue
+            source = events.column("source")[0].as_py()
+            try:
+                name = table_name(self._settings.table_format, topic, source)
+            except SinkRefused as error:
+                raise TopicsRefused({topic: error}) from error
+            tables.setdefault(name, []).append(PlacedBatch(part, events))
+        return tables
+
+    def _apply(
+        self, connection: psycopg.Connection, name: TableName, batches: list[PlacedBatch], *, known: bool
+    ) -> None:
+        """Write a table's events. Raises TopicsRefused if it can't have them."""
+        topics = sorted({topic_of(batch.events) or "" for batch in batches})
+        table = self._tables.get(name)
+        if table is None:
+            table = Table(
+                name, len(self._tables), self._settings.evolution, written=str(name) in self._written
+            )
+            self._tables[name] = table
+        try:
+            table.apply(connection, Fold(batches, self._placeholders))
+        except TableGoneError:
+            raise self._gone(name, topics) from None
+        except SinkRefused as error:
+            refusal = error
+        except psycopg.Error as error:
+            if not is_tables_fault(error):
+                raise
+            if known:
+                # Somebody may have altered the table. The next attempt looks at it anew.
+                raise SinkError(said(error), place=str(name)) from error
+            refusal = SinkRefused(said(error), place=str(name))
+        else:
+            return
+        raise TopicsRefused(dict.fromkeys(topics, refusal)) from refusal
+
+    def _gone(self, name: TableName, topics: Sequence[str]) -> SinkError:
+        """The error for a table that somebody has dropped; the next attempt creates it."""
+        recreated, what = self._settings.recreated, f"the table {name}"
+        if recreated is TopicRecreated.STOP:
+            return SinkRefused(
+                "the table was dropped, and what was written before is lost",
+                place=str(name),
+                hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
+            )
+        self._written -= {str(name)}
+        snapshot = recreated is TopicRecreated.SNAPSHOT
+        return TopicsRefused({topic: TopicRemade(topic, snapshot=snapshot, what=what) for topic in topics})
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
