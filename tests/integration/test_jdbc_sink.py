@@ -269,6 +269,7 @@ TYPES = {
     ),
     "timetz": ("time with time zone", ["12:34:56.5+00", "00:00+00"]),
     "inet": ("text", ["192.168.0.1/24"]),
+    "macaddr": ("text", ["08:00:2b:01:02:03"]),
     "int4range": ("text", ["[1,5)"]),
     "text[]": ("text[]", ["{}", '{"a,b","c\\"d\\\\",NULL,"NULL",""}', "{ü}"]),
     "integer[]": ("integer[]", ["{1,NULL,-3}"]),
@@ -279,6 +280,12 @@ TYPES = {
     "mood": ("text", ['it\'s "fine"']),
 }
 """By type of the source: that of the target, and values that come back as the same text."""
+OTHERS = {
+    "interval": ("bigint", "1 day 00:00:01.5", "86401500000"),
+    "bit(3)": ("bytea", "101", "\\x05"),
+    "point": ("json", "(1,2)", '"x":1.0,"y":2.0'),
+}
+"""By type of the source: that of the target, a value, and what its text there contains."""
 
 
 def test_every_type_is_read_back_as_the_same_text(
@@ -292,6 +299,9 @@ def test_every_type_is_read_back_as_the_same_text(
         connection.execute(SIGNAL_TABLE)
         connection.execute("CREATE TYPE mood AS ENUM ('sad', 'it''s \"fine\"')")
         connection.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {defined})".encode())
+        others = ", ".join(f"o{number} {kind}" for number, kind in enumerate(OTHERS))
+        values = ", ".join(f"'{value}'" for _kind, value, _expected in OTHERS.values())
+        connection.execute(f"CREATE TABLE others (id int PRIMARY KEY, {others})".encode())
         rows: list[list[Any]] = [
             [number, *(values[number] if number < len(values) else None for _kind, values in TYPES.values())]
             for number in range(longest)
@@ -301,16 +311,23 @@ def test_every_type_is_read_back_as_the_same_text(
         with driven(database, tmp_path, spark, **settings(target, snapshot__mode="initial")) as job:
             turned(job, database)
             connection.cursor().executemany(insert, [[row[0] + 100, *row[1:]] for row in rows])
+            connection.execute(f"INSERT INTO others VALUES (1, {values})".encode())
             turned(job, database)
         expected = connection.execute(f"SELECT id, {texts} FROM kinds ORDER BY id".encode()).fetchall()
     with target.connect() as there:
         found = there.execute(f"SELECT id, {texts} FROM tm_public_kinds ORDER BY id".encode()).fetchall()
         types = there.execute(
             b"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attnum > 1"
-            b" AND attrelid = 'tm_public_kinds'::regclass ORDER BY attnum"
+            b" AND attrelid IN ('tm_public_kinds'::regclass, 'tm_public_others'::regclass)"
+            b" ORDER BY attrelid = 'tm_public_others'::regclass, attnum"
+        ).fetchall()
+        other = there.execute(
+            "SELECT t.* FROM tm_public_others o, json_each_text(row_to_json(o)) t"
         ).fetchall()
 
-    assert [kind for (kind,) in types] == [kind for kind, _values in TYPES.values()]
+    assert [kind for (kind,) in types] == [kinds[0] for kinds in (*TYPES.values(), *OTHERS.values())]
+    for (_name, text), (_kind, _value, part) in zip(other[1:], OTHERS.values(), strict=True):
+        assert part in text
     for number, kind in enumerate(TYPES, 1):
         assert [row[number] for row in found] == [row[number] for row in expected], kind
     assert len(found) == 2 * longest
