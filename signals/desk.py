@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import SignalError, TidemarkError
+from engine.expressions import bounded_matcher
 from engine.saved import reading_saved
 from signals.actions import acted
 from signals.answers import (
@@ -136,7 +137,7 @@ class Desk:
             return []
         at = position() if position else None
         budget = Budget()
-        named = Known(known(), budget.check)
+        named = Known(known(), bounded_matcher, budget.check)
         commands: list[Command] = []
         for number, signal in enumerate(received):
             if number == MAX_AT_ONCE or budget.spent:

@@ -103,7 +103,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
     if surrogate_key is not None and len(surrogate_key) > MAX_ID:
         raise SignalError(f"{_SURROGATE!r} has {len(surrogate_key)} characters, at most {MAX_ID} are read")
     collections, notes = _named(patterns, known)
-    conditions = _conditions(fields, Known(collections, known.check))
+    conditions = _conditions(fields, known.among(collections))
     _check_conditions(conditions)
     scope = scope_of(signal.data or "", fields)
     check_alone(scope, collections)

@@ -12,10 +12,9 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.errors import SignalError
-from engine.expressions import bounded_matcher
 from signals.parse.kinds import shown
 
 if TYPE_CHECKING:
@@ -38,15 +37,27 @@ class Match:
     note: str = ""
 
 
+class Matcher(Protocol):
+    """`engine.expressions.bounded_matcher`, or what compiles like it."""
+
+    def __call__(self, expression: str, /, *, ignore_case: bool) -> Callable[[str], bool]:
+        """Tell whether the expression matches a whole name. Raises ValueError if it can't be read."""
+
+
 class Known:
     """The collections that may be named, each once, indexed by name.
 
-    `check` is called now and then while they are searched, and may raise.
+    `matcher` compiles an expression. `check` is called now and then while they are searched, and may raise.
     """
 
-    def __init__(self, collections: Iterable[CollectionId], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        collections: Iterable[CollectionId],
+        matcher: Matcher,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.collections = tuple(dict.fromkeys(collections))
-        self.check = check
+        self._matcher, self.check = matcher, check
         self._names = [str(collection) for collection in self.collections]
         self._by_parts = {collection.parts: collection for collection in self.collections}
         self._by_length: dict[int, list[int]] = {}
@@ -55,6 +66,10 @@ class Known:
         for place, name in enumerate(self._names):
             self._by_name.setdefault(name, []).append(place)
             self._by_length.setdefault(len(name), []).append(place)
+
+    def among(self, collections: Iterable[CollectionId]) -> Known:
+        """Some of them, matched and searched alike."""
+        return Known(collections, self._matcher, self.check)
 
     def called(self, parts: tuple[str, ...]) -> tuple[CollectionId, ...]:
         """The collection whose name has exactly these parts."""
@@ -69,7 +84,7 @@ class Known:
         """The collections whose name an expression matches. Raises ValueError if it can't be read."""
         if _PLAIN.fullmatch(pattern):
             return self._spelled(pattern, ignore_case=ignore_case)
-        matches = bounded_matcher(pattern, ignore_case=ignore_case)
+        matches = self._matcher(pattern, ignore_case=ignore_case)
         found = []
         for place, name in enumerate(self._names):
             if not place % 16:

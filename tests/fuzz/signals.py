@@ -16,6 +16,7 @@ from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.sqlserver.conditions.trusted_sql import check_trusted
 from engine.errors import SignalError
+from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId
 from signals.answers import accepted, line
 from signals.model import Message, Signal
@@ -28,7 +29,7 @@ from tests.fuzz.fuzzed import Fuzzed
 if TYPE_CHECKING:
     from adapters.source.conditions.writer import Grammar
 
-_KNOWN = Known((CollectionId(("public", "orders")), CollectionId(("public", 'we"i\nrd'))))
+_KNOWN = Known((CollectionId(("public", "orders")), CollectionId(("public", 'we"i\nrd'))), bounded_matcher)
 _MESSAGES = (
     {"id": "a", "type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}},
     {"type": "stop-snapshot", "data": '{"data-collections": ["public.*"], "type": "incremental"}'},

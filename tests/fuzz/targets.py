@@ -50,7 +50,7 @@ from tests.fuzz.saved import SAVED
 from tests.fuzz.signals import SIGNALS
 
 T = CollectionId(("public", "orders"))
-KNOWN = Known((T, CollectionId(("public", 'we"ird'))))
+KNOWN = Known((T, CollectionId(("public", 'we"ird'))), bounded_matcher)
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
 FOLDER = Path(_TEMPORARY.name)
 LONGEST_S = 5.0

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.events.values import json_strings
-from engine.events.values.json_strings import escape, quote
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import quote
 
 _ALPHABETS = ("aé€😀", 'a"é', "a\\", 'a\\"', 'a"\\\n\x00\x1f\x7f€')
 """Without anything to escape, with quotes, with backslashes, with both, with control characters."""

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.errors import SignalError
+from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId, ExecuteSnapshot, StopSnapshot
 from signals.answers import accepted, line, rejected
 from signals.model import Signal
@@ -49,7 +50,7 @@ def answered(signal: Signal) -> Accepted | SignalError:
     """What parsing gives; the answer must be a printable line either way."""
     result: Accepted | SignalError
     try:
-        result = parse(signal, Known(KNOWN))
+        result = parse(signal, Known(KNOWN, bounded_matcher))
         answer = accepted(signal, result)
     except SignalError as error:
         result = error
@@ -98,7 +99,7 @@ def test_a_quoted_name_names_exactly_itself(parts):
     wanted = CollectionId(tuple(parts))
     quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
-    assert match_names(quoted, Known([*KNOWN, wanted])).collections[-1:] == (wanted,)
+    assert match_names(quoted, Known([*KNOWN, wanted], bounded_matcher)).collections[-1:] == (wanted,)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters='\0"'), min_size=1))
@@ -107,13 +108,13 @@ def test_an_escaped_name_names_itself(name):
     # the escapes that every dialect of regular expressions shares: a backslash before punctuation
     escaped = "".join("\\" + one if one in r"\.^$*+?()[]{}|#&~- " else one for one in str(wanted))
 
-    assert wanted in match_names(escaped, Known([*KNOWN, wanted])).collections
+    assert wanted in match_names(escaped, Known([*KNOWN, wanted], bounded_matcher)).collections
 
 
 @given(st.text())
 def test_any_pattern_is_matched_or_refused(pattern):
     try:
-        match = match_names(pattern, Known(KNOWN))
+        match = match_names(pattern, Known(KNOWN, bounded_matcher))
     except SignalError:
         return
 

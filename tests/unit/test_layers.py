@@ -237,7 +237,7 @@ def reactions_to_text(source: str) -> set[str]:
     return found
 
 
-DEEPEST = 11
+DEEPEST = 10
 """The most modules in a chain of imports at run time."""
 KINDS = {
     *("FilesSink", "KafkaSink", "JdbcSink", "ConsoleSink", "NullSink", "MemorySink"),

@@ -17,7 +17,8 @@ import pyarrow as pa
 from adapters.mongodb.documents.bson_walk import FIXED_SIZES, OVERHEADS, Kind, int32
 from adapters.mongodb.documents.extended_json import STRICT, document_text, quoted, value_text
 from adapters.mongodb.documents.values import COLUMNS, gathered, hex_column, int32s, int64s, utf8_strings
-from engine.events.values.json_strings import escape, quote
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import quote
 from engine.events.values.text import Ints, Piece, Text, digits, join
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from engine.events.batch import EventForm
 from engine.events.names import schema_name, topic_of
 from engine.events.record.envelope import source_head
 from engine.events.record.schema import RecordSchemas, with_schema
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.events.record.envelope import PLAIN, TRANSACTION_BLOCK, source_head, source_schema
 from engine.events.record.schema import INT32, INT64, STRING, Schema, array, struct
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from adapters.postgres.conditions.values import is_text
 from adapters.source.conditions import nodes
 from adapters.source.conditions.writer import Unwritable, named
 
@@ -85,10 +84,10 @@ def among(writer: Writer, node: exp.Expr) -> str:
     values = [writer.within(member) for member in among]
     number = writer.reference(value)
     plain = [member for member in among if not isinstance(member, exp.Null)]
-    if number is not None and all(is_text(member) for member in plain):
+    if number is not None and all(nodes.is_text(member) for member in plain):
         kind = writer.gap(lambda found: found[number].type)
         return f"({text} {operator} ANY (CAST(ARRAY[{', '.join(values)}] AS {kind}[])))"
-    if all(isinstance(member, (exp.Literal, exp.Neg)) and not is_text(member) for member in plain):
+    if all(isinstance(member, (exp.Literal, exp.Neg)) and not nodes.is_text(member) for member in plain):
         return f"({text} {operator} ANY (ARRAY[{', '.join(values)}]))"
     writer.repeated(text, len(values))
     return f"({' OR '.join(f'({text} {operator} {operand})' for operand in values)})"
@@ -149,7 +148,7 @@ def collate(writer: Writer, node: exp.Expr) -> str:
 def subscript(writer: Writer, node: exp.Expr) -> str:
     """One element of an array."""
     (number,) = node.expressions
-    if not isinstance(number, exp.Literal) or is_text(number) or writer.reference(node.this) is None:
+    if not isinstance(number, exp.Literal) or nodes.is_text(number) or writer.reference(node.this) is None:
         writer.refuse(node)
     return f"({writer.within(node.this)})[{nodes.digits(number)}]"
 
@@ -165,7 +164,7 @@ def quantified(word: str) -> Writing:
 
 def minus(writer: Writer, node: exp.Expr) -> str:
     """A negative number, or the negation of an operand."""
-    if isinstance(node.this, exp.Literal) and not is_text(node.this):
+    if isinstance(node.this, exp.Literal) and not nodes.is_text(node.this):
         return f"(-{nodes.digits(node.this)})"
     return f"({_operator(writer, '-', node.this)} {writer.operand(node.this, node)})"
 

@@ -17,14 +17,9 @@ _UNITS: Final = frozenset(
 )
 
 
-def is_text(node: exp.Expr) -> bool:
-    """Whether a node is a string."""
-    return isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and bool(node.args["is_string"]))
-
-
 def literal(_writer: Writer, node: exp.Expr) -> str:
     """A string or a number."""
-    return quote_literal(str(node.this)) if is_text(node) else nodes.digits(node)
+    return quote_literal(str(node.this)) if nodes.is_text(node) else nodes.digits(node)
 
 
 def raw(_writer: Writer, node: exp.Expr) -> str:

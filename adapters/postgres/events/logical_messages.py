@@ -22,7 +22,7 @@ from engine.events.record.envelope import source_head
 from engine.events.record.schema import BYTES, INT64, STRING, Schema, struct, with_schema
 from engine.events.settings import BinaryMode, EventSettings
 from engine.events.values.binary import encode_bytes
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 from engine.expressions import matches
 
 if TYPE_CHECKING:

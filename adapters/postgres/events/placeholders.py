@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.events.settings import BinaryMode
 from engine.events.values import binary
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings

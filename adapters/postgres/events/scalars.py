@@ -26,9 +26,10 @@ from engine.events.record.schema import (
     struct,
 )
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, HstoreMode, IntervalMode, TimeMode
-from engine.events.values import binary, numbers, times
+from engine.events.values import binary, java_floats, numbers, times
 from engine.events.values.conversions import bare, decimal, quoted
-from engine.events.values.json_strings import escape, quote
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import quote
 from engine.events.values.text import Text, each, unchanged
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def scalar(name: str, typmod: int, settings: EventSettings) -> Conversion | None
         return with_text_placeholder(quoted(schema, unchanged if name in _PLAIN else escape), settings)
     if name in {"float4", "float8"}:
         wide = name == "float8"
-        encode = numbers.doubles_as_java if wide else numbers.floats_as_java
+        encode = java_floats.doubles_as_java if wide else java_floats.floats_as_java
         return bare(DOUBLE if wide else FLOAT, encode, "0.0")
     if name == "bool":
         return bare(BOOLEAN, booleans, "false")
@@ -119,7 +120,7 @@ def with_text_placeholder(conversion: Conversion, settings: EventSettings) -> Co
 
 def _numeric(typmod: int, settings: EventSettings) -> Conversion:
     if settings.decimals is DecimalMode.DOUBLE:
-        return bare(DOUBLE, numbers.numbers_as_doubles, "0.0")
+        return bare(DOUBLE, java_floats.numbers_as_doubles, "0.0")
     if settings.decimals is DecimalMode.STRING:
         made = quoted(STRING, numbers.special_names, _zero(decimal_scale(typmod)))
         return with_text_placeholder(made, settings)
@@ -148,7 +149,7 @@ def _money(_: int, settings: EventSettings) -> Conversion:
 
 
 def _money_doubles(texts: Text) -> Text:
-    return numbers.numbers_as_doubles(values.moneys(texts))
+    return java_floats.numbers_as_doubles(values.moneys(texts))
 
 
 def _money_decimals(texts: Text, scale: int) -> Text:

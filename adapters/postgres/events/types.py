@@ -34,7 +34,8 @@ from adapters.postgres.events.builtin_types import type_of
 from adapters.postgres.events.scalars import MICRO_TIME, STRINGS, scalar, unknown, with_text_placeholder
 from engine.events.record.schema import Schema, array
 from engine.events.values.conversions import bare, quoted
-from engine.events.values.json_strings import escape, quote
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

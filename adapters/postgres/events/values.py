@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from engine.events.settings import BinaryMode
 from engine.events.values.java import hash_order
-from engine.events.values.java_floats import java_text
-from engine.events.values.json_strings import quote, quote_unpaired
-from engine.events.values.numbers import base64_chars, doubles_as_java, java_double
+from engine.events.values.java_exact import java_text
+from engine.events.values.java_floats import doubles_as_java, java_double
+from engine.events.values.json_text import quote, quote_unpaired
+from engine.events.values.numbers import base64_chars
 from engine.events.values.text import Ints, Text, digits, fill, join, mostly, scalar, text_from, text_parts
 from engine.events.values.times import clock_us
 

@@ -128,3 +128,8 @@ def case(comparison: Callable[[str, str], str]) -> Writing:
         return f"(CASE {' '.join(branches)}{otherwise} END)"
 
     return write
+
+
+def is_text(node: exp.Expr) -> bool:
+    """Whether a node is a string."""
+    return isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and bool(node.args["is_string"]))

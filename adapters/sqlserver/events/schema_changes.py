@@ -20,7 +20,7 @@ from adapters.sqlserver.server.position import ZERO
 from engine.events.names import schema_topic
 from engine.events.record.assemble import EventGroup, event_batch
 from engine.events.record.schema import BOOLEAN, INT32, INT64, STRING, array, struct, with_schema
-from engine.events.values.json_strings import json_text
+from engine.events.values.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

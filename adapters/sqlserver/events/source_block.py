@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.events.record.envelope import PLAIN, source_head, source_schema
 from engine.events.record.schema import INT64, STRING
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:

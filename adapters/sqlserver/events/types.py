@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from engine.events.record.schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT16, INT32, INT64, STRING, Schema
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
-from engine.events.values import binary, numbers, stamps
+from engine.events.values import binary, java_floats, stamps
 from engine.events.values.conversions import bare, decimal, quoted
 from engine.events.values.json_strings import escape
 from engine.events.values.text import Text, unchanged
@@ -84,11 +84,11 @@ def _guid(_: Column, __: EventSettings) -> Conversion:
 
 
 def _float(_: Column, __: EventSettings) -> Conversion:
-    return bare(DOUBLE, numbers.numbers_as_doubles, "0.0")
+    return bare(DOUBLE, java_floats.numbers_as_doubles, "0.0")
 
 
 def _real(_: Column, __: EventSettings) -> Conversion:
-    return bare(FLOAT, numbers.numbers_as_floats, "0.0")
+    return bare(FLOAT, java_floats.numbers_as_floats, "0.0")
 
 
 def _decimal(column: Column, settings: EventSettings) -> Conversion:
@@ -101,7 +101,7 @@ def _money(column: Column, settings: EventSettings) -> Conversion:
 
 def _number(precision: int, scale: int, settings: EventSettings) -> Conversion:
     if settings.decimals is DecimalMode.DOUBLE:
-        return bare(DOUBLE, numbers.numbers_as_doubles, "0.0")
+        return bare(DOUBLE, java_floats.numbers_as_doubles, "0.0")
     if settings.decimals is DecimalMode.STRING:
         return quoted(STRING, unchanged, f'"{0:.{scale}f}"')
     return decimal(scale, precision)

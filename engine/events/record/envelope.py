@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.events.record.schema import INT64, STRING, Schema, array, struct
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings

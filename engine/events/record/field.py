@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from engine.events.record.schema import Schema, struct
 from engine.events.record.typed import arrow_type, constant, typed_values
-from engine.events.values.json_strings import escape, quote
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import quote
 from engine.events.values.text import Piece, Text, fill, join, scalar
 
 Encode = Callable[[Text], Text]

@@ -10,7 +10,7 @@ from engine.events.batch import EVENTS
 from engine.events.names import heartbeat_topic
 from engine.events.record.envelope import HEARTBEAT, SERVER_KEY
 from engine.events.record.schema import with_schema
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from engine.events.batch import EVENTS
 from engine.events.record.schema import INT64, STRING, struct, text_map, with_schema
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 
 @dataclass(frozen=True, slots=True)

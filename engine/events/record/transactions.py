@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from engine.events.values.java import hash_order
-from engine.events.values.json_strings import quote
+from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from the fewest digits that identify the value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, frexp, ldexp, log10
+from math import floor, frexp, isfinite, isnan, ldexp, log10
 
 FRACTION_BITS = 52
 """The bits of a double's fraction. Values of every precision are stored as doubles."""
@@ -42,6 +42,24 @@ class Precision:
 
 DOUBLE = Precision(53, -1022)
 FLOAT = Precision(24, -126)
+LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
+"""Java writes no exponent from the first up to below the second, and for 0."""
+
+
+def java_text(value: float) -> str:
+    """The text of one double."""
+    if LEAST_PLAIN <= abs(value) < MOST_PLAIN or value == 0:
+        return repr(value)
+    return other_text(value, DOUBLE)
+
+
+def other_text(value: float, precision: Precision) -> str:
+    """The text of a value with an exponent, of NaN or of an infinity."""
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    shown, point = digits(abs(value), precision)
+    shown = shown.rstrip("0")
+    return f"{'-' if value < 0 else ''}{shown[0]}.{shown[1:] or '0'}E{point - 1}"
 
 
 def digits(value: float, precision: Precision) -> tuple[str, int]:

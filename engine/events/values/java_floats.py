@@ -7,7 +7,6 @@ the fewest that identify the value, as Arrow and databases write them too.
 
 from __future__ import annotations
 
-from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.values.java_digits import Decimals, decimals
-from engine.events.values.java_exact import DOUBLE, FLOAT, Precision, digits
+from engine.events.values.java_exact import (
+    DOUBLE,
+    FLOAT,
+    LEAST_PLAIN,
+    MOST_PLAIN,
+    Precision,
+    java_text,
+    other_text,
+)
 from engine.events.values.text import Text, join, scalar
 
 if TYPE_CHECKING:
     from engine.events.values.java_digits import Doubles
 
-LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
-"""Java writes no exponent from the first up to below the second, and for 0."""
+_MOST_PLAIN_FLOAT = 1e6
+"""From this value on PostgreSQL writes 32-bit floats with an exponent."""
 _FEW = 16
 """Up to this many values are written faster one by one."""
 
@@ -56,19 +63,49 @@ def with_point(texts: Text) -> Text:
     return pc.if_else(pointed, texts, join([texts, ".0"], len(texts)))
 
 
-def java_text(value: float) -> str:
-    """The text of one double."""
-    if LEAST_PLAIN <= abs(value) < MOST_PLAIN or value == 0:
-        return repr(value)
-    return _other_text(value, DOUBLE)
+def doubles_as_java(texts: Text) -> Text:
+    """Shortest decimal text of doubles in Java's form: `1.0`, `1.0E10`, and NaN in quotes."""
+    return _as_java(texts, pc.cast(texts, pa.float64()), MOST_PLAIN)
 
 
-def _other_text(value: float, precision: Precision) -> str:
-    if not isfinite(value):
-        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    shown, point = digits(abs(value), precision)
-    shown = shown.rstrip("0")
-    return f"{'-' if value < 0 else ''}{shown[0]}.{shown[1:] or '0'}E{point - 1}"
+def floats_as_java(texts: Text) -> Text:
+    """As `doubles_as_java`, for 32 bits."""
+    return _as_java(texts, pc.cast(texts, pa.float32()), _MOST_PLAIN_FLOAT)
+
+
+def numbers_as_doubles(texts: Text) -> Text:
+    """Decimal text as the nearest double, in Java's form."""
+    return json_floats(pc.cast(texts, pa.float64()))
+
+
+def numbers_as_floats(texts: Text) -> Text:
+    """Text of a number as the nearest float of 32 bits, in Java's form."""
+    return json_floats(pc.cast(texts, pa.float32()))
+
+
+def json_floats(values: pa.Array) -> Text:
+    """Floats in Java's form; Jackson puts NaN and the infinities into quotes."""
+    texts, finite = float_texts(values), pc.is_finite(values)
+    return (
+        texts
+        if pc.all(finite, min_count=0).as_py()
+        else pc.if_else(finite, texts, join(['"', texts, '"'], len(texts)))
+    )
+
+
+def java_double(text: str) -> str:
+    """One double's text as JSON in Java's form."""
+    shown = java_text(float(text))
+    return f'"{shown}"' if shown[-1] in "Ny" else shown
+
+
+def _as_java(texts: Text, values: pa.Array, most: float) -> Text:
+    """Keep texts of plain decimals below `most`, which have Java's digits. Write others from the values."""
+    kept, texts = is_plain(values, most), with_point(texts)
+    if kept.all():
+        return texts
+    others = pa.array(~kept)
+    return pc.replace_with_mask(texts, others, json_floats(values.filter(others)))
 
 
 def _others(values: pa.Array, precision: Precision) -> Text:
@@ -76,7 +113,7 @@ def _others(values: pa.Array, precision: Precision) -> Text:
     with np.errstate(invalid="ignore"):  # a signalling NaN
         doubles = values.to_numpy().astype(np.float64)
     if len(doubles) <= _FEW:
-        return pa.array([_other_text(value, precision) for value in doubles.tolist()], pa.large_string())
+        return pa.array([other_text(value, precision) for value in doubles.tolist()], pa.large_string())
     finite = np.isfinite(doubles)
     if finite.all():
         return _with_exponent(doubles, precision)

@@ -1,4 +1,4 @@
-r"""JSON strings in bulk: escaping columns of text, and quoting.
+r"""JSON strings in bulk: escaping columns of text. `json_text` writes single values.
 
 The text is what Java's Jackson writes as bytes, and so what Kafka Connect's converter sends: no blanks,
 control characters as `\b \t \n \f \r` or `\u001B`, characters beyond the BMP as two surrogates
@@ -12,55 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from engine.events.values.surrogates import LEAST_FIRST, pair, with_pairs
+from engine.events.values.json_text import ESCAPES
+from engine.events.values.surrogates import LEAST_FIRST, with_pairs
 from engine.events.values.text import text_from, text_parts
 
 if TYPE_CHECKING:
     from engine.events.values.text import Bytes, Ints, Text
 
-_SHORT = {0x08: "b", 0x09: "t", 0x0A: "n", 0x0C: "f", 0x0D: "r", 0x22: '"', 0x5C: "\\"}
-
-
-def _escape_table() -> list[str]:
-    table = [f"\\u{code:04X}" for code in range(0x20)] + [chr(code) for code in range(0x20, 0x80)]
-    for code, letter in _SHORT.items():
-        table[code] = "\\" + letter
-    return table
-
-
-_ESCAPES = _escape_table()
 _GROWTH = np.zeros(256, np.uint8)
-_GROWTH[:0x80] = [len(text) - 1 for text in _ESCAPES]
+_GROWTH[:0x80] = [len(text) - 1 for text in ESCAPES]
 _LARGE, _PIECE = 32 << 20, 1 << 20
-_SIX = np.array([list(text.encode().ljust(6, b" ")) for text in _ESCAPES], np.uint8)
-
-
-def quote(text: str) -> str:
-    """One JSON string with its quotes."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'  # nothing to escape, as in all of our own names
-    return '"' + "".join(map(_escaped_character, text)) + '"'
-
-
-def quote_unpaired(text: str) -> str:
-    """As `quote`, but without surrogates: what Jackson writes into a Java string instead of bytes."""
-    return '"' + "".join(_ESCAPES[ord(c)] if ord(c) < 0x80 else c for c in text) + '"'
-
-
-def _escaped_character(character: str) -> str:
-    code = ord(character)
-    return _ESCAPES[code] if code < 0x80 else character if code < 0x10000 else pair(code)
-
-
-def json_text(value: object) -> str:
-    """A value as JSON text: objects, lists, strings, integers and constants."""
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(name)}:{json_text(member)}" for name, member in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(json_text, value)) + "]"
-    return "null" if value is None else str(value).lower()
+_SIX = np.array([list(text.encode().ljust(6, b" ")) for text in ESCAPES], np.uint8)
 
 
 def escape(texts: Text) -> Text:
@@ -95,7 +57,7 @@ def _escape_one_by_one(texts: Text, used: Bytes) -> Text:
     specials = sorted((code for code in found if _GROWTH[code]), reverse=True)
     # The backslash has the greatest code, so it comes first: the other escapes are not escaped again.
     for code in specials:
-        texts = pc.replace_substring(texts, chr(code), _ESCAPES[code])
+        texts = pc.replace_substring(texts, chr(code), ESCAPES[code])
     return texts
 
 

@@ -15,15 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.events.values.java_floats import MOST_PLAIN, float_texts, is_plain, java_text, with_point
 from engine.events.values.text import Bytes, Ints, Text, each, join, mostly, text_from
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _SPECIAL_NAMES = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _WORDS = 38
 """The most digits of a 128-bit decimal."""
-_MOST_PLAIN_FLOAT = 1e6
-"""From this value on PostgreSQL writes 32-bit floats with an exponent."""
 
 
 def decimal_base64(texts: Text, scale: int) -> Text:
@@ -48,56 +45,11 @@ def unscaled_base64(number: int) -> str:
     return base64.b64encode(number.to_bytes(size, "big", signed=True)).decode()
 
 
-def doubles_as_java(texts: Text) -> Text:
-    """Shortest decimal text of doubles in Java's form: `1.0`, `1.0E10`, and NaN in quotes."""
-    return _as_java(texts, pc.cast(texts, pa.float64()), MOST_PLAIN)
-
-
-def floats_as_java(texts: Text) -> Text:
-    """As `doubles_as_java`, for 32 bits."""
-    return _as_java(texts, pc.cast(texts, pa.float32()), _MOST_PLAIN_FLOAT)
-
-
-def numbers_as_doubles(texts: Text) -> Text:
-    """Decimal text as the nearest double, in Java's form."""
-    return json_floats(pc.cast(texts, pa.float64()))
-
-
-def numbers_as_floats(texts: Text) -> Text:
-    """Text of a number as the nearest float of 32 bits, in Java's form."""
-    return json_floats(pc.cast(texts, pa.float32()))
-
-
-def json_floats(values: pa.Array) -> Text:
-    """Floats in Java's form; Jackson puts NaN and the infinities into quotes."""
-    texts, finite = float_texts(values), pc.is_finite(values)
-    return (
-        texts
-        if pc.all(finite, min_count=0).as_py()
-        else pc.if_else(finite, texts, join(['"', texts, '"'], len(texts)))
-    )
-
-
 def special_names(texts: Text) -> Text:
     """Decimal text unchanged, but NaN and infinities by Java's names."""
     if not pc.any(pc.match_substring_regex(texts, "[a-zA-Z]")).as_py():
         return texts
     return each(texts, lambda text: _SPECIAL_NAMES.get(text, text))
-
-
-def java_double(text: str) -> str:
-    """One double's text as JSON in Java's form."""
-    shown = java_text(float(text))
-    return f'"{shown}"' if shown[-1] in "Ny" else shown
-
-
-def _as_java(texts: Text, values: pa.Array, most: float) -> Text:
-    """Keep texts of plain decimals below `most`, which have Java's digits. Write others from the values."""
-    kept, texts = is_plain(values, most), with_point(texts)
-    if kept.all():
-        return texts
-    others = pa.array(~kept)
-    return pc.replace_with_mask(texts, others, json_floats(values.filter(others)))
 
 
 def _decimal_fast(texts: Text, scale: int) -> Text:

@@ -23,11 +23,6 @@ _PIECE = 1 << 18
 """The most characters processed at once, to bound memory."""
 
 
-def pair(code: int) -> str:
-    """The two escapes of a character."""
-    return f"\\u{_HIGH + (code >> 10):04X}\\u{_LOW + (code & 0x3FF):04X}"
-
-
 def with_pairs(offsets: Ints, data: Bytes) -> tuple[Ints, Bytes]:
     """The offsets and bytes of texts with such characters escaped. At least one must occur."""
     used = data[offsets[0] : offsets[-1]]

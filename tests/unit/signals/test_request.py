@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId, ExecuteSnapshot
 from signals.model import Message, Signal
 from signals.parse.commands import parse
@@ -18,7 +19,7 @@ REQUEST = SignalRequest("mine", SignalType.EXECUTE, snapshot_data(["public.order
 def test_a_message_is_parsed_as_it_was_meant():
     signal = signal_of(Message(Channel.FILE, "f@0", REQUEST.message))
 
-    command = parse(signal, Known([ORDERS])).command
+    command = parse(signal, Known([ORDERS], bounded_matcher)).command
 
     assert signal.id == "mine"
     assert isinstance(command, ExecuteSnapshot)
@@ -29,7 +30,9 @@ def test_a_message_is_parsed_as_it_was_meant():
 def test_a_row_says_the_same():
     row = REQUEST.row
 
-    command = parse(Signal(Channel.SOURCE, "0/1", row.id, row.type, row.data), Known([ORDERS])).command
+    command = parse(
+        Signal(Channel.SOURCE, "0/1", row.id, row.type, row.data), Known([ORDERS], bounded_matcher)
+    ).command
 
     assert isinstance(command, ExecuteSnapshot)
     assert command.targets[0].condition == "id > 5"

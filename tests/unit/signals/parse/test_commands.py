@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from engine.errors import SignalError
+from engine.expressions import bounded_matcher
 from engine.model import (
     Channel,
     CollectionId,
@@ -26,7 +27,7 @@ from signals.parse.names import Known
 CUSTOMERS = CollectionId(("public", "customers"))
 ORDERS = CollectionId(("public", "orders"))
 COMP = CollectionId(("public", "comp"))
-KNOWN = Known((CUSTOMERS, ORDERS, COMP))
+KNOWN = Known((CUSTOMERS, ORDERS, COMP), bounded_matcher)
 
 EXECUTE = "execute-snapshot"
 STOP = "stop-snapshot"
@@ -271,7 +272,7 @@ def test_data_without_end_is_not_read():
 
 
 def test_a_long_condition_for_very_many_collections_is_not_taken():
-    known = Known(CollectionId(("public", f"t{number}")) for number in range(100))
+    known = Known((CollectionId(("public", f"t{number}")) for number in range(100)), bounded_matcher)
     data = orjson.dumps({"data-collections": ["public.*"], "additional-condition": "x" * 60_000}).decode()
 
     with pytest.raises(SignalError, match="6000000 characters"):

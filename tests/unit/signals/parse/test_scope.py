@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from engine.errors import SignalError
+from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId, ExecuteSnapshot, Scope, Stretch
 from signals.answers import accepted
 from signals.model import Signal
@@ -14,7 +15,7 @@ from signals.parse.commands import parse
 from signals.parse.names import Known
 
 ORDERS = CollectionId(("public", "orders"))
-KNOWN = Known((ORDERS, CollectionId(("public", "items"))))
+KNOWN = Known((ORDERS, CollectionId(("public", "items"))), bounded_matcher)
 
 
 def parsed(text: str, *, names: str = '["public.orders"]'):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.events.values.java_digits import decimals
-from engine.events.values.java_exact import DOUBLE, FLOAT, digits
-from engine.events.values.java_floats import float_texts, java_text
+from engine.events.values.java_exact import DOUBLE, FLOAT, digits, java_text
+from engine.events.values.java_floats import float_texts
 
 MANY = 20
 """More values than are written one by one."""

@@ -8,7 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.values.json_strings import escape, json_text, quote, quote_unpaired
+from engine.events.values.json_strings import escape
+from engine.events.values.json_text import json_text, quote, quote_unpaired
 
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])))
 JACKSONS = 'quote " back\\slash tab\t nl\n cr\r bell\x07 esc\x1b del\x7f nbsp\u00a0 ls\u2028 slash / 😀'

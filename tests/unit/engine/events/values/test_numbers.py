@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.values.java_floats import float_texts
-from engine.events.values.numbers import (
-    decimal_base64,
+from engine.events.values.java_floats import (
     doubles_as_java,
+    float_texts,
     floats_as_java,
     java_double,
     numbers_as_doubles,
     numbers_as_floats,
+)
+from engine.events.values.numbers import (
+    decimal_base64,
     special_names,
     unscaled_base64,
     variable_decimals,
