@@ -130,7 +130,7 @@ demo-kafka: setup ## the same through a Kafka broker: the signal as a record, th
 demo-mongodb: setup ## the same on a replica set of MongoDB
 	$(BIN)/python -m tests.demo --source mongodb $(if $(filter initial,$(MODE)),--initial) $(ARGS)
 
-demo-verify: setup ## 10,000 faults put into the files of a running job, and the verdicts about them
+demo-verify: setup ## 10,000 faults put into the files of a running job, the verdicts about them, and their repair
 	$(BIN)/python -m tests.demo.verify $(ARGS)
 
 lock: setup ## resolve the dependencies of pyproject.toml anew

@@ -13,7 +13,7 @@ The terms:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -115,6 +115,10 @@ class Purpose(StrEnum):
     """To be sent."""
     VERIFY = "verify"
     """To be compared with a copy of the collection. Nothing is sent."""
+    REPAIR = "repair"
+    """To be compared as well, and then sent where they differ."""
+    MEND = "mend"
+    """To be sent, since a repair has found them missing or different. No signal asks for that by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,17 @@ class Target:
     @property
     def compared(self) -> bool:
         """Whether its rows are compared with a copy instead of being sent."""
+        return self.purpose in {Purpose.VERIFY, Purpose.REPAIR}
+
+    @property
+    def judged(self) -> bool:
+        """Whether it is a verification or a repair, which ends with a verdict."""
         return self.purpose is not Purpose.SNAPSHOT
+
+    @property
+    def as_asked(self) -> Target:
+        """The target as its signal asks for it, whatever a repair is at."""
+        return replace(self, purpose=Purpose.REPAIR) if self.purpose is Purpose.MEND else self
 
     @property
     def whole(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
+from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, Purpose, ResumeSnapshot, StopSnapshot
 from engine.printable import printable
 from engine.saved import read_text
 from signals.model import Signal
@@ -164,8 +164,8 @@ def _promise(command: Command) -> str:
 def _kind(command: ExecuteSnapshot) -> str:
     if command.dry_run:
         return "dry run of a snapshot"
-    if command.targets[0].compared:
-        return "verification"
+    if (purpose := command.targets[0].purpose) is not Purpose.SNAPSHOT:
+        return "verification" if purpose is Purpose.VERIFY else "repair"
     return f"{'blocking' if command.blocking else 'incremental'} snapshot"
 
 

@@ -1,4 +1,4 @@
-"""`tidemark signal` and `verify`: send a signal by a channel of the configuration, and show its answers.
+"""`tidemark signal`, `verify` and `repair`: send a signal by a channel, and show its answers.
 
 A signal needs no running job: one that starts later obeys it. Only `--wait` needs one, and says so.
 """
@@ -35,7 +35,7 @@ Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file"
 Collections = Annotated[
     list[str], typer.Option("--collections", "-c", help="a regular expression or quoted name; repeatable")
 ]
-Kind = Annotated[str, typer.Option("--type", help="incremental, blocking or verify")]
+Kind = Annotated[str, typer.Option("--type", help="incremental, blocking, verify or repair")]
 By = Annotated[Channel | None, typer.Option("--channel", help="the channel, if there are several")]
 Wait = Annotated[bool, typer.Option("--wait", help="show its answers until it is done")]
 Timeout = Annotated[float, typer.Option("--timeout", help="seconds that --wait waits at most; 0: no limit")]
@@ -178,6 +178,27 @@ def verify(
     Example: tidemark verify orders.properties -c public.orders
     """
     data = snapshot_data(collections, "verify")
+    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
+
+
+def repair(
+    config: Config,
+    collections: Collections,
+    channel: By = None,
+    timeout: Timeout = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Compare collections with the events that the job has sent, send what differs, and compare them again.
+
+    The job must be running, with the files sink. It goes on streaming meanwhile. Rows that are missing
+    or different are sent as READ events; rows that only the events have, as deletes.
+
+    Exit codes: 0 nothing differs any more; 1 something does, or it can't be repaired; 4 not answered in
+    time, or no job runs.
+
+    Example: tidemark repair orders.properties -c public.orders
+    """
+    data = snapshot_data(collections, "repair")
     _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
 
 

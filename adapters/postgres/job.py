@@ -28,6 +28,7 @@ from adapters.postgres.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.job import SourceJob, trying
 from adapters.source.span_encoder import SpanEncoder
+from adapters.source.verifying import Verifiable
 from adapters.source.wiring import LOCAL_ROWS, Wired, tasks_of
 from adapters.spark.session import POSTGRES_JDBC
 from engine.snapshot.snapshotters import snapshotter
@@ -77,7 +78,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        placeholders=placeholders(settings.events),
+        verifiable=Verifiable(placeholders(settings.events), source.deletes, source.settled),
     )
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from adapters.postgres.events.relations import Relations
+from adapters.postgres.events.settled import SettledIn
 from adapters.postgres.log.opening import await_past, open_stream
 from adapters.postgres.log.reader import PostgresLog, Span
 from adapters.postgres.log.retention import Retention
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from engine.job.state import State
     from engine.model import Window
     from engine.ports import Encoded, PartWriter
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -275,6 +277,15 @@ class PostgresSource:
         return self._opened().windows.open(window, self._log_reader)
 
     # What the wiring asks for besides.
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        return self._opened().windows.deletes(collection)
+
+    def settled(self) -> SettledIn:
+        """Whether the transactions of events are visible in snapshots from now on. Raises SourceError."""
+        visible, now_s = self._opened().session.questions.transactions.visible()
+        return SettledIn(visible, int(now_s * 1000))
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.verify.files_copy import FilesCopy
@@ -10,34 +11,51 @@ from engine.config.settings import SinkKind
 from engine.job.verification import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.config.settings import Settings
+    from engine.model import CollectionId
     from engine.ports import Executors
+    from engine.verify.copy import Settled
+    from engine.verify.deletes import DeleteEvents
+
+
+@dataclass(frozen=True, slots=True)
+class Verifiable:
+    """What a source tells of its events, so that they can be compared.
+
+    `placeholders` are the texts that stand in them for values that the log left out. `deletes` says how
+    delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    """
+
+    placeholders: Sequence[bytes]
+    deletes: Callable[[CollectionId], DeleteEvents]
+    settled: Callable[[], Settled]
 
 
 def verification_of(
     settings: Settings,
     executors: Executors,
     staging: str,
-    placeholders: Sequence[bytes] | None,
+    told: Verifiable | None,
     *,
     shared_disk: bool,
 ) -> Verification:
     """The verifications of a job.
 
-    `placeholders` are the texts that stand in its events for values that the log left out; None: its rows
-    can't be compared. What is compared waits below `staging`.
+    `told` is what the source tells of its events; None: its rows can't be compared. What is compared waits
+    below `staging`.
     """
-    if why := _refusal(settings, placeholders, shared_disk=shared_disk):
+    if told is None:
+        return Verification(why="only collections of PostgreSQL can be verified so far")
+    if why := _refusal(settings, shared_disk=shared_disk):
         return Verification(why=why)
-    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, placeholders or ())
-    return Verification(copy, SeenRowsFiles(f"{staging}/seen"))
+    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, told.placeholders)
+    seen_rows = SeenRowsFiles(f"{staging}/seen")
+    return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
 
 
-def _refusal(settings: Settings, placeholders: Sequence[bytes] | None, *, shared_disk: bool) -> str:
-    if placeholders is None:
-        return "only collections of PostgreSQL can be verified so far"
+def _refusal(settings: Settings, *, shared_disk: bool) -> str:
     if settings.sink.custom is not None or settings.sink.kind != SinkKind.FILES:
         return "only the files sink keeps what it was sent where it can be compared"
     if not shared_disk:

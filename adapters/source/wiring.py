@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.http.monitor import Monitor
+    from adapters.source.verifying import Verifiable
     from adapters.storage.directory import Storage
     from adapters.storage.figures import FiguresFile
     from engine.clock import Clock
@@ -109,8 +110,7 @@ class Wired:
     server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
     a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
     Debezium's have in snake case. `database` has all collections, if their names don't have it.
-    `placeholders` are the texts that stand in events for values that the log left out; None: this source's
-    collections can't be verified.
+    `verifiable` is what verifications need; None: this source's collections can't be verified.
     """
 
     source: Source
@@ -127,7 +127,7 @@ class Wired:
     numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
     figures: Callable[[], Mapping[str, float]] = dict
     database: str = ""
-    placeholders: tuple[bytes, ...] | None = None
+    verifiable: Verifiable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
             settings,
             site.places.encoders,
             leased.staging,
-            wired.placeholders,
+            wired.verifiable,
             shared_disk=site.shared_disk,
         ),
     )

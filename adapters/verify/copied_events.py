@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -55,6 +55,24 @@ class _Bare(msgspec.Struct):
     value: _Payload | None
 
 
+class _Sourced(msgspec.Struct):
+    source: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _SourcedWrapped(msgspec.Struct):
+    payload: _Sourced
+
+
+class _SourcedWithSchema(msgspec.Struct):
+    value: _SourcedWrapped
+
+
+class _SourcedBare(msgspec.Struct):
+    value: _Sourced
+
+
+_AS_SOURCED_WITH_SCHEMA: Final = msgspec.json.Decoder(_SourcedWithSchema)
+_AS_SOURCED: Final = msgspec.json.Decoder(_SourcedBare)
 _AS_WITH_SCHEMA: Final = msgspec.json.Decoder(_WithSchema)
 _AS_BARE: Final = msgspec.json.Decoder(_Bare)
 
@@ -97,19 +115,24 @@ class SortEvents:
     def __call__(self, numbered: tuple[int, Sequence[EventFile]]) -> Sorted:
         """Sort the events of these files. Raises SourceError if a line is no event with a key."""
         number, files = numbered
+        table, truncates = self.events(files)
+        path = f"{self.directory}/events-{number}.arrow"
+        write_partitions(path, table, self.partitions)
+        return Sorted(path, tuple(truncates))
+
+    def events(self, files: Sequence[EventFile]) -> tuple[pa.Table, list[Place]]:
+        """The events of these files as COPIED, and where the collection was truncated."""
         tables: list[pa.Table] = []
         truncates: list[Place] = []
         for pieces in _together(files):
             table, emptied = self._sorted(pieces)
             tables.append(table)
             truncates += emptied
-        path = f"{self.directory}/events-{number}.arrow"
-        write_partitions(path, pa.concat_tables(tables or [COPIED.empty_table()]), self.partitions)
-        return Sorted(path, tuple(truncates))
+        return pa.concat_tables(tables or [COPIED.empty_table()]), truncates
 
     def _sorted(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
         try:
-            return self._events(pieces)
+            return self._decoded(pieces)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if len(pieces) == 1:
                 raise SourceError(f"a line is no event: {error}", place=pieces[0].file.path) from error
@@ -119,7 +142,7 @@ class SortEvents:
             place for _table, places in found for place in places
         ]
 
-    def _events(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
+    def _decoded(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
         """The events of some pieces, decoded together: there may be very many small files."""
         text = b"".join(piece.content for piece in pieces)
         lines, starts, sizes = _lines(text, self.topic)
@@ -241,6 +264,16 @@ def line_at(path: str, offset: int, size: int) -> tuple[bytes, bytes | None]:
     gone = payload is None or payload.op == "d" or bytes(payload.after) == b"null"
     key = bare_keys(pa.array([bytes(event.key).decode()], pa.large_string()))[0].as_py().encode()
     return key, None if gone or payload is None else bytes(payload.after)
+
+
+def source_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    """The source block of the event in this line of a file, as JSON."""
+    file.seek(offset)
+    line = file.read(size)
+    try:
+        return bytes(_AS_SOURCED_WITH_SCHEMA.decode(line).value.payload.source)
+    except msgspec.ValidationError:
+        return bytes(_AS_SOURCED.decode(line).value.source)
 
 
 def _together(files: Sequence[EventFile]) -> Iterator[list[_Piece]]:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import reduce
@@ -20,15 +21,17 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import orjson
 import pyarrow as pa
 
-from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, line_at, partition_of
+from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, line_at, partition_of, source_at
+from engine.errors import SourceError
 from engine.snapshot.merge_key import key_of
 from engine.staging.files import sink_errors
 from engine.verify.compared_digests import digests_of_rows
 from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, compare
-from engine.verify.copy import FIRST_KEYS, Findings
+from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings, Touched
 from engine.verify.event_history import folded, texts
 
 if TYPE_CHECKING:
@@ -36,8 +39,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from engine.ports import Executors
-    from engine.verify.copy import SeenRows, Span
-    from engine.verify.event_history import Columns
+    from engine.verify.copy import Asked, SeenRows, Span
 
 _TURN: Final = re.compile(r"turn-(\d{12,})")
 _PART: Final = re.compile(r"part-(\d+)\.jsonl")
@@ -47,6 +49,8 @@ _PARTITION_BYTES: Final = 256 << 20
 """How many bytes of events have the keys of a partition, if there are partitions enough."""
 _PARTITION_ROWS: Final = 500_000
 _MOST_PARTITIONS: Final = 256
+_FOLLOWED_BYTES: Final = 1 << 20
+"""How many bytes of later turns are read at once while the stream waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +61,27 @@ class ComparePartition:
     seen: tuple[str, ...]
     events: tuple[str, ...]
     truncates: tuple[Place, ...]
-    span: Span
-    columns: tuple[Columns, ...]
     placeholders: tuple[bytes, ...]
+    asked: Asked
 
     def __call__(self, partition: int) -> Findings:
         """What differs in a partition."""
         seen = partition_of(self.seen, partition, SEEN_ROWS)
         copied = partition_of(self.events, partition, COPIED)
-        found = compare(seen, copied, self.truncates, self.span.since, self.span.upto)
+        found = compare(seen, copied, self.truncates, self.asked.span.since, self.asked.span.upto)
         different = self._different(found, seen, copied)
         undecided = seen.take(pa.array(found.undecided))
+        mends = self.asked.mends
+        wrong = [*found.missing.tolist(), *different] if mends else []
+        extra = self._settled(copied, found.extra.tolist())
         numbers = {"missing": found.missing.tolist(), "different": different}
         first = {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
         counts = {kind: len(rows) for kind, rows in numbers.items()}
         return Findings(
             found.equal + len(found.different) - len(different),
             found.changed,
-            counts | {"extra": len(found.extra)},
-            first | {"extra": self._extra(copied, found.extra[:FIRST_KEYS].tolist())},
+            counts | {"extra": len(extra)},
+            first | {"extra": self._extra(copied, extra[:FIRST_KEYS])},
             tuple(
                 zip(
                     undecided.column("merge_key").to_pylist(),
@@ -83,7 +89,23 @@ class ComparePartition:
                     strict=True,
                 )
             ),
+            tuple(seen.column("merge_key").take(pa.array(wrong[:MOST_MENDED], pa.int64())).to_pylist()),
+            _extra_rows(copied, extra[:MOST_MENDED]) if mends else (),
+            len(found.extra) - len(extra),
         )
+
+    def _settled(self, copied: pa.Table, events: Sequence[int]) -> list[int]:
+        """The events whose transactions the windows could see."""
+        files: dict[str, list[tuple[int, ExtraRow]]] = {}
+        for event, row in zip(events, _extra_rows(copied, events), strict=True):
+            files.setdefault(_path(self.directory, row.turn, row.part), []).append((event, row))
+        found = []
+        for path, rows in files.items():
+            with _reading(path), Path(path).open("rb") as file:
+                found += [
+                    event for event, row in rows if self.asked.settled(source_at(file, row.offset, row.size))
+                ]
+        return found
 
     def _different(self, found: Compared, seen: pa.Table, copied: pa.Table) -> list[int]:
         """The rows that differ also if their events are read column by column."""
@@ -109,7 +131,7 @@ class ComparePartition:
         row = folded((text for _key, text in lines), self.placeholders)
         if row is None:
             return False
-        shown = texts(row, self.columns)
+        shown = texts(row, self.asked.columns)
         keys = [lines[-1][0].decode()] * len(shown)
         digests = digests_of_rows(pa.array(keys, pa.large_string()), pa.array(shown, pa.large_string()))
         return digest in digests.to_pylist()
@@ -136,14 +158,35 @@ class FilesCopy:
         """None: a directory can always be compared."""
         return ""
 
-    def compare(
-        self, topic: str, seen: tuple[SeenRows, int], span: Span, columns: Sequence[Columns]
-    ) -> FilesComparison:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
         """Begin to compare, in a thread that waits for the tasks."""
         rows, ticket = seen
         work = f"{self._work}/{ticket}"
         sorting = _Sorting(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
-        return FilesComparison(self._executors, sorting, span, tuple(columns), self._placeholders)
+        return FilesComparison(self._executors, sorting, self._placeholders, asked)
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        """Read the events of the next turns: at least one, then some of them."""
+        files: list[EventFile] = []
+        size, upto = 0, span.since
+        while upto < span.upto and size < _FOLLOWED_BYTES:
+            upto += 1
+            if Path(_turn_path(self._directory, upto)).is_dir():
+                for file, its in _parts(self._directory, upto):
+                    files.append(file)
+                    size += its
+        events, truncates = SortEvents("", topic, (), 1).events(files)
+        return Touched(frozenset(events.column("key").to_pylist()), upto, bool(truncates))
+
+    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        """Read the lines."""
+        found: list[tuple[str, str | None]] = []
+        for row in extra:
+            path = _path(self._directory, row.turn, row.part)
+            with _reading(path):
+                key, text = line_at(path, row.offset, row.size)
+            found.append((key.decode(), None if text is None else text.decode()))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +204,10 @@ class FilesComparison:
     """A comparison in a thread."""
 
     def __init__(
-        self,
-        executors: Executors,
-        sorting: _Sorting,
-        span: Span,
-        columns: tuple[Columns, ...],
-        placeholders: tuple[bytes, ...],
+        self, executors: Executors, sorting: _Sorting, placeholders: tuple[bytes, ...], asked: Asked
     ) -> None:
-        self._executors, self._sorting, self._span = executors, sorting, span
-        self._columns, self._placeholders = columns, placeholders
+        self._executors, self._sorting = executors, sorting
+        self._placeholders, self._asked = placeholders, asked
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
         self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
 
@@ -193,8 +231,8 @@ class FilesComparison:
             shutil.rmtree(sorting.work, ignore_errors=True)
 
     def _compared(self) -> Findings:
-        sorting = self._sorting
-        items, size = _items(sorting.directory, self._span.upto)
+        sorting, asked = self._sorting, self._asked
+        items, size = _items(sorting.directory, asked.span.upto)
         partitions = _partitions(size, sorting.rows)
         sort = SortEvents(sorting.work, sorting.topic, self._placeholders, partitions)
         events = self._executors.map(sort, list(enumerate(items)))
@@ -204,9 +242,8 @@ class FilesComparison:
             tuple(one.path for one in seen),
             tuple(one.path for one in events),
             tuple(place for one in events for place in one.truncates),
-            self._span,
-            self._columns,
             self._placeholders,
+            asked,
         )
         return reduce(or_, self._executors.map(compared, range(partitions)), Findings())
 
@@ -227,13 +264,19 @@ def _items(directory: str, upto: int) -> tuple[list[list[EventFile]], int]:
 
 def _files(directory: str, upto: int) -> Iterator[tuple[EventFile, int]]:
     with sink_errors(directory), os.scandir(directory) as turns:
-        found = sorted((int(match[1]), turn.path) for turn in turns if (match := _TURN.fullmatch(turn.name)))
-    for turn, path in found:
+        found = sorted(int(match[1]) for turn in turns if (match := _TURN.fullmatch(turn.name)))
+    for turn in found:
         if turn <= upto:
-            with sink_errors(path), os.scandir(path) as parts:
-                for part in parts:
-                    if match := _PART.fullmatch(part.name):
-                        yield EventFile(turn, int(match[1]), part.path), part.stat().st_size
+            yield from _parts(directory, turn)
+
+
+def _parts(directory: str, turn: int) -> Iterator[tuple[EventFile, int]]:
+    """The files of a turn that has events, with their sizes."""
+    path = _turn_path(directory, turn)
+    with sink_errors(path), os.scandir(path) as parts:
+        for part in parts:
+            if match := _PART.fullmatch(part.name):
+                yield EventFile(turn, int(match[1]), part.path), part.stat().st_size
 
 
 def _partitions(size: int, rows: int) -> int:
@@ -241,8 +284,27 @@ def _partitions(size: int, rows: int) -> int:
     return min(_MOST_PARTITIONS, 1 << wanted.bit_length())
 
 
+def _turn_path(directory: str, turn: int) -> str:
+    return f"{directory}/turn-{turn:012d}"
+
+
 def _path(directory: str, turn: int, part: int) -> str:
-    return f"{directory}/turn-{turn:012d}/part-{part:05d}.jsonl"
+    return f"{_turn_path(directory, turn)}/part-{part:05d}.jsonl"
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raise SourceError for a line that can't be read, or that is not what it was."""
+    try:
+        yield
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SourceError(f"a line can't be read again: {error}", place=path) from error
+
+
+def _extra_rows(copied: pa.Table, events: Sequence[int]) -> tuple[ExtraRow, ...]:
+    names = ("key", "turn", "part", "offset", "size")
+    rows = copied.select(names).take(pa.array(events, pa.int64())).to_pylist()
+    return tuple(ExtraRow(*(row[name] for name in names)) for row in rows)
 
 
 def _named(seen: pa.Table, rows: Sequence[int]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from engine.events.record.envelope import around_read
+from engine.events.record.envelope import around_delete, around_read
 from engine.events.record.field import Field, Mask, object_pieces, struct_array
 from engine.events.record.headers import simple_texts
 from engine.events.values.text import Piece, Text, join, slices, text_parts
@@ -132,4 +132,9 @@ class TableCodec:
         `source_json` is the source block, `ts_ms` the current time.
         """
         (opened, closed), (before, after) = self.value_wrap, around_read(source_json, ts_ms)
+        return opened + before, after + closed
+
+    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+        """The same for the row in the value of a delete event."""
+        (opened, closed), (before, after) = self.value_wrap, around_delete(source_json, ts_ms)
         return opened + before, after + closed

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def ended(state: State, parts: JobParts) -> State:
     """The state without the queued collections that are read to the end, each answered and certified.
 
-    Those whose rows are compared stay until `verification.py` has a verdict.
+    Those that end with a verdict stay until `verification.py` has one.
     """
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
             error = SourceError(table.progress.missing[-1].why, place=table.target.collection)
             state = gave_up(state, parts.listener, [table], error)
             continue
-        if table.target.compared:
+        if table.target.judged:
             continue
         left = incomplete.completed(state.incomplete, table)
         if parts.certificates is not None:

@@ -292,6 +292,7 @@ class Job:
         if sends:
             self._send(log, span, found, appeared)
         self.state = self._parts.verification.poll(self.state, self._parts)
+        self._repair(log)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends or released
 
@@ -417,6 +418,19 @@ class Job:
             self._isolation.released(piece)
             taken = True
         return taken
+
+    def _repair(self, log: LogReader) -> None:
+        """Send the deletes that are due, each piece in a turn of its own, which takes no span."""
+        job_parts = self._parts
+        for deletes in job_parts.verification.due:
+            now_s, clock_s = job_parts.now(), job_parts.clock()
+            after = self.state.next_turn()
+            writer = job_parts.sink.writer(after.turn)
+            part = writer.write(0, [deletes.events])
+            after = replace(after, memory=dict(job_parts.source.memory()))
+            after = self._commit(after, [part, *job_parts.notices.write(writer, 1)])
+            self._committed(log, after, part.events, now_s, clock_s)
+            deletes.sent()
 
     def _resize(self, log: LogReader, seconds: float) -> None:
         """Take smaller spans while the sink is slow, and larger ones again when it is fast."""

@@ -296,7 +296,7 @@ class Windows:
             if advance.runs[0].target.compared:
                 compared = [sent for _read, sent in mine]
                 self._parts.verification.note(state.turn, advance.runs, compared, opened.superseded.of)
-            elif self._parts.certificates is not None:
+            elif not advance.runs[0].target.judged:
                 advance = self._certified(state, opened, advance, mine)
             if advance.uncounted:
                 self._opening.gave_way()

@@ -24,7 +24,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.model import NO_LIMIT, Target
+from engine.model import NO_LIMIT, Purpose, Target
 from engine.snapshot.extent import Advance, Extent, Failed, Progress, begun
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class Table:
 
     @property
     def rests(self) -> bool:
-        """Whether no window reads it for now: it is paused, or all its rows are read and being compared."""
-        return self.paused or (self.target.compared and self.progress is not None and self.progress.done)
+        """Whether no window reads it for now: it is paused, or all is read and waits for a verdict."""
+        return self.paused or (self.target.judged and self.progress is not None and self.progress.done)
 
     @property
     def waits(self) -> bool:
@@ -128,6 +128,11 @@ class Table:
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
         return replace(self, progress=begun(extent, now_ms))
+
+    @property
+    def anew(self) -> Table:
+        """The entry as it was before it was measured."""
+        return replace(self, target=self.target.as_asked, progress=None, resumes=None)
 
 
 @dataclass(frozen=True)
@@ -228,15 +233,11 @@ class Snapshot:
 
     def anew(self) -> Snapshot:
         """The queue with all progress dropped, since it was made beside a log that is lost."""
-        tables = tuple(replace(table, progress=None, resumes=None) for table in self.tables)
-        return replace(self, tables=tables, failed=())
+        return replace(self, tables=tuple(table.anew for table in self.tables), failed=())
 
     def anew_of(self, collection: CollectionId) -> Snapshot:
         """The queue with all progress on one collection dropped."""
-        tables = (
-            replace(table, progress=None, resumes=None) if table.target.collection == collection else table
-            for table in self.tables
-        )
+        tables = (table.anew if table.target.collection == collection else table for table in self.tables)
         return replace(self, tables=tuple(tables))
 
     def forgot(self, collections: Collection[CollectionId]) -> Snapshot:
@@ -262,10 +263,7 @@ class Snapshot:
             if table.target.collection in collections and table.began_before(collections)
         )
         tickets = {table.ticket for table in anew}
-        tables = tuple(
-            replace(table, progress=None, resumes=None) if table.ticket in tickets else table
-            for table in self.tables
-        )
+        tables = tuple(table.anew if table.ticket in tickets else table for table in self.tables)
         return replace(self, tables=tables).forgot(collections), anew
 
     @property
@@ -355,8 +353,14 @@ class Snapshot:
         return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
 
     def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
-        """Record a collection's extent before its first window."""
-        return self._with(ticket, lambda table: table.began(extent, now_ms))
+        """Record a collection's extent before its first window.
+
+        A repair that was sending single rows begins anew instead.
+        """
+        return self._with(
+            ticket,
+            lambda table: table.anew if table.target.purpose is Purpose.MEND else table.began(extent, now_ms),
+        )
 
     def bounded(self, ticket: int, extent: Extent) -> Snapshot:
         """Record bounds for a collection that was to be read whole and must be cut instead."""
@@ -386,7 +390,7 @@ class Snapshot:
 
     def restarted(self, ticket: int) -> Snapshot:
         """The queue with an entry that nothing has been read of."""
-        return self._with(ticket, lambda table: replace(table, progress=None))
+        return self._with(ticket, lambda table: table.anew)
 
     def whole(self, ticket: int) -> Snapshot:
         """The queue with an entry that was found empty, and that one window is to read without bounds."""
@@ -407,15 +411,26 @@ class Snapshot:
 
         return self._with(ticket, again)
 
+    def mending(self, ticket: int, keys: tuple[Key, ...]) -> Snapshot:
+        """The queue with a repair that was read to its end, of which the rows under these keys are sent."""
+
+        def sent(table: Table) -> Table:
+            if table.progress is None:
+                return table
+            progress = replace(table.progress, reread=keys, rounds=0, emitted=0)
+            return replace(table, target=replace(table.target, purpose=Purpose.MEND), progress=progress)
+
+        return self._with(ticket, sent)
+
     @cached_property
     def measured(self) -> tuple[Table, ...]:
         """The entries that have been measured, so that windows read them."""
         return tuple(table for table in self.tables if table.progress is not None)
 
     @cached_property
-    def compared(self) -> tuple[Table, ...]:
-        """The entries whose rows are compared instead of being sent."""
-        return tuple(table for table in self.tables if table.target.compared)
+    def judged(self) -> tuple[Table, ...]:
+        """The entries that end with a verdict."""
+        return tuple(table for table in self.tables if table.target.judged)
 
     @cached_property
     def held(self) -> bool:
@@ -516,7 +531,7 @@ def _failed(table: Table) -> Failed | None:
 
     A verification lacks nothing: it counts only if it has compared everything.
     """
-    if table.progress is None or table.target.compared:
+    if table.progress is None or table.target.judged:
         return None
     return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
 

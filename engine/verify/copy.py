@@ -7,17 +7,20 @@ say what it held after each of them. `comparison.py` has the rules.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from engine.verify.event_history import Columns
 
+Settled: TypeAlias = "Callable[[bytes], bool]"
 FIRST_KEYS = 10
 """How many keys of each kind a verdict names."""
+MOST_MENDED = 200_000
+"""How many rows of each sort a repair sends before it compares again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,24 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtraRow:
+    """The last event of a row that only the copy has: the digest of its key, and where its line stands."""
+
+    key: bytes
+    turn: int
+    part: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What differs, by kind: how many rows, and the first keys as JSON, or as the database writes them.
 
     `undecided` has the merge keys to look at again, each with the digest of its key. `equal` and `changed`
-    count rows as `comparison.Compared` does.
+    count rows as `comparison.Compared` does. For a repair, `wrong` has the merge keys of missing and
+    different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
+    counts rows that only the copy has, perhaps because windows could not see them yet.
     """
 
     equal: int = 0
@@ -41,6 +57,9 @@ class Findings:
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, tuple[str, ...]] = field(default_factory=dict)
     undecided: tuple[tuple[bytes, bytes], ...] = ()
+    wrong: tuple[bytes, ...] = ()
+    extra: tuple[ExtraRow, ...] = ()
+    unsettled: int = 0
 
     def __or__(self, other: Findings) -> Findings:
         """Those of other keys as well."""
@@ -51,12 +70,42 @@ class Findings:
             {kind: self.counts.get(kind, 0) + other.counts.get(kind, 0) for kind in kinds},
             {kind: (*self.first.get(kind, ()), *other.first.get(kind, ()))[:FIRST_KEYS] for kind in kinds},
             (*self.undecided, *other.undecided),
+            (*self.wrong, *other.wrong)[:MOST_MENDED],
+            (*self.extra, *other.extra)[:MOST_MENDED],
+            self.unsettled + other.unsettled,
         )
 
     @property
     def differences(self) -> int:
         """How many rows differ."""
         return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a copy is to be compared. Goes to the executors.
+
+    `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
+    block whether measuring and all windows could see its transaction. With `mends` the findings have what
+    a repair needs.
+    """
+
+    span: Span
+    columns: tuple[Columns, ...]
+    settled: Settled
+    mends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The digests of the keys that have events in some turns, up to the turn `upto`.
+
+    `all` says that the collection was truncated, which touches every key.
+    """
+
+    keys: frozenset[bytes]
+    upto: int
+    all: bool = False
 
 
 class Comparison(Protocol):
@@ -86,15 +135,19 @@ class SeenRows(Protocol):
 
 
 class Copy(Protocol):
-    """Something that holds what the job has sent. Two methods make one."""
+    """Something that holds what the job has sent. Verifying takes the first two methods, repairing all."""
 
     def refusal(self) -> str:
         """Why nothing can be compared with it; empty if something can."""
 
-    def compare(
-        self, topic: str, seen: tuple[SeenRows, int], span: Span, columns: Sequence[Columns]
-    ) -> Comparison:
-        """Begin to compare the rows seen under a ticket with what the copy holds of a topic.
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> Comparison:
+        """Begin to compare the rows seen under a ticket with what the copy holds of a topic."""
 
-        `columns` are the lists of columns that the rows had.
+    def touched(self, topic: str, span: Span) -> Touched:
+        """The keys with events in the turns after `span.since`, up to `span.upto` or less, if they are many.
+
+        It gets further by at least one turn. Raises SourceError if events can't be read.
         """
+
+    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        """The key, without a schema, and the row of each event, as JSON. Raises SourceError."""

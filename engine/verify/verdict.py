@@ -16,12 +16,24 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Mended:
+    """What a repair has sent: READ events and delete events."""
+
+    reads: int
+    deletes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found of a collection whose copy was compared up to a turn, at `position` of the stream."""
+    """What was found of a collection whose copy was compared up to a turn, at `position` of the stream.
+
+    After a repair, `mended` is what it has sent before.
+    """
 
     findings: Findings
     span: Span
     position: str
+    mended: Mended | None = None
 
     @property
     def accepts(self) -> bool:
@@ -34,11 +46,14 @@ class Verdict:
         found = self.findings
         numbers = {"equal": found.equal, "changed": found.changed, **found.counts}
         first = {kind: list(keys) for kind, keys in found.first.items() if keys}
-        return {"verdict": "accept" if self.accepts else "reject", **numbers, "first": first}
+        sent = {} if self.mended is None else {"reads": self.mended.reads, "deletes": self.mended.deletes}
+        return {"verdict": "accept" if self.accepts else "reject", **numbers, **sent, "first": first}
 
     def __str__(self) -> str:
         found = self.findings
         changed = f", {found.changed} sent anew meanwhile" if found.changed else ""
+        if self.mended is not None:
+            changed += f"; the repair has sent {self.mended.reads} rows and {self.mended.deletes} deletes"
         if self.accepts:
             return f"the copy is accepted at {self.position}: {found.equal} rows are equal{changed}"
         kinds = ", ".join(
@@ -51,7 +66,7 @@ class Verdict:
         document = {
             "version": VERSION,
             "engine": around.engine,
-            "kind": "verification",
+            "kind": "verification" if self.mended is None else "repair",
             "signals": [{"signal": request.signal, "id": request.id} for request in table.requests],
             "source": dict(around.source),
             "scope": {"collection": str(table.target.collection)},

@@ -52,7 +52,8 @@ _EXECUTE: Final = (
 _LARGEST_PRIORITY: Final = 2**31 - 1
 _INCREMENTAL: Final = "incremental"
 _BLOCKING: Final = "blocking"
-_VERIFY: Final = str(Purpose.VERIFY)
+_PURPOSES: Final = {str(purpose): purpose for purpose in (Purpose.VERIFY, Purpose.REPAIR)}
+"""The types whose rows are not just sent."""
 
 _NOT_YET: Final = frozenset({"schema-changes"})
 _MAX_NAMED: Final = 5
@@ -90,12 +91,12 @@ def _execute(signal: Signal, known: Known) -> Accepted:
     fields = object_of(signal.data, MAX_SCOPED)
     check_length(signal.data or "")
     unknown = ignored(fields, _EXECUTE)
-    type_ = _snapshot_type(text_in(fields, _TYPE) or _INCREMENTAL, (_INCREMENTAL, _BLOCKING, _VERIFY))
+    type_ = _snapshot_type(text_in(fields, _TYPE) or _INCREMENTAL, (_INCREMENTAL, _BLOCKING, *_PURPOSES))
     blocking = type_ == _BLOCKING
     if blocking:
         _check_unlimited(fields)
-    if type_ == _VERIFY:
-        _check_whole(fields)
+    if type_ in _PURPOSES:
+        _check_whole(fields, type_)
     patterns = _patterns(fields)
     if patterns is None:
         raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
@@ -114,7 +115,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
             surrogate_key,
             blocking=blocking,
             scope=scope,
-            purpose=Purpose.VERIFY if type_ == _VERIFY else Purpose.SNAPSHOT,
+            purpose=_PURPOSES.get(type_, Purpose.SNAPSHOT),
         )
         for collection in collections
     )
@@ -136,11 +137,11 @@ def _check_unlimited(fields: Fields) -> None:
             raise SignalError(f"{name!r} is for incremental snapshots, and this one is blocking")
 
 
-def _check_whole(fields: Fields) -> None:
+def _check_whole(fields: Fields, type_: str) -> None:
     """Refuse what would leave rows out: a copy has all rows of its collection, by their own key."""
     for name in (_CONDITION, _CONDITIONS, _SURROGATE, KEYS, RANGES):
         if fields.get(name):
-            raise SignalError(f"{name!r} is for snapshots; a verification compares whole collections")
+            raise SignalError(f"{name!r} is for snapshots; {type_!r} compares whole collections")
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:

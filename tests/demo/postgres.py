@@ -33,19 +33,24 @@ class PostgresShop:
     """A database of its own for one demo."""
 
     database: Database
-    names: tuple[str, ...] = tuple(".".join(table) for table in TABLES)
+    tables: tuple[tuple[str, str], ...] = TABLES
+    names: tuple[str, ...] = field(init=False)
     units: str = "rows"
-    _login: Login = field(init=False)
+    login: Login = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the tables."""
+        self.names = tuple(".".join(table) for table in self.tables)
 
     def prepare(self, load: Load) -> str:
         """Make tables, rows, publication and role."""
         fill(self.database, orders=load.orders, stock=load.stock)
-        self._login = grant(self.database)
+        self.login = grant(self.database)
         return "as a role with LOGIN, REPLICATION, SELECT on the tables, INSERT on the signal table"
 
     def properties(self) -> dict[str, str]:
         """The job's source."""
-        return postgres_properties(self.database, self._login)
+        return postgres_properties(self.database, self.login) | {"table.include.list": ",".join(self.names)}
 
     def streams(self, state: State | None) -> bool:  # noqa: ARG002  the server knows
         """Whether somebody reads the slot."""
@@ -85,9 +90,11 @@ class PostgresShop:
     def compared(self, events: Path) -> tuple[replay.Figures, list[replay.Compared], list[str]]:
         """Compare in SQL."""
         with self.database.connect(options="-c timezone=UTC -c work_mem=256MB") as connection:
-            shapes = {f"{PREFIX}.{'.'.join(table)}": replay.shape_of(connection, table) for table in TABLES}
+            shapes = {
+                f"{PREFIX}.{'.'.join(table)}": replay.shape_of(connection, table) for table in self.tables
+            }
             figures = replay.replay(connection, events, shapes)
-            compared = [replay.compare(connection, table) for table in TABLES]
+            compared = [replay.compare(connection, table) for table in self.tables]
             wrong = [
                 f"{'.'.join(one.table)}: {line}"
                 for one in compared

@@ -1,11 +1,15 @@
-"""`python -m tests.demo.verify`: faults put into the files of a running job, and the verdicts about them.
+"""`python -m tests.demo.verify`: faults put into the files of a running job, the verdicts, and the repair.
 
 A snapshot is taken and writing goes on. Then events are changed behind the job's back: rows go missing,
 differ, are older than they should be, or are there without a source row. A third of the faults is on keys
 that were just written. The verification runs under the same writes. What it must find is computed here in
 another way: each fault whose key has no later event, up to the turn that the verdict names.
 
-Exit code 0 only if each table's verdict counts exactly these faults, kind by kind.
+Then the tables are repaired and verified again, still under the same writes. At last the writing stops, and a
+replay of all events is laid beside the tables in SQL.
+
+Exit code 0 only if each table's verdict counts exactly these faults, kind by kind; if the repair has sent at
+most 1.1 events for each fault; and if the second verdict and the replay find no difference.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +30,10 @@ import orjson
 from adapters.storage.certificate_files import DIRECTORY
 from tests.demo.display import Display
 from tests.demo.load import Load
+from tests.demo.payments import PAYMENTS, add_payments, payers
 from tests.demo.postgres import PostgresShop
 from tests.demo.roads import FilesRoad
-from tests.demo.source import SIGNALS
+from tests.demo.source import SIGNALS, TABLES
 from tests.demo.tidemark import PREFIX, Folder, JobFailed, Tidemark, write_job
 from tests.servers.postgres import PostgresServer
 
@@ -36,8 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _POLL_S, _TIMEOUT_S = 0.2, 900.0
+_SHOPPING = 0.9
+"""How much of the writing is in the shop's two tables."""
+_VERDICT = "the copy is "
 _KINDS = ("missing", "different", "older", "extra")
 _NO_ROW = "no row has this"
+_SHARES = (0.4, 0.05, 0.55)
+"""How many of the faults each table gets: more where few keys are written again."""
+_FEWEST_LEFT, _MOST_SENT = 0.8, 1.1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -175,27 +186,43 @@ class Demo:
     def play(self) -> bool:
         """Whether every fault that is left was found, and nothing else."""
         self.shop.prepare(self.load)
+        payments = self.load.orders // 2
+        add_payments(self.shop.database, self.shop.login, payments)
         write_job(self.folder, self.shop.properties(), FilesRoad().properties(self.folder))
         with Tidemark(self.folder) as job:
             self._until(job, lambda: self.shop.streams(job.state()))
             self._ask(job, "incremental", "completed: ")
-            with self.shop.users(self.load) as users:
+            per_s = self.load.writes_per_s
+            shoppers = self.shop.users(replace(self.load, writes_per_s=per_s * _SHOPPING))
+            others = payers(self.shop.database, payments, per_s * (1 - _SHOPPING))
+            with shoppers, others:
                 time.sleep(5.0)
                 since, tables = self._falsify()
-                begun_s = time.monotonic()
-                self._ask(job, "verify", "the copy is ")
-                taken_s = time.monotonic() - begun_s
-                written = users.stop()
-            self.say(f"verified in {taken_s:.1f} s; {written:,} rows written meanwhile and before")
+                self._ask(job, "verify", _VERDICT)
+                left = self._judged(tables, since)
+                before = newest_turn(self.folder.events)
+                self._ask(job, "repair", _VERDICT)
+                mended = self._sent(before, left)
+                self._ask(job, "verify", _VERDICT)
+                written = shoppers.stop() + others.stop()
+            self.say(f"{written:,} rows were written meanwhile and before")
+            _said, there = self.shop.end()
+            self._until(job, lambda: there(job.state()))
             job.stop()
-        return self._judged(tables, since)
+        accepted = all(one["verdict"] == "accept" for one in self._verdicts()[len(tables) :])
+        _figures, _compared, wrong = self.shop.compared(self.folder.events)
+        for line in wrong:
+            self.say(line)
+        said = "RIGHT" if accepted and not wrong else "WRONG"
+        self.say(f"{said}: what the repair has left behind, by the second verdicts and by a replay in SQL")
+        return left is not None and mended and accepted and not wrong
 
     def _falsify(self) -> tuple[int, dict[str, Table]]:
         events, chance = self.folder.events, random.Random(7)
         since = newest_turn(events) - 1
         tables = look(events, self.shop.names, since)
-        for table in tables.values():
-            choose(table, self.faults // len(tables), chance)
+        for table, share in zip(tables.values(), _SHARES, strict=True):
+            choose(table, int(self.faults * share), chance)
         put(events, tables, since)
         kinds = Counter(kind for table in tables.values() for kind in table.faults.values())
         self.say(f"{sum(kinds.values()):,} faults put into turns up to {since}: {dict(kinds)}")
@@ -203,22 +230,43 @@ class Demo:
 
     def _ask(self, job: Tidemark, kind: str, answer: str) -> None:
         names = self.shop.names
+        before = len(job.said(answer))
         data = orjson.dumps({"type": kind, "data-collections": list(names)}).decode()
-        statement = f"INSERT INTO {SIGNALS} VALUES ('demo-{kind}', 'execute-snapshot', '{data}')"
+        statement = f"INSERT INTO {SIGNALS} VALUES ('demo-{kind}-{before}', 'execute-snapshot', '{data}')"
         with self.shop.database.connect() as connection:
             connection.execute(statement.encode())
         self.say(f"{statement};")
-        self._until(job, lambda: len(job.said(answer)) >= len(names) or job.said(" rejected: "))
-        for line in [*job.said(answer), *job.said(" rejected: ")]:
+        begun_s = time.monotonic()
+        self._until(job, lambda: len(job.said(answer)) >= before + len(names) or job.said(" rejected: "))
+        for line in [*job.said(answer)[before:], *job.said(" rejected: ")]:
             self.say(f"  {line.partition(' signals: ')[2][:300] or line}")
+        self.say(f"{kind}: {time.monotonic() - begun_s:.1f} s")
 
-    def _judged(self, tables: dict[str, Table], since: int) -> bool:
-        verdicts = [
+    def _verdicts(self) -> list[dict[str, Any]]:
+        """The verdicts of verifications, in their order."""
+        return [
             document
             for path in sorted((self.folder.checkpoint / DIRECTORY).glob("*.json*"))
             for line in path.read_bytes().splitlines()
             if (document := orjson.loads(line)).get("kind") == "verification"
         ]
+
+    def _sent(self, since: int, left: int | None) -> bool:
+        """Whether the repair has sent few events, tombstones apart."""
+        sent = Counter(
+            event["value"]["op"]
+            for _turn, _part, path in part_files(self.folder.events, since, newest_turn(self.folder.events))
+            for event in map(orjson.loads, path.read_bytes().splitlines())
+            if event["value"] is not None
+            and event["value"].get("source", {}).get("snapshot") == "incremental"
+        )
+        right = left is not None and 0 < sent.total() <= _MOST_SENT * left
+        self.say(f"{'RIGHT' if right else 'WRONG'}: the repair has sent {dict(sent)} for {left} faults")
+        return right
+
+    def _judged(self, tables: dict[str, Table], since: int) -> int | None:
+        """How many faults are left, if all of them were found, and nothing else; None: not so."""
+        verdicts = self._verdicts()
         total, right = 0, len(verdicts) == len(tables)
         for verdict in verdicts:
             name = verdict["scope"]["collection"]
@@ -230,10 +278,11 @@ class Demo:
                 f"{name}: found {found}, left {wanted}; {verdict['equal']:,} rows equal,"
                 f" {verdict['changed']:,} changed"
             )
+        right = right and total >= _FEWEST_LEFT * self.faults
         self.say(
             f"{'RIGHT' if right else 'WRONG'}: {total:,} faults were left, and each verdict counts its own"
         )
-        return right
+        return total if right else None
 
     @staticmethod
     def _until(job: Tidemark, condition: Any) -> None:
@@ -258,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = Load(options.rows, max(1, options.rows // 10), options.rate, 0)
     try:
         with PostgresServer(18) as server:
-            shop = PostgresShop(server.create_database("shop"))
+            shop = PostgresShop(server.create_database("shop"), (*TABLES, PAYMENTS))
             right = Demo(shop, Folder(directory), load, options.faults, Display().say).play()
     except JobFailed as error:
         print(error, file=sys.stderr)

@@ -29,7 +29,9 @@ from engine.errors import (
     TableBusy,
     TidemarkError,
 )
+from engine.model import Target
 from engine.staging.reads import ReadEvents
+from engine.verify.deletes import DeleteEvents
 from signals.window_rows import rows_of
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.table import Relation
     from adapters.postgres.session import Session, Views
     from adapters.postgres.snapshot.blocking import BlockingView
     from adapters.postgres.snapshot.eligibility import ReadTable
@@ -44,7 +47,8 @@ if TYPE_CHECKING:
     from adapters.postgres.streamed import Streamed
     from adapters.postgres.tools import SourceTools
     from engine.config.settings import Settings
-    from engine.model import Target, Window
+    from engine.events.codec import TableCodec
+    from engine.model import CollectionId, Window
 
 
 _HELD_FOR_KEYS = 1000
@@ -180,21 +184,42 @@ class OpenWindows:
         session = self._session
         relations = session.relations
         relations.learn_types(read.table for read in tables.values())
-        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
         prepared = {}
         for target, read in tables.items():
-            relations.adopt(read)
-            relation = relation_of(read.table, read.columns, stored=stored)
+            relation, codec = self._codec(read)
             shape = row_shape(relation, read.table, relations.types)
             place = self._view.place(exported) if target.as_initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
             marked = marked_sources(self._settings.events, read.table.id, place)
-            codec = relations.codec(relation, read.table)
             events = ReadEvents(codec, shape, source, now_ms, marked, target.compared)
             prepared[target] = (read, events)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
         ]
+
+    def _codec(self, read: ReadTable) -> tuple[Relation, TableCodec]:
+        """How the rows of a table that can be read become events."""
+        relations = self._session.relations
+        relations.adopt(read)
+        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        relation = relation_of(read.table, read.columns, stored=stored)
+        return relation, relations.codec(relation, read.table)
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        settings, now_ms = self._settings.events, self._tools.clock.now_ms
+        (read,) = self._session.extents.readings([Target(collection)]).values()
+        self._session.relations.learn_types([read.table])
+        _relation, codec = self._codec(read)
+        last = self._streamed.committed_before_reads
+        source = read_source(settings, collection, ReadPlace(now_ms, last_commit_end=last, sequence_lsn=last))
+        return DeleteEvents(
+            codec.topic,
+            codec.key_wrap,
+            codec.around_deletes(source, now_ms),
+            tuple(member.name for member in codec.fields),
+            settings.tombstones,
+        )
 
     def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
         """Refuse a table whose fingerprint changed.

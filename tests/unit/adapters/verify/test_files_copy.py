@@ -17,7 +17,7 @@ from engine.errors import SourceError
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import SEEN_ROWS, Seen
-from engine.verify.copy import Findings, Span
+from engine.verify.copy import Asked, ExtraRow, Findings, Span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TOPIC = "shop.public.t"
 GONE = '"__gone"'
 SINCE, UPTO = 10, 20
+HIDDEN = 7
 
 
 def compact(value: Any) -> str:
@@ -32,11 +33,17 @@ def compact(value: Any) -> str:
 
 
 def event(
-    key: int | None, after: dict[str, Any] | None, *, op: str = "u", topic: str = TOPIC, schemas: bool = False
+    key: int | None,
+    after: dict[str, Any] | None,
+    *,
+    op: str = "u",
+    topic: str = TOPIC,
+    schemas: bool = False,
+    lsn: int = 1,
 ) -> str:
     """A line of the files sink."""
     name: Any = None if key is None else {"id": key}
-    value: Any = {"before": None, "after": after, "source": {"lsn": 1}, "op": op}
+    value: Any = {"before": None, "after": after, "source": {"lsn": lsn}, "op": op}
     if schemas:
         name = {"schema": {"type": "struct", "name": f"k{op}"}, "payload": name}
         value = {"schema": {"type": "struct"}, "payload": value}
@@ -45,6 +52,11 @@ def event(
 
 def tombstone(key: int) -> str:
     return compact({"topic": TOPIC, "key": {"id": key}, "value": None, "headers": []}) + "\n"
+
+
+def settled(source: bytes) -> bool:
+    """Whether the windows could see the event with this source block."""
+    return bool(json.loads(source)["lsn"] != HIDDEN)
 
 
 class Scene:
@@ -72,7 +84,8 @@ class Scene:
         self.seen.add(1, pa.Table.from_arrays(columns, schema=SEEN_ROWS))
 
     def found(self, *columns: tuple[str, ...]) -> Findings:
-        comparison = self.copy.compare(TOPIC, (self.seen, 1), Span(SINCE, UPTO), columns or [("id", "v")])
+        asked = Asked(Span(SINCE, UPTO), columns or (("id", "v"),), settled, mends=True)
+        comparison = self.copy.compare(TOPIC, (self.seen, 1), asked)
         try:
             for _ in range(3000):
                 if (found := comparison.poll()) is not None:
@@ -111,6 +124,53 @@ def test_each_kind_of_difference_is_found(scene, schemas):
 
     assert counted(found) == {"equal": 1, "changed": 0, "missing": 1, "different": 1, "extra": 1}
     assert found.first == {"missing": ('["3"]',), "different": ('["2"]',), "extra": ('{"id":4}',)}
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_a_repair_is_told_which_rows_differ_and_where_events_stand(scene, schemas):
+    scene.turn(
+        3,
+        event(1, {"id": 1, "v": "old"}, schemas=schemas),
+        event(4, {"id": 4, "v": "x"}, schemas=schemas),
+        event(5, {"id": 5, "v": "x"}, schemas=schemas, lsn=HIDDEN),
+    )
+    scene.saw({"id": 1, "v": "new"})
+    scene.saw({"id": 2, "v": "x"})
+
+    found = scene.found()
+
+    assert counted(found) == {"equal": 0, "changed": 0, "missing": 1, "different": 1, "extra": 1}
+    assert found.unsettled == 1
+    assert sorted(found.wrong) == merge_keys_of([("1",), ("2",)])
+    assert scene.copy.rows(found.extra) == [('{"id":4}', '{"id":4,"v":"x"}')]
+
+
+def test_events_after_a_comparison_are_followed_turn_by_turn(scene, monkeypatch):
+    scene.turn(20, event(1, {"id": 1, "v": "a"}))
+    scene.turn(21, event(2, {"id": 2, "v": "a"}), event(9, {"id": 9}, topic="shop.public.other"))
+    scene.turn(23, event(3, None, op="d"), tombstone(3))
+    scene.turn(24, event(None, None, op="t"))
+    keys = key_digests(pa.array([compact({"id": key}) for key in (2, 3)], pa.large_string())).to_pylist()
+
+    all_ = scene.copy.touched(TOPIC, Span(UPTO, 23))
+    monkeypatch.setattr(files_copy, "_FOLLOWED_BYTES", 1)
+    first = scene.copy.touched(TOPIC, Span(UPTO, 24))
+    last = scene.copy.touched(TOPIC, Span(23, 24))
+    none = scene.copy.touched(TOPIC, Span(24, 24))
+
+    assert (all_.keys, all_.upto, all_.all) == (frozenset(keys), 23, False)
+    assert (first.keys, first.upto) == (frozenset(keys[:1]), 21)
+    assert (last.all, last.upto) == (True, 24)
+    assert (none.keys, none.upto, none.all) == (frozenset(), 24, False)
+
+
+def test_a_line_that_is_gone_is_said(scene):
+    scene.turn(3, event(1, {"id": 1}))
+
+    with pytest.raises(SourceError, match="can't be read again"):
+        scene.copy.rows([ExtraRow(b"", 3, 0, 10, 50)])
+    with pytest.raises(SourceError, match="can't be read again"):
+        scene.copy.rows([ExtraRow(b"", 4, 0, 0, 50)])
 
 
 def test_the_order_of_parts_and_turns_counts(scene):

@@ -40,7 +40,7 @@ IGNORED: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("Table.purpose", "Failed.purpose"),
-        "it sends all rows of a collection that was to be verified, and gives no verdict",
+        "it sends all rows of a collection that was to be verified or repaired, and gives no verdict",
     ),
     "Queue.failed_scopes": "it forgets that some rows of a scope were not read",
     **dict.fromkeys(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from engine.errors import SourceError
 from engine.job.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
-from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.comparison import Seen
 from engine.verify.copy import Findings, Span
 from tests.job_bench import Bench, T
+from tests.memory_copy import MemoryRows
 from tests.memory_source import Change
 from tests.unit.engine.job.test_certificates import certifying
 
@@ -22,36 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from engine.verify.copy import SeenRows
-    from engine.verify.event_history import Columns
+    from engine.verify.copy import Asked, ExtraRow, SeenRows, Touched
 
 VERIFY = '{"data-collections": ["public.t"], "type": "verify"}'
 
 
-@dataclass
-class MemoryRows:
-    """Rows seen, in memory."""
-
-    tables: dict[int, list[pa.Table]] = field(default_factory=dict)
-
-    def add(self, ticket: int, rows: pa.Table) -> None:
-        self.tables.setdefault(ticket, []).append(rows)
-
-    def forget(self, ticket: int) -> None:
-        self.tables.pop(ticket, None)
-
-    def rows(self, ticket: int) -> int:
-        return sum(map(len, self.tables.get(ticket, ())))
-
-    def path(self, ticket: int) -> str:
-        raise NotImplementedError
-
-    def seen(self, ticket: int) -> list[tuple[str, str]]:
-        """The keys, as far as they are one column's text, and what was seen of each, in order."""
-        table = pa.concat_tables([SEEN_ROWS.empty_table(), *self.tables.get(ticket, ())])
-        keys = [key[4:].decode() for key in table.column("merge_key").to_pylist()]
-        kinds = [Seen(kind).name for kind in table.column("seen").to_pylist()]
-        return list(zip(keys, kinds, strict=True))
+def seen_in(rows: MemoryRows, ticket: int) -> list[tuple[str, str]]:
+    """The keys, as far as they are one column's text, and what was seen of each, in order."""
+    table = rows.table(ticket)
+    keys = [key[4:].decode() for key in table.column("merge_key").to_pylist()]
+    kinds = [Seen(kind).name for kind in table.column("seen").to_pylist()]
+    return list(zip(keys, kinds, strict=True))
 
 
 @dataclass
@@ -67,12 +48,11 @@ class ScriptedCopy:
     def refusal(self) -> str:
         return self.why
 
-    def compare(
-        self, topic: str, seen: tuple[SeenRows, int], span: Span, _columns: Sequence[Columns]
-    ) -> ScriptedCopy:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> ScriptedCopy:
+        assert not asked.mends
         rows = seen[0]
         assert isinstance(rows, MemoryRows)
-        self.asked.append((topic, rows.seen(seen[1]), span))
+        self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.waits = 1
         return self
 
@@ -84,6 +64,12 @@ class ScriptedCopy:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        raise NotImplementedError
+
+    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        raise NotImplementedError
 
     def close(self) -> None:
         self.closed += 1
@@ -197,6 +183,29 @@ def test_keys_that_can_not_be_decided_are_no_verdict(tmp_path):
     assert "1 rows could not be compared" in bench.answers[-1].text
     assert bench.job.state.snapshot.tables == ()
     assert bench.job.state.snapshot.failed == ()
+
+
+def test_rows_that_no_window_could_see_yet_are_looked_at_in_other_windows(tmp_path):
+    bench, copy = verifying(tmp_path, Findings(unsettled=1), EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(30)
+
+    assert [seen for _topic, seen, _span in copy.asked] == [ROWS, ROWS]
+    first, second = (span for _topic, _seen, span in copy.asked)
+    assert second.since >= first.upto
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_rows_that_are_never_visible_are_no_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(9)))
+    bench.execute(VERIFY)
+
+    bench.turns(100)
+
+    assert len(copy.asked) == 6
+    assert bench.told()[-1] == "failed public.t"
+    assert "1 rows were sent by transactions that no snapshot" in bench.answers[-1].text
 
 
 def test_a_copy_that_can_not_be_read_is_no_verdict(tmp_path):

@@ -13,6 +13,7 @@ from engine.model import (
     ExecuteSnapshot,
     Limit,
     PauseSnapshot,
+    Purpose,
     Range,
     ResumeSnapshot,
     Run,
@@ -637,3 +638,53 @@ class TestBlocking:
 
         assert [table.blocking for table in stopped] == [kind]
         assert [table.blocking for table in snapshot.tables] == [not kind]
+
+
+def mending() -> Snapshot:
+    """A repair that was compared and sends the row under one key."""
+    snapshot = queued(replace(A, purpose=Purpose.REPAIR)).began(1, EXTENT, 0)
+    read = snapshot.advanced(Advance(1, (run(None, "100"),), rows=5))
+    return read.mending(1, (("7",),))
+
+
+def test_a_repair_sends_rows_and_stays_in_the_queue():
+    (table,) = mending().tables
+
+    assert table.target.purpose is Purpose.MEND
+    assert (table.rests, table.target.compared, table.target.judged) == (False, False, True)
+    assert table.progress is not None
+    assert table.progress.reread == (("7",),)
+    (sent,) = mending().advanced(Advance(1, (replace(run(None, None), keys=(("7",),)),), emitted=1)).tables
+    assert sent.rests
+    assert sent.progress is not None
+    assert sent.progress.emitted == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda snapshot: snapshot.anew(),
+        lambda snapshot: snapshot.anew_of(A.collection),
+        lambda snapshot: snapshot.replaced({A.collection: (9,)})[0],
+        lambda snapshot: snapshot.restarted(1),
+        lambda snapshot: snapshot.began(1, EXTENT, 0),
+    ],
+)
+def test_a_repair_that_must_be_measured_anew_compares_before_it_sends(change):
+    (table,) = change(mending()).tables
+
+    assert table.target.purpose is Purpose.REPAIR
+    assert table.progress is None
+
+
+def test_rows_that_a_repair_sends_are_read_where_they_have_moved():
+    (table,) = mending().moved(A.collection, frozenset({(("7",), ("8",)), (("1",), ("2",))})).tables
+
+    assert table.progress is not None
+    assert table.progress.reread == (("7",), ("8",))
+
+
+def test_a_repair_that_is_given_up_is_not_remembered():
+    snapshot = mending()
+
+    assert snapshot.gave_up(snapshot.tables).failed == ()

@@ -217,19 +217,25 @@ def test_a_blocking_snapshot_is_of_blocking_targets():
     assert accepted.command.blocking
 
 
-def test_a_verification_is_of_whole_collections():
-    accepted = read(EXECUTE, {"data-collections": ["public.orders"], "type": "verify"})
+@pytest.mark.parametrize("purpose", [Purpose.VERIFY, Purpose.REPAIR])
+def test_a_verification_or_repair_is_of_whole_collections(purpose):
+    accepted = read(EXECUTE, {"data-collections": ["public.orders"], "type": str(purpose)})
 
-    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS, purpose=Purpose.VERIFY),), "ad-hoc-1")
+    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS, purpose=purpose),), "ad-hoc-1")
 
 
+def test_no_signal_asks_for_a_part_of_a_repair():
+    assert "no snapshot type" in refusal(EXECUTE, {"data-collections": ["public.orders"], "type": "mend"})
+
+
+@pytest.mark.parametrize("type_", ["verify", "repair"])
 @pytest.mark.parametrize(
     "part",
     [{"additional-condition": "id > 3"}, {"surrogate-key": "id"}, {"keys": [1]}, {"ranges": [{"start": 1}]}],
 )
-def test_a_verification_of_a_part_is_refused(part):
-    with pytest.raises(SignalError, match="a verification compares whole collections"):
-        read(EXECUTE, {"data-collections": ["public.orders"], "type": "verify", **part})
+def test_a_verification_or_repair_of_a_part_is_refused(part, type_):
+    with pytest.raises(SignalError, match=f"{type_!r} compares whole collections"):
+        read(EXECUTE, {"data-collections": ["public.orders"], "type": type_, **part})
 
 
 @pytest.mark.parametrize("type_", ["incremental", "blocking"])

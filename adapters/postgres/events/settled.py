@@ -1,0 +1,50 @@
+"""Whether the transaction of an event was visible in a snapshot, as the event's source block tells. Pure.
+
+A transaction is in the log for a moment before snapshots show it, and for as long as a standby lets it wait.
+A window that opens then does not read the rows that it has inserted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from adapters.postgres.server.visibility import Visibility
+
+_CYCLE: Final = 1 << 32
+_RECENT_MS: Final = 24 * 60 * 60 * 1000
+
+
+class _Source(msgspec.Struct):
+    txId: int | None = None  # noqa: N815  as the block has it
+    ts_ms: int = 0
+
+
+_AS_SOURCE: Final = msgspec.json.Decoder(_Source)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledIn:
+    """Whether transactions of events are visible in a snapshot taken at `now_ms`. Goes to the executors.
+
+    An event that a snapshot has read has no transaction: its row was visible before. Transaction ids have 32
+    bits and come again. So an id that the snapshot lacks since it is too new counts only for a day; one that
+    the snapshot names as in progress counts always.
+    """
+
+    visibility: Visibility
+    now_ms: int
+
+    def __call__(self, source: bytes) -> bool:
+        """Whether the event with this source block is of a visible transaction."""
+        found = _AS_SOURCE.decode(source)
+        if found.txId is None:
+            return True
+        if bool(np.isin(found.txId % _CYCLE, self.visibility.in_progress % _CYCLE)):
+            return False
+        recent = found.ts_ms > self.now_ms - _RECENT_MS
+        return not recent or not self.visibility.missing([found.txId % _CYCLE])

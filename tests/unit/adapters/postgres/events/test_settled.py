@@ -1,0 +1,40 @@
+"""Whether the transaction of an event was visible to a window."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from adapters.postgres.events.settled import SettledIn
+from adapters.postgres.server.visibility import Visibility
+
+NOW_MS = 10 * 24 * 60 * 60 * 1000
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "xid", "age_ms", "settled"),
+    [
+        ("100:200:150", 99, 0, True),
+        ("100:200:150", 149, 0, True),
+        ("100:200:150", 150, 0, False),
+        ("100:200:150", 150, 2 * DAY_MS, False),
+        ("100:200:150", 200, 0, False),
+        ("100:200:150", 201, DAY_MS - 1, False),
+        ("100:200:", 201, DAY_MS, True),  # the id is of another cycle
+        ("100:200:", None, 0, True),  # a row that a snapshot has read
+        (f"{2**32 + 5}:{2**32 + 9}:{2**32 + 6}", 6, 0, False),
+        (f"{2**32 + 5}:{2**32 + 9}:{2**32 + 6}", 2**32 - 1, 0, True),
+    ],
+)
+def test_what_a_window_can_not_see_is_not_settled(snapshot, xid, age_ms, settled):
+    source = {"txId": xid, "ts_ms": NOW_MS - age_ms, "lsn": 1, "schema": "public"}
+
+    found = SettledIn(Visibility.parse(snapshot), NOW_MS)(json.dumps(source).encode())
+
+    assert found is settled
+
+
+def test_a_block_that_tells_nothing_is_settled():
+    assert SettledIn(Visibility.parse("100:200:150"), NOW_MS)(b"{}") is True
