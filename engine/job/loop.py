@@ -230,7 +230,7 @@ class Job:
         raise SinkRefused(
             f"the sink holds turns up to {newest}, and the checkpoint {knows}",
             place="checkpoint",
-            hint="use the checkpoint that this directory belongs to, or an empty directory; or set"
+            hint="use the checkpoint that this sink belongs to, or an empty sink; or set"
             " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
             " what came since the checkpoint again",
         )

@@ -33,13 +33,10 @@ pytestmark = pytest.mark.integration
 def opened(database: Database, tmp_path: Path) -> Iterator[Callable[..., Turns]]:
     """Opens sinks, each as the job's next process; all are closed."""
     sinks: list[JdbcSink] = []
-    parameters = {
-        name: str(value) for name, value in conninfo_to_dict(database.server.dsn(database.name)).items()
-    }
 
     def open_sink(epoch: int | None = None, checkpoint: str = "c", **more: Any) -> Turns:
         settings = JdbcSettings(
-            parameters, "${topic}", unavailable_text=MISSING, unavailable_value=MISSING.encode()
+            parameters_of(database), "${topic}", unavailable_text=MISSING, unavailable_value=MISSING.encode()
         )
         number = len(sinks)
         holder = Holder("job", f"process {number}", checkpoint, number if epoch is None else epoch)
@@ -49,6 +46,11 @@ def opened(database: Database, tmp_path: Path) -> Iterator[Callable[..., Turns]]
     yield open_sink
     for sink in sinks:
         sink.close()
+
+
+def parameters_of(database: Database) -> dict[str, str]:
+    given = conninfo_to_dict(database.server.dsn(database.name))
+    return {name: str(value) for name, value in given.items()}
 
 
 def rows(database: Database, table: str = "tm_public_t") -> list[Any]:
@@ -306,6 +308,33 @@ def test_a_table_whose_creation_was_rolled_back_is_none_that_was_dropped(
     sink.commit(1, parts)
 
     assert len(rows(database)) == 5
+
+
+@pytest.mark.parametrize("evolution", SchemaEvolution)
+def test_the_rights_that_security_md_names_are_enough(
+    database: Database, opened: Callable[..., Turns], evolution: SchemaEvolution
+):
+    with database.connect() as connection:
+        connection.execute("CREATE ROLE writer LOGIN PASSWORD 'p'")
+        connection.execute(f"GRANT CONNECT, TEMPORARY ON DATABASE {database.name} TO writer".encode())
+        connection.execute("GRANT USAGE ON SCHEMA public TO writer")
+        if evolution is SchemaEvolution.NONE:
+            send(opened(), 1, FIRST)
+            connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON tm_public_t TO writer")
+            connection.execute("GRANT SELECT, INSERT, UPDATE ON tidemark_turns TO writer")
+        else:
+            connection.execute("GRANT CREATE ON SCHEMA public TO writer")
+        login = {**parameters_of(database), "user": "writer", "password": "p"}
+        try:
+            sink = opened(parameters=login, evolution=evolution)
+            turn = (sink.newest() or 0) + 1
+            send(sink, turn, typed(change("t", 0)), FIRST)
+            send(sink, turn + 1, SECOND)
+            assert rows(database) == THEN
+            sink.close()
+        finally:
+            connection.execute("DROP OWNED BY writer CASCADE")
+            connection.execute("DROP ROLE writer")
 
 
 def test_a_table_needs_an_index_on_its_key(database: Database, opened: Callable[..., Turns]):
