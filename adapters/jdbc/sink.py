@@ -20,10 +20,10 @@ import psycopg
 
 from adapters.jdbc.connection import Target, is_tables_fault, said
 from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
-from adapters.jdbc.parts import PartFiles, packed, read_part, topic_of, unpacked
+from adapters.jdbc.parts import packed, topic_of, unpacked
 from adapters.jdbc.table import Table, TableGoneError, TableName, table_name
 from adapters.jdbc.turns import Claimant, Turns
-from adapters.staging.turn_parts import Staging, number, written_files
+from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
 from engine.config.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
@@ -81,7 +81,7 @@ class JdbcSink:
             )
         self._withheld = frozenset()
         self._attempt = self._staging.begin(turn)
-        return PartFiles(self._attempt)
+        return ArrowParts(self._attempt)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
         """Leave a topic's events out of the turn, and return them as records."""
@@ -174,7 +174,7 @@ class JdbcSink:
         """The typed events of a turn, in the order of its parts."""
         checksums = {part.number: part.checksum for part in parts}
         for path in written_files(self._attempt, parts):
-            for batch in read_part(path, checksums[number(path)]):
+            for batch in ArrowPart(path, checksums[number(path)]).batches():
                 typed = [batch] if topic_of(batch) is not None else unpacked(batch)
                 yield from (PlacedBatch(number(path), one) for one in typed)
 

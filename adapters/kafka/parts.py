@@ -8,7 +8,6 @@ they are small enough. Tasks elsewhere write files.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
@@ -17,42 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from adapters.staging.turn_parts import replacing, written_files
-from engine.errors import SinkError
-from engine.events.batch import EVENTS
-from engine.model import NO_FILE, Checksum, Part
-from engine.staging.checksum import ChecksumFile, checksum_of
-from engine.staging.files import sink_errors
+from adapters.staging.turn_parts import ArrowPart, ArrowParts, written_files
+from engine.model import NO_FILE, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-
-_DAMAGED = "the turn is begun again; if this goes on, look at the disk of the staging directory"
-
-
-@dataclass(frozen=True, slots=True)
-class PartFiles:
-    """Writes parts as files into an attempt's directory."""
-
-    directory: Path
-
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Write the part as one stream of batches; a part without events leaves no file."""
-        with replacing(self.directory / f"part-{part:05d}.arrow") as partial:
-            events = 0
-            with sink_errors(partial):
-                file = ChecksumFile(partial)
-            # Only the file's own errors are the sink's: `batches` may fail for other reasons.
-            with closing(file), pa.ipc.new_stream(file, EVENTS) as stream:
-                for batch in batches:
-                    if batch.num_rows:
-                        events += batch.num_rows
-                        with sink_errors(partial):
-                            stream.write_batch(batch)
-            if not events:
-                partial.unlink()
-        return Part(part, events, file.checksum if events else NO_FILE)
 
 
 class TurnParts:
@@ -62,14 +31,14 @@ class TurnParts:
     """
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
-        self._files, self._most_bytes = PartFiles(directory), most_bytes
+        self._files, self._most_bytes = ArrowParts(directory), most_bytes
         self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
         self._spilled: dict[int, Part] = {}
         self._reserved: dict[int, int] = {}
         self._reserving = Lock()
 
-    def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
-        return PartFiles, (self._files.directory,)
+    def __reduce__(self) -> tuple[type[ArrowParts], tuple[Path]]:
+        return ArrowParts, (self._files.directory,)
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
         """Hold the part's batches in memory while there is room."""
@@ -100,10 +69,10 @@ class TurnParts:
         ordered = [self._spilled.get(part.number, part) for part in ordered]
         files = [part for part in ordered if part.checksum != NO_FILE]
         paths = dict(zip(files, written_files(self._files.directory, files), strict=True))
-        held: list[PartFile | tuple[pa.RecordBatch, ...]] = []
+        held: list[ArrowPart | tuple[pa.RecordBatch, ...]] = []
         for part in ordered:
             if part in paths:
-                held.append(PartFile(paths[part], part.checksum))
+                held.append(ArrowPart(paths[part], part.checksum))
             elif part.events:
                 held.append(self._held[part.number])
         return Attempt(tuple(held))
@@ -118,37 +87,22 @@ class TurnParts:
 
 
 @dataclass(frozen=True, slots=True)
-class PartFile:
-    """The file of a part with its checksum."""
-
-    path: Path
-    checksum: Checksum
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its batches, memory-mapped. Raises SinkError if they are not what was written."""
-        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
-            if checksum_of(source.read_buffer()) != self.checksum:
-                raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
-            source.seek(0)
-            with pa.ipc.open_stream(source) as stream:
-                yield from stream
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """What an attempt has written, in the order of its parts: batches, or a file of them."""
 
-    parts: tuple[PartFile | tuple[pa.RecordBatch, ...], ...]
+    parts: tuple[ArrowPart | tuple[pa.RecordBatch, ...], ...]
 
     @property
     def bytes(self) -> int:
         """The size of all parts."""
-        return sum(part.checksum.bytes if isinstance(part, PartFile) else _bytes(part) for part in self.parts)
+        return sum(
+            part.checksum.bytes if isinstance(part, ArrowPart) else _bytes(part) for part in self.parts
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every batch in order; files are memory-mapped and read on demand."""
         for part in self.parts:
-            yield from part.batches() if isinstance(part, PartFile) else part
+            yield from part.batches() if isinstance(part, ArrowPart) else part
 
     def events(self) -> Counter[str]:
         """The number of events per topic."""

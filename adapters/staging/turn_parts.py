@@ -3,7 +3,7 @@
 Owns the attempt directories, the part files, and what is forced to disk. Each sink decides what a committed
 turn is.
 
-    <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part
+    <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part (.arrow for some sinks)
                                       /.part-00001.<task>       a part being written
 
 Every attempt has its own directory, and only `begin` creates one. So a task left over from an earlier attempt
@@ -18,20 +18,22 @@ import os
 import shutil
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from adapters.storage.disk import force_directory, make_private
 from engine.errors import InvariantError, SinkError
 from engine.events.values.text import text_parts
 from engine.model import NO_FILE, Checksum, Part
-from engine.staging.checksum import ChecksumFile
+from engine.staging.checksum import ChecksumFile, checksum_of
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
+_DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
 
 
 def turn_name(turn: int) -> str:
@@ -112,6 +114,73 @@ class StagedWriter:
 
     def _path(self, part: int) -> Path:
         return self.directory / f"part-{part:05d}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowParts:
+    """Writes parts as Arrow files into an attempt's directory, for a sink that reads them when it commits.
+
+    A file holds streams, one after another: each batch with another schema begins the next. Only the process
+    that has begun the turn needs it, so nothing is forced to disk.
+    """
+
+    directory: Path
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Write the part; one without events leaves no file."""
+        events = 0
+        with replacing(self.directory / f"part-{part:05d}.arrow") as partial:
+            with sink_errors(partial):
+                file = ChecksumFile(partial)
+            # Only the file's own errors are the sink's: `batches` may fail for other reasons.
+            with contextlib.closing(file), contextlib.closing(_Streams(file)) as streams:
+                for batch in batches:
+                    if batch.num_rows:
+                        events += batch.num_rows
+                        with sink_errors(partial):
+                            streams.write(batch)
+            if not events:
+                partial.unlink()
+        return Part(part, events, file.checksum if events else NO_FILE)
+
+
+class _Streams:
+    """Streams in one file; a batch with another schema begins the next."""
+
+    def __init__(self, file: ChecksumFile) -> None:
+        self._file = file
+        self._stream: Any = None
+        self._schema: pa.Schema | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
+            self.close()
+            self._stream, self._schema = pa.ipc.new_stream(self._file, batch.schema), batch.schema
+        self._stream.write_batch(batch)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPart:
+    """The file of a part with its checksum."""
+
+    path: Path
+    checksum: Checksum
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its batches, memory-mapped. Raises SinkError if they are not what was written."""
+        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
+            content = source.read_buffer()
+            if checksum_of(content) != self.checksum:
+                raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
+            reader = pa.BufferReader(content)
+            while reader.tell() < content.size:
+                with pa.ipc.open_stream(reader) as stream:
+                    yield from stream
 
 
 def _write(path: Path, texts: Iterable[pa.LargeStringArray], mode: int | None) -> tuple[int, Checksum]:

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError
 from adapters.kafka.client import client
 from adapters.kafka.delivery import truncated
 from adapters.kafka.errors import Reason, said
-from adapters.kafka.parts import PartFile, TurnParts, of_topics
+from adapters.kafka.parts import TurnParts, of_topics
 from adapters.kafka.sink import shares
+from adapters.staging.turn_parts import ArrowPart
 from engine.events.batch import EVENTS
 from tests.batches import batch, numbered
 
@@ -39,7 +40,7 @@ def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
 
         assert keys == ["1", "2", "3", "4"]
         assert attempt.events() == {"a": 1, "b": 2, "c": 1}
-    assert [one.path.name for one in attempt.parts if isinstance(one, PartFile)] == [
+    assert [one.path.name for one in attempt.parts if isinstance(one, ArrowPart)] == [
         "part-00002.arrow",
         "part-00010.arrow",
     ]
@@ -60,7 +61,7 @@ def test_parts_beyond_the_bound_are_files(tmp_path: Path):
     turn.write(0, [one])
     attempt = turn.attempt([second, turn.write(0, [batch(("a", "0", "{}", None))])])
 
-    assert [isinstance(part, PartFile) for part in attempt.parts] == [True, False]
+    assert [isinstance(part, ArrowPart) for part in attempt.parts] == [True, False]
     assert [batch.column("key").to_pylist() for batch in attempt.batches()] == [["0"], ["1"]]
 
 
