@@ -162,15 +162,18 @@ class Fold:
     def rows(self) -> Iterator[Text]:
         """The rows to be written that have all values, as lines of COPY, batch by batch."""
         chosen = self._writes[~self._partial[self._writes]] if self._lacking else self._writes
-        wanted = np.sort(self._rows[chosen])
-        bounds = np.searchsorted(wanted, self._begins)
         names = list(self.columns.all)
+        for taken, columns in self._chosen(np.sort(self._rows[chosen])):
+            _refuse_patches(taken)
+            yield lines(column_texts(taken, columns, names))
+
+    def _chosen(self, places: Ints) -> Iterator[tuple[pa.RecordBatch, Columns]]:
+        """The events at these places, which ascend, batch by batch."""
+        bounds = np.searchsorted(places, self._begins)
         for number, (batch, columns) in enumerate(zip(self._batches, self._columns, strict=True)):
-            here = wanted[bounds[number] : bounds[number + 1]] - self._begins[number]
+            here = places[bounds[number] : bounds[number + 1]] - self._begins[number]
             if len(here):
-                taken = batch if len(here) == batch.num_rows else batch.take(pa.array(here))
-                _refuse_patches(taken)
-                yield lines(column_texts(taken, columns, names))
+                yield (batch if len(here) == batch.num_rows else batch.take(pa.array(here))), columns
 
     @cached_property
     def _lacking(self) -> dict[str, Mask]:
@@ -178,8 +181,8 @@ class Fold:
         found: dict[str, Mask] = {}
         for name, schema in self.columns.all.items():
             masks = [
-                self._lacks(batch, columns, name, schema)
-                for batch, columns in zip(self._batches, self._columns, strict=True)
+                self._lacks(batch, columns, updates, name, schema)
+                for batch, columns, updates in zip(self._batches, self._columns, self._updates, strict=True)
             ]
             lacking = np.concatenate(masks)[self._rows]
             lacking &= self._ops != _DELETE
@@ -187,23 +190,24 @@ class Fold:
                 found[name] = lacking
         return found
 
-    def _lacks(self, batch: pa.RecordBatch, columns: Columns, name: str, schema: Schema) -> Mask:
+    def _lacks(
+        self, batch: pa.RecordBatch, columns: Columns, updates: pa.Array | None, name: str, schema: Schema
+    ) -> Mask:
         none = np.zeros(batch.num_rows, bool)
         if name in dict(columns.key):
             return none
         if name not in dict(columns.row):
             return ~none
-        changed = pc.or_(
-            pc.equal(batch.column("op"), "u"),
-            pc.and_(pc.equal(batch.column("op"), "c"), batch.column("headers").is_valid()),
-        )
-        if not pc.any(changed).as_py():
-            return none
-        found = self._placeholders(value(batch, name), schema)
+        found = None if updates is None else self._placeholders(value(batch, name), schema)
         if found is None:
             return none
-        lacking: Mask = pc.fill_null(pc.and_(changed, found), fill_value=False).to_numpy(zero_copy_only=False)
+        lacking: Mask = pc.fill_null(pc.and_(updates, found), fill_value=False).to_numpy(zero_copy_only=False)
         return lacking
+
+    @cached_property
+    def _updates(self) -> list[pa.Array | None]:
+        """By batch, which events may have placeholders: updates, and rows under a new key."""
+        return [_updates_in(batch) for batch in self._batches]
 
     @cached_property
     def _partial(self) -> Mask:
@@ -281,16 +285,17 @@ class Fold:
 
     def _gathered(self, name: str, schema: Schema, rows: Ints) -> Text:
         """The values of a column in these events; its default where there is none."""
-        places = np.where(rows == _NOWHERE, 0, self._rows[rows])
-        found = pa.chunked_array(
-            [
-                column_texts(batch, columns, [name])[0]
-                for batch, columns in zip(self._batches, self._columns, strict=True)
-            ]
-        ).combine_chunks()
-        taken = found.take(pa.array(places))
+        places, at = np.unique(np.where(rows == _NOWHERE, 0, self._rows[rows]), return_inverse=True)
+        found = [column_texts(batch, columns, [name])[0] for batch, columns in self._chosen(places)]
+        taken = pa.chunked_array(found).combine_chunks().take(pa.array(at))
         default = pa.array([default_text(schema)], pa.large_string())
         return pc.if_else(pa.array(rows == _NOWHERE), escaped(default)[0], taken)
+
+
+def _updates_in(batch: pa.RecordBatch) -> pa.Array | None:
+    moved = pc.and_(pc.equal(batch.column("op"), "c"), batch.column("headers").is_valid())
+    updates = pc.or_(pc.equal(batch.column("op"), "u"), moved)
+    return updates if pc.any(updates).as_py() else None
 
 
 def _refuse_patches(batch: pa.RecordBatch) -> None:
