@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
+from adapters.staging.turn_parts import turn_name
 from engine.errors import ConfigError, SourceError
 from engine.events.values.text import text_from
 
@@ -88,7 +89,7 @@ class TurnFiles:
                     yield Piece(str(path), turn, part, begin, min(begin + size, length))
 
     def _parts(self, turn: int) -> list[tuple[int, Path, int]]:
-        directory = self._directory / f"turn-{turn:012d}"
+        directory = self._directory / turn_name(turn)
         try:
             named = [(_PART.fullmatch(path.name), path) for path in directory.iterdir()]
             return sorted((int(match[1]), path, path.stat().st_size) for match, path in named if match)

@@ -25,6 +25,7 @@ import msgspec
 import orjson
 import pyarrow as pa
 
+from adapters.staging.turn_parts import turn_name
 from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, line_at, partition_of, source_at
 from engine.errors import SourceError
 from engine.snapshot.merge_key import key_of
@@ -285,7 +286,7 @@ def _partitions(size: int, rows: int) -> int:
 
 
 def _turn_path(directory: str, turn: int) -> str:
-    return f"{directory}/turn-{turn:012d}"
+    return f"{directory}/{turn_name(turn)}"
 
 
 def _path(directory: str, turn: int, part: int) -> str:
