@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
-from tests.integration.test_verification import ROWS, SMALL, TABLES, ask, falsify, verified
+from tests.integration.test_verification import (
+    ROWS,
+    SMALL,
+    TABLES,
+    answered,
+    ask,
+    falsify,
+    fault,
+    verified,
+    writing,
+)
 from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
@@ -28,18 +37,13 @@ BACK = 200_000
 
 @pytest.fixture
 def orders(database: Database) -> Database:
-    with database.connect() as connection:
-        for statement in (SIGNAL_TABLE, *TABLES):
-            connection.execute(statement.encode())
+    database.execute(SIGNAL_TABLE, *TABLES)
     return database
 
 
 def repaired(job: Driven, database: Database, id_: str) -> Answer:
     """The answer to a repair."""
-    ask(database, "repair", id_)
-    ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
+    return answered(job, database, "repair", id_)
 
 
 def add_extra(directory: Path, *keys: int) -> None:
@@ -52,16 +56,6 @@ def add_extra(directory: Path, *keys: int) -> None:
         event["key"]["id"] = event["value"]["after"]["id"] = key
         lines.append(json.dumps(event, separators=(",", ":"), ensure_ascii=False))
     part.write_text("".join(f"{line}\n" for line in lines))
-
-
-def fault(event: dict[str, Any]) -> dict[str, Any] | None:
-    """Some rows are missing, others are different."""
-    key = event["key"]["id"]
-    if key % 100 == 1:
-        return None
-    if key % 100 == 2:
-        event["value"]["after"]["note"] = "wrong"
-    return event
 
 
 def repairs(job: Driven, since: int) -> list[tuple[str, int]]:
@@ -109,22 +103,16 @@ def test_just_what_differs_is_sent(orders, tmp_path, spark):
 
 def test_what_is_written_meanwhile_is_neither_undone_nor_deleted(orders, tmp_path, spark):
     """Rows change, come, go and move while faults on their keys are repaired, and some writes heal them."""
-    stop = threading.Event()
 
-    def write() -> None:
-        number = 0
-        with orders.connect() as connection:
-            while not stop.is_set():
-                number += 1
-                key = number * 37 % 400 + 1
-                connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
-                if not number % 20:
-                    connection.execute("UPDATE orders SET price = %s WHERE id = 500", [number])
-                connection.execute("DELETE FROM orders WHERE id = %s", [number % 25 + BACK])
-                connection.execute("INSERT INTO orders (id) VALUES (%s)", [(number + 7) % 50 + BACK])
-                connection.execute("DELETE FROM orders WHERE id = %s", [(number + 7) % 50 + BACK])
-                connection.execute("UPDATE orders SET id = -id WHERE id IN (701, -701)")
-                stop.wait(0.002)
+    def step(connection: Any, number: int) -> None:
+        key = number * 37 % 400 + 1
+        connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
+        if not number % 20:
+            connection.execute("UPDATE orders SET price = %s WHERE id = 500", [number])
+        connection.execute("DELETE FROM orders WHERE id = %s", [number % 25 + BACK])
+        connection.execute("INSERT INTO orders (id) VALUES (%s)", [(number + 7) % 50 + BACK])
+        connection.execute("DELETE FROM orders WHERE id = %s", [(number + 7) % 50 + BACK])
+        connection.execute("UPDATE orders SET id = -id WHERE id IN (701, -701)")
 
     with driven(orders, tmp_path, spark, **SMALL) as job:
         ask(orders, "incremental", "copy")
@@ -132,13 +120,8 @@ def test_what_is_written_meanwhile_is_neither_undone_nor_deleted(orders, tmp_pat
         falsify(tmp_path, fault)
         add_extra(tmp_path, EXTRA, *range(BACK, BACK + 50, 5))
         since = len(job.events("orders"))
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with writing(orders, step):
             answer = repaired(job, orders, "mend")
-        finally:
-            stop.set()
-            writer.join()
         job.until_drained(orders)
         accepted = verified(job, orders, "after")
         events, sent = job.events("orders"), repairs(job, since)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +15,7 @@ from adapters.cli.app import app
 from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from signals.answers import Answer
@@ -51,7 +53,12 @@ def ask(database: Database, type_: str, id_: str) -> None:
 
 def verified(job: Driven, database: Database, id_: str) -> Answer:
     """The answer to a verification."""
-    ask(database, "verify", id_)
+    return answered(job, database, "verify", id_)
+
+
+def answered(job: Driven, database: Database, type_: str, id_: str) -> Answer:
+    """The last answer to a signal of this type, which is sent now."""
+    ask(database, type_, id_)
     ends = {"finished", "failed", "rejected"}
     job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
     return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
@@ -72,6 +79,37 @@ def falsify(directory: Path, change: Callable[[dict[str, Any]], dict[str, Any] |
         part.write_text("".join(f"{line}\n" for line in lines))
 
 
+def fault(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Some rows are missing, others are different."""
+    key = event["key"]["id"]
+    if key % 100 == 1:
+        return None
+    if key % 100 == 2:
+        event["value"]["after"]["note"] = "wrong"
+    return event
+
+
+@contextmanager
+def writing(database: Database, step: Callable[[Any, int], None]) -> Iterator[None]:
+    """Take steps with a connection of their own meanwhile, which are numbered from 1."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with database.connect() as connection:
+            for number in count(1):
+                step(connection, number)
+                if stop.wait(0.002):
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+
+
 def test_faults_are_found_and_nothing_else(orders, tmp_path, spark):
     with driven(orders, tmp_path, spark, **SMALL) as job:
         ask(orders, "incremental", "copy")
@@ -79,17 +117,14 @@ def test_faults_are_found_and_nothing_else(orders, tmp_path, spark):
 
         accepted = verified(job, orders, "right")
 
-        def fault(event: dict[str, Any]) -> dict[str, Any] | None:
+        def elsewhere(event: dict[str, Any]) -> dict[str, Any] | None:
             key = event["key"]["id"]
-            if key % 100 == 1:
-                return None
-            if key % 100 == 2:
-                event["value"]["after"]["note"] = "wrong"
             if key % 1000 == 3:
                 event["key"]["id"] = event["value"]["after"]["id"] = key + 100_000
             return event
 
         falsify(tmp_path, fault)
+        falsify(tmp_path, elsewhere)
         rejected = verified(job, orders, "wrong")
 
         assert len(job.events("orders")) == ROWS - ROWS // 100
@@ -109,33 +144,22 @@ def test_faults_are_found_and_nothing_else(orders, tmp_path, spark):
 
 def test_what_is_written_meanwhile_is_no_difference(orders, tmp_path, spark):
     """Rows change, come, go and move, and large values stay as they are, while they are compared."""
-    stop = threading.Event()
 
-    def write() -> None:
-        number = 0
-        with orders.connect() as connection:
-            while not stop.is_set():
-                number += 1
-                key = number * 37 % ROWS + 1
-                connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
-                if not number % 200:
-                    connection.execute("UPDATE orders SET price = 1 WHERE id = %s", [500 * (number % 7)])
-                connection.execute("DELETE FROM orders WHERE id = %s", [number % 50 + 5000])
-                connection.execute("INSERT INTO orders (id) VALUES (%s)", [number % 50 + 5000])
-                connection.execute("UPDATE orders SET id = -id WHERE id IN (7, -7)")
-                stop.wait(0.002)
+    def step(connection: Any, number: int) -> None:
+        key = number * 37 % ROWS + 1
+        connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
+        if not number % 200:
+            connection.execute("UPDATE orders SET price = 1 WHERE id = %s", [500 * (number % 7)])
+        connection.execute("DELETE FROM orders WHERE id = %s", [number % 50 + 5000])
+        connection.execute("INSERT INTO orders (id) VALUES (%s)", [number % 50 + 5000])
+        connection.execute("UPDATE orders SET id = -id WHERE id IN (7, -7)")
 
     with driven(orders, tmp_path, spark, **SMALL) as job:
         ask(orders, "incremental", "copy")
         job.until_answered("finished")
         falsify(tmp_path, lambda event: None if event["key"]["id"] == 2999 else event)
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with writing(orders, step):
             answers = [verified(job, orders, f"v{number}") for number in range(3)]
-        finally:
-            stop.set()
-            writer.join()
     for answer in answers:
         found = {kind: answer.facts[kind] for kind in ("missing", "different", "extra")}
         assert found in (
