@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from engine.events.batch import EventForm
     from engine.isolation.incomplete import Incomplete, Letters
     from engine.isolation.kept_events import Bundle
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Checksum, Command, Key, Part, Position, Range, SignalRow, Staged, Target, Window
-    from engine.snapshot.estimate import Estimate
     from engine.snapshot.extent import Extent
+    from engine.snapshot.pace.estimate import Estimate
     from engine.snapshot.queue import Table
     from engine.staging.port import RowForm
     from engine.verify.verdict import Verdict

@@ -31,7 +31,7 @@ from tests.staged import files_in, texts_in
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Key, Range, Scope, Target, Window
     from engine.ports import PartWriter, Reading
 

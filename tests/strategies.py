@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Limit, Position, Range, Scope, Stretch, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress, Scoped
 from engine.snapshot.queue import Request, Snapshot, Table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.storage.checkpoint_reader import CheckpointReader
-from engine.config.hidden import without_secrets
 from engine.config.settings import SinkKind
+from engine.config.text.hidden import without_secrets
 from engine.errors import StateError
 
 if TYPE_CHECKING:

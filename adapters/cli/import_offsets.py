@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from adapters.source.debezium.offsets import StoredOffset
     from engine.config import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 _TOPIC: Final = "topic:"
 _SOURCE: Final = ".debezium_offset"

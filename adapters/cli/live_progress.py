@@ -11,15 +11,15 @@ from rich.console import Console
 
 from adapters.embedding.progress_bars import showing
 from adapters.source.wiring import NOBODY, Onlookers
-from engine.job.overview import of_entries
-from engine.job.progress_log import ProgressLog
+from engine.job.reports.progress_log import ProgressLog
+from engine.job.saved.overview import of_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from adapters.embedding.progress_bars import Bars
     from engine.config import Settings
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
 
 _log = logging.getLogger("engine")
 _DRAW_EVERY_S: Final = 0.25

@@ -20,7 +20,7 @@ from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.storage.disk import open_private
 from engine.config import read
 from engine.errors import ConfigError, StateError
-from engine.job.state_document import CURRENT, to_json
+from engine.job.saved.state_document import CURRENT, to_json
 from engine.model import CollectionId
 from engine.staging.files import write_all
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 app = typer.Typer(no_args_is_help=True, help="Look at the saved state of a job, or change it.")
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]

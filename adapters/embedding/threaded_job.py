@@ -18,9 +18,9 @@ from adapters.http.monitor import Monitor
 from adapters.source.wiring import Onlookers
 from adapters.system import RUNNING, start_thread, system_clock
 from engine.errors import SignalError, TidemarkError
-from engine.job.overview import overview
+from engine.job.reports.tally import Standing
 from engine.job.running_job import JobStatus, SentSignal, SignalResult
-from engine.job.tally import Standing
+from engine.job.saved.overview import overview
 from signals.channels.in_process import InProcessChannel
 
 if TYPE_CHECKING:

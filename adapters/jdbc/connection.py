@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.disclosure import postgres_message
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 from engine.errors import SinkError, SinkRefused, SourceError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import client, opened, renew
 from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
-from engine.config.selection import group_of
+from engine.config.sources.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from bson.errors import InvalidBSON
 from adapters.mongodb.log.position import checked
 from adapters.source.debezium.incremental import amid_first_snapshot, remaining
 from engine.errors import StateError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Position
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from engine.saved import read_as, read_position, read_text, reading_saved
 
 if TYPE_CHECKING:
     from adapters.source.open_transaction import OpenTransaction
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Position
 
 Order: TypeAlias = list[int | str]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position, Window
     from engine.ports import PartWriter
 

@@ -11,7 +11,7 @@ from engine.model import Position
 
 if TYPE_CHECKING:
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: ARG001  as all sources

@@ -16,7 +16,7 @@ from adapters.postgres.server.position import LAST_LSN, position_at
 from adapters.postgres.settings import PostgresSettings
 from adapters.source.debezium.incremental import amid_first_snapshot, remaining
 from engine.errors import StateError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId
 
 if TYPE_CHECKING:

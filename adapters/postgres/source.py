@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from adapters.postgres.tools import SourceTools
     from engine import ports
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Window
     from engine.ports import Encoded, PartWriter
     from engine.verify.deletes import DeleteEvents

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.slots import FoundSlot
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Position
 
 _STREAMED: Final = ("last_commit", "last_commit_end", "transaction", "unsettled")

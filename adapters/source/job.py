@@ -26,7 +26,7 @@ from adapters.storage.answer_journal import AnswerJournal, last_answers
 from adapters.storage.figures import FiguresFile
 from engine.errors import LeaseLost, SourceError
 from engine.job.loop import Job
-from engine.job.tally import Standing
+from engine.job.reports.tally import Standing
 
 if TYPE_CHECKING:
     import threading

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from engine.config.settings import SinkKind
-from engine.job.verification import Verification
+from engine.job.verify.verification import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,11 +29,11 @@ from engine.errors import LeaseLost
 from engine.events.batch import EventForm
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
-from engine.job.certificates import Certificates
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
-from engine.job.progress_log import ProgressLog
-from engine.job.state_document import CURRENT, PREVIOUS
+from engine.job.reports.progress_log import ProgressLog
+from engine.job.saved.state_document import CURRENT, PREVIOUS
+from engine.job.verify.certificates import Certificates
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from adapters.storage.figures import FiguresFile
     from engine.clock import Clock
     from engine.config.settings import Settings, SinkSettings
-    from engine.job.observation import Observation
-    from engine.job.state import State
+    from engine.job.reports.observation import Observation
+    from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position
     from engine.ports import Executors, Sink, Source
     from engine.staging.port import BlockStore

@@ -18,7 +18,7 @@ from adapters.sqlserver.server.position import Place, after_lsn, check_lsn, posi
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import StateError
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId
 from engine.snapshot.queue import Snapshot
 

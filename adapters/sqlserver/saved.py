@@ -13,7 +13,7 @@ from engine.saved import Natural, read_as, read_text, reading_saved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 class Began(TypedDict):

@@ -10,7 +10,7 @@ from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: ARG001  as all sources

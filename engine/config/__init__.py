@@ -5,9 +5,7 @@
 """
 
 from engine.config.explain import Explained, explain
-from engine.config.files import load
 from engine.config.parse import parse, read
-from engine.config.selection import CaptureSettings
 from engine.config.settings import (
     JobSettings,
     Settings,
@@ -18,6 +16,8 @@ from engine.config.settings import (
     SnapshotSettings,
     Watermarking,
 )
+from engine.config.sources.selection import CaptureSettings
+from engine.config.text.files import load
 
 __all__ = [
     "CaptureSettings",

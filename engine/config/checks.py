@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.config.plugins import Connector
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
 _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.config import http, jdbc
-from engine.config.expression_shapes import EXPRESSIONS
-from engine.config.row import APPLIED, IGNORED, Property
+from engine.config import http
+from engine.config.properties.expression_shapes import EXPRESSIONS
+from engine.config.properties.row import APPLIED, IGNORED, Property
+from engine.config.properties.shapes import (
+    FILE_MODE,
+    FLAG,
+    SIZE,
+    SIZE_OR_NONE,
+    TEXT,
+    WEB_ADDRESS,
+    choice,
+    number,
+    subset,
+    whole,
+)
 from engine.config.settings import (
     Certificate,
     Conditions,
@@ -22,18 +34,7 @@ from engine.config.settings import (
     TableErrors,
     TopicRecreated,
 )
-from engine.config.shapes import (
-    FILE_MODE,
-    FLAG,
-    SIZE,
-    SIZE_OR_NONE,
-    TEXT,
-    WEB_ADDRESS,
-    choice,
-    number,
-    subset,
-    whole,
-)
+from engine.config.sinks import jdbc
 from engine.events.settings import Fault
 
 P = Property

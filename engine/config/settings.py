@@ -17,7 +17,7 @@ from engine.model import NO_LIMIT, Channel, Limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.config.selection import CaptureSettings
+    from engine.config.sources.selection import CaptureSettings
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
@@ -246,7 +246,7 @@ class NotificationSettings:
 class TopicGroup:
     """How topics that match `include` and not `exclude` are created. -1: the broker's default.
 
-    `engine.config.selection` matches them.
+    `engine.config.sources.selection` matches them.
     """
 
     include: tuple[str, ...] = (".*",)

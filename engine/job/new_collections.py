@@ -22,7 +22,7 @@ from engine.model import ExecuteSnapshot, Target
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared
     from engine.ports import SnapshotListener
 

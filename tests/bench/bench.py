@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job.loop import Job
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from signals.answers import Answer
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer

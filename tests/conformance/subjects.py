@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.source import MongoSource
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.ports import LogReader, Source
     from tests.servers.mongodb import MongoServer
     from tests.servers.postgres import Database

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.job.state import State
+from engine.job.saved.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log, until
 from tests.fakes import MemorySink
 from tests.memory_source import Change

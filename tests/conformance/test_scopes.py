@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import SignalError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import Scope, Stretch, Window
 from engine.snapshot.extent import Advance, Extent, Scoped
 from engine.snapshot.plan import Budget, plan_window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.errors import SignalError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent
 from tests.conformance.subjects import T, open_log

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import SourceError
-from engine.job.emission import Emission
-from engine.job.state import State
+from engine.job.saved.state import State
+from engine.job.snapshots.emission import Emission
 from engine.model import Run, Target, Window
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Superseded

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from engine.model import Position
     from tests.golden.event import Event
     from tests.golden.roads import Road

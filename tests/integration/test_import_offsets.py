@@ -12,7 +12,7 @@ from adapters.sqlserver.debezium_offset import state_of
 from adapters.storage.directory import LocalStorage
 from adapters.storage.state_files import sealed, state_name
 from engine.config import parse
-from engine.job.state_document import to_json
+from engine.job.saved.state_document import to_json
 from engine.model import CollectionId
 from tests import driven_sqlserver
 from tests.integration import test_mongodb_job

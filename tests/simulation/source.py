@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Range, Run, Scope, Target, Window
     from engine.ports import Moved, PartWriter, Reading, Span
     from tests.simulation.database import Entry, Key

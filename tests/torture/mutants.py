@@ -47,7 +47,7 @@ from adapters.source import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
 from engine.job.loop import Job
-from engine.job.windows import Windows
+from engine.job.snapshots.windows import Windows
 from engine.snapshot import copies
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.job.parts import JobParts
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.ports import LogReader, OpenWindow
     from tests.torture.journal import Journal
     from tests.torture.script import Fuse

@@ -26,8 +26,9 @@ from engine.events.record.schema import (
     struct,
 )
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, HstoreMode, IntervalMode, TimeMode
-from engine.events.values import binary, java_floats, numbers, times
+from engine.events.values import binary, numbers, times
 from engine.events.values.conversions import bare, decimal, quoted
+from engine.events.values.floats import java_floats
 from engine.events.values.json_strings import escape
 from engine.events.values.json_text import quote
 from engine.events.values.text import Text, each, unchanged

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.settings import BinaryMode
+from engine.events.values.floats.java_exact import java_text
+from engine.events.values.floats.java_floats import doubles_as_java, java_double
 from engine.events.values.java import hash_order
-from engine.events.values.java_exact import java_text
-from engine.events.values.java_floats import doubles_as_java, java_double
 from engine.events.values.json_text import quote, quote_unpaired
 from engine.events.values.numbers import base64_chars
 from engine.events.values.text import Ints, Text, digits, fill, join, mostly, scalar, text_from, text_parts

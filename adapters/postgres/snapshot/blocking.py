@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.session import Session
     from adapters.postgres.streamed import Streamed
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.queue import Table
 

@@ -23,7 +23,7 @@ from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
 from adapters.spark.window_jobs import WindowJobs
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 from engine.errors import TidemarkError
 from engine.events.values.row_form import RowMode
 

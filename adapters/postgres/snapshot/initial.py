@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.initial import Snapshotter
 

@@ -12,7 +12,7 @@ from adapters.cli.first_screen import first_screen
 from adapters.cli.log_format import JsonLines, LogFormat, set_up_logging
 from adapters.system import RUNNING, start_thread
 from engine.config import parse
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import Position
 from tests.unit.adapters.cli import test_status
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from adapters.cli.live_progress import LiveProgress, onlookers_for
 from adapters.source.wiring import NOBODY
 from engine.config import parse
-from engine.job.observation import Observation
-from engine.job.state import State
+from engine.job.reports.observation import Observation
+from engine.job.saved.state import State
 from engine.snapshot.queue import Snapshot
 from tests.unit.adapters.cli.test_status import entry
 from tests.unit.adapters.cli.test_status import reading as half_read

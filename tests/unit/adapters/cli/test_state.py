@@ -13,8 +13,8 @@ from adapters.sqlserver.server.position import Place, position_of
 from adapters.storage.checkpoint_reader import CheckpointReader
 from adapters.storage.lease import Claim, FileLease
 from adapters.storage.state import FileStateStore
-from engine.job.state import State
-from engine.job.state_document import from_json, to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import from_json, to_json
 from engine.model import CollectionId, Position, Target
 from engine.snapshot.extent import Failed, Gap
 from engine.snapshot.queue import Snapshot

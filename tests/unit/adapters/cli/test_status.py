@@ -18,8 +18,8 @@ from adapters.storage.lease import Claim, FileLease
 from adapters.storage.state import FileStateStore
 from engine.config.findings import Distance
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.job.state import State
-from engine.job.state_document import beside_to_json, to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import beside_to_json, to_json
 from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
 from engine.snapshot.queue import Snapshot, Table
