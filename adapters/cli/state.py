@@ -7,7 +7,6 @@ first keeps a copy of the state beside it.
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path  # noqa: TC003  typer reads it at run time
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -16,6 +15,7 @@ import typer
 
 from adapters.cli.checkpoint_change import changing, newest_of
 from adapters.cli.exits import exit_codes
+from adapters.source.commands import offered
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.storage.disk import open_private
 from engine.config import read
@@ -145,13 +145,7 @@ def _say(text: str, facts: dict[str, Any], *, as_json: bool) -> None:
 
 def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     """What the source can do with a state. Raises ConfigError if it can't."""
-    module = settings.runs.rpartition(".")[0] + ".state_change"
-    try:
-        found = getattr(import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        found = None
+    found = getattr(offered(settings, "state_change"), name, None)
     if found is None:
         raise ConfigError(
             "this can't be done for this source",

@@ -29,10 +29,10 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.windows import OpenWindows, Session
-from adapters.source.no_log import NoLog
-from adapters.source.open_transaction import to_json
-from adapters.source.span_encoder import EncodePart
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.no_log import NoLog
+from adapters.source.log.open_transaction import to_json
+from adapters.source.log.span_encoder import EncodePart
+from adapters.source.log.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
 from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.tools import SourceTools
-    from adapters.source.open_transaction import OpenTransaction
+    from adapters.source.log.open_transaction import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete

@@ -11,7 +11,7 @@ from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown
 from adapters.postgres.snapshot import superseded_keys
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
 from engine.isolation.incomplete import Letters, undecodable
 from engine.ports import Encoded

@@ -49,7 +49,7 @@ def nothing(_values: Values) -> Iterable[str]:
 class Connector:
     """A source as the configuration knows it.
 
-    - `job` is the module whose `run` runs it; see `adapters.source.job`. It is imported when the job
+    - `job` is the module whose `run` runs it; see `adapters.source.assembly.job`. It is imported when the job
       starts, because the database's driver may not be installed.
     - `catalogue` has all properties that it knows; `engine.config.sources.relational.rows` adds the shared
       ones.

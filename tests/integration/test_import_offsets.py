@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from adapters.source.debezium.offsets import StoredOffset
-from adapters.sqlserver.debezium_offset import state_of
+from adapters.sqlserver.commands.debezium_offset import state_of
 from adapters.storage.directory import LocalStorage
 from adapters.storage.state_files import sealed, state_name
 from engine.config import parse

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from adapters.kafka.sink import KafkaSink
-from adapters.source.signal_desk import make_desk
+from adapters.source.assembly.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
 from engine.config.text.references import resolve

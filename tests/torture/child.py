@@ -28,10 +28,10 @@ from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.job import building as building_mongodb
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader as MongoReader
 from adapters.postgres.job import building as building_postgres
-from adapters.postgres.server import column_watch, membership
 from adapters.postgres.server import connection as postgres_server
+from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse

@@ -55,7 +55,7 @@ READS_TIME = {
     "adapters/sinks/files.py": "the mark of a directory",
     "adapters/postgres/server/answering.py": "how long a socket is silent",
     "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/job.py": "the default of an embedding caller's `sleep`",
+    "adapters/source/assembly/job.py": "the default of an embedding caller's `sleep`",
     "adapters/sqlserver/log/reader.py": "the pace of a thread",
     "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
     "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
@@ -115,7 +115,7 @@ ORDER = {
                 "streamed",
                 "session",
             ),
-            *("session", "spans", "source", "job"),
+            *("session", "spans", "source", "job", "commands"),
         )
         for source in SOURCES
     },

@@ -9,7 +9,7 @@ import bson
 import orjson
 import pytest
 
-from adapters.sqlserver.debezium_offset import place_of
+from adapters.sqlserver.commands.debezium_offset import place_of
 from adapters.sqlserver.server.position import Place
 from adapters.storage.checkpoint_reader import CheckpointReader
 from engine.errors import StateError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from adapters.cli.answer_display import PlainLines
+from adapters.cli.display.answer_display import PlainLines
 from adapters.cli.signal import follow
 from adapters.storage.answer_journal import AnswerJournal
 from adapters.storage.checkpoint_reader import CheckpointReader
