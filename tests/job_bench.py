@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from engine.job.verify.certificates import Certificates
     from engine.model import Target
-    from engine.ports import Encoded
+    from engine.ports.source import Encoded
     from signals.answers import Answer
     from signals.channels.port import SignalChannel
 

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from adapters.http.key_space import chunk_ends, segments
 from engine.job.reports.snapshot_tally import MOST_NAMED
-from engine.ports import ReadsAhead
+from engine.ports.log import ReadsAhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from engine.config.settings import JdbcSettings
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class Holder(NamedTuple):

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     from engine.config.settings import KafkaSettings
     from engine.model import Part
-    from engine.ports import Executors, PartWriter
+    from engine.ports.executors import Executors
+    from engine.ports.sink import PartWriter
 
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 64 << 20

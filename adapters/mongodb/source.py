@@ -36,7 +36,7 @@ from adapters.source.log.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
 from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.saved import saved_position
 from engine.snapshot.merge import Superseded
 
@@ -49,12 +49,13 @@ if TYPE_CHECKING:
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.tools import SourceTools
     from adapters.source.log.open_transaction import OpenTransaction
-    from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
     from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position, Window
-    from engine.ports import PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Moved, Reading
 
 _log = logging.getLogger("adapters")
 
@@ -218,7 +219,7 @@ class MongoSource:
         """Whether a job that streams no log has finished."""
         return self._first.done(state)
 
-    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, _reading: Reading) -> Moved:
         """None: documents keep their `_id`."""
         return {}
 
@@ -235,10 +236,10 @@ class MongoSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
+        reading: Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
     ) -> Encoded:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):

@@ -48,11 +48,12 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
-    from engine import ports
     from engine.config.settings import Settings
     from engine.job.saved.state import State
     from engine.model import Window
-    from engine.ports import Encoded, PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Encoded, Moved, Reading
     from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
@@ -250,10 +251,10 @@ class PostgresSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),
+        reading: Reading = MappingProxyType({}),
     ) -> Encoded:
         """Encode a span into the writer, and return what it superseded."""
         if not isinstance(span, Span):
@@ -264,7 +265,7 @@ class PostgresSource:
             self._takeover.count(span, opened.session.relations.ids)
         return encoded
 
-    def hidden_moves(self, reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, reading: Reading) -> Moved:
         """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         return self._opened().spans.hidden_moves(reading)
 

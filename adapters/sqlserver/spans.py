@@ -29,7 +29,7 @@ from engine.events.record.envelope import PLAIN
 from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.model import Appeared
-from engine.ports import Encoded, SourceNotice
+from engine.ports.source import Encoded, SourceNotice
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class StreamedSpans:

@@ -26,7 +26,7 @@ from adapters.storage.state_files import (
     turns_in,
 )
 from engine.errors import InvariantError, LeaseLost, StateError
-from engine.ports import SavedState, SavedStates
+from engine.ports.state_store import SavedState, SavedStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

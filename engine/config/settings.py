@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
-    from engine.ports import Executors, Sink
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
 
 S = TypeVar("S")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.snapshots.windows import Windows
     from engine.model import CollectionId, Part
-    from engine.ports import Encoded
+    from engine.ports.source import Encoded
     from engine.snapshot.queue import Snapshot
 
 _log = logging.getLogger("engine")

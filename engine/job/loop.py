@@ -55,7 +55,7 @@ from engine.job.snapshots.window_scheduler import with_moved
 from engine.job.snapshots.windows import Windows
 from engine.job.turn_size import TurnSize
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot.groups import spread
 from engine.snapshot.queue import asked
 
@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from engine.isolation.incomplete import Incomplete
     from engine.job.parts import JobParts, Pace
     from engine.model import Appeared, CollectionId, Command, Part, Window
-    from engine.ports import LogReader, PartWriter, Span
+    from engine.ports.log import LogReader, Span
+    from engine.ports.sink import PartWriter
     from engine.snapshot.queue import Snapshot, Table
 
 _log = logging.getLogger("engine")

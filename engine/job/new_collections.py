@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from engine.job.saved.state import State
     from engine.model import Appeared
-    from engine.ports import SnapshotListener
+    from engine.ports.desk import SnapshotListener
 
 _log = logging.getLogger("engine")
 _PREFIX = "tidemark-new-"

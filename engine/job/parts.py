@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.verify.certificates import Certificates
     from engine.model import Appeared, CollectionId, Position
-    from engine.ports import (
-        DeadLetters,
-        Executors,
-        Lease,
-        SignalDesk,
-        Sink,
-        SnapshotListener,
-        Source,
-        StateStore,
-    )
+    from engine.ports.desk import SignalDesk, SnapshotListener
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
+    from engine.ports.source import Source
+    from engine.ports.state_store import DeadLetters, Lease, StateStore
 
 
 @dataclass(frozen=True, slots=True)

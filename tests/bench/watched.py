@@ -31,7 +31,7 @@ from engine.events.counts import EventCounts
 from engine.job.reports.observation import Observation
 from engine.job.reports.tally import Tally
 from engine.job.saved.state import State
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from tests.driven import SIGNAL_TABLE, properties
 from tests.servers.postgres import PostgresServer
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.source import MongoSource
     from engine.job.saved.state import State
-    from engine.ports import LogReader, Source
+    from engine.ports.log import LogReader
+    from engine.ports.source import Source
     from tests.servers.mongodb import MongoServer
     from tests.servers.postgres import Database
 

@@ -22,7 +22,7 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.ports import Source
+    from engine.ports.source import Source
     from tests.conformance.subjects import Subject
 
 ROWS = (-20, -3, 0, 1, 2, 9, 10, 11, 30, 100, 101, 130)

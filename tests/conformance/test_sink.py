@@ -1,4 +1,4 @@
-"""What every sink must promise; see `engine.ports.Sink`."""
+"""What every sink must promise; see `engine.ports.sink.Sink`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every catalog must promise; see `engine.ports.Tables` and `engine.snapshot.plan.Boundaries`."""
+"""What every catalog must promise; see `engine.ports.source.Tables` and `engine.snapshot.plan.Boundaries`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.ports import Tables
+    from engine.ports.source import Tables
     from tests.conformance.subjects import Subject
 
 NOBODY = CollectionId(("public", "nobody"))

@@ -1,4 +1,4 @@
-"""What every window must promise; see `engine.ports.Source.open_window` and `OpenWindow`."""
+"""What every window must promise; see `engine.ports.source.Source.open_window` and `OpenWindow`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.model import Key, Staged
-    from engine.ports import LogReader, OpenWindow, Source
+    from engine.ports.log import LogReader
+    from engine.ports.source import OpenWindow, Source
     from tests.conformance.subjects import Row, Subject
 
 TARGET = Target(T)

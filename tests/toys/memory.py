@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adapters.source.assembly.wiring import Places
     from engine.config.properties.values import Values
     from engine.config.settings import Settings
-    from engine.ports import Source
+    from engine.ports.source import Source
 
 DATABASES: dict[str, MemoryDatabase] = {}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.config.properties.values import Values
-    from engine.ports import Executors
+    from engine.ports.executors import Executors
 
 SHELVES: dict[str, Shelf] = {}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 @dataclass(frozen=True, slots=True)

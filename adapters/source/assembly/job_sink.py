@@ -14,7 +14,8 @@ from engine.config.settings import SinkKind
 if TYPE_CHECKING:
     from adapters.source.assembly.wiring import LeasedCheckpoint
     from engine.config.settings import SinkSettings
-    from engine.ports import Executors, Sink
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
 
 
 def make_sink(settings: SinkSettings, executors: Executors, leased: LeasedCheckpoint, *, tasks: int) -> Sink:

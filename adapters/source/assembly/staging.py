@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.config.settings import Settings
-    from engine.ports import Executors, Sink
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
     from engine.staging.port import BlockStore
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from engine.config.settings import Settings
     from engine.model import CollectionId
-    from engine.ports import Executors
+    from engine.ports.executors import Executors
     from engine.verify.copy import Settled
     from engine.verify.deletes import DeleteEvents
 

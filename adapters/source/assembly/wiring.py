@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from engine.job.reports.observation import Observation
     from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position
-    from engine.ports import Executors, Sink, Source
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
+    from engine.ports.source import Source
     from engine.staging.port import BlockStore
     from engine.staging.rows import StagingArea
     from signals.answers import Answer

@@ -17,7 +17,8 @@ from adapters.source.log.table_faults import DecodedPart, write_part
 from engine.staging.batches import StagedBatches, stage
 
 if TYPE_CHECKING:
-    from engine.ports import Executors, PartWriter
+    from engine.ports.executors import Executors
+    from engine.ports.sink import PartWriter
     from engine.staging.port import BlockStore
 
 Context = TypeVar("Context")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import CollectionId
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")

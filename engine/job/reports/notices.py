@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import ExecuteSnapshot, Part, Target
-    from engine.ports import PartWriter, SnapshotListener, SourceNotice
+    from engine.ports.desk import SnapshotListener
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import SourceNotice
     from engine.snapshot.extent import Progress
     from engine.snapshot.queue import Snapshot, Table
     from engine.verify.verdict import Verdict

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from engine.job.reports.observation import Observation
     from engine.model import CollectionId, Window
-    from engine.ports import Encoded, LogReader
+    from engine.ports.log import LogReader
+    from engine.ports.source import Encoded
 
 
 class Phase(StrEnum):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.errors import GaveWay
     from engine.job.parts import JobParts
     from engine.job.saved.state import State
-    from engine.ports import SnapshotListener
+    from engine.ports.desk import SnapshotListener
     from engine.snapshot.queue import Table
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import Part, Staged
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
     from engine.snapshot.merge import Newer
 
 

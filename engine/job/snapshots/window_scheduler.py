@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
     from engine.model import Limit, Run
-    from engine.ports import Moved
+    from engine.ports.source import Moved
     from engine.snapshot.queue import Snapshot, Table
 
 _log = logging.getLogger("engine")

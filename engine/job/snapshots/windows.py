@@ -48,7 +48,7 @@ from engine.job.reports.tally import Phase
 from engine.job.snapshots.completion import ended, gave_up, note_steps, restless
 from engine.job.snapshots.emission import Emission
 from engine.job.snapshots.window_scheduler import WindowScheduler
-from engine.ports import TellsVisibility
+from engine.ports.source import TellsVisibility
 from engine.snapshot.extent import Advance
 from engine.snapshot.markers import marks
 from engine.snapshot.merge import Superseded
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import Emitted
     from engine.model import Limit, Part, Position, Run, Staged, Window
-    from engine.ports import Encoded, OpenWindow, PartWriter
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Encoded, OpenWindow
     from engine.snapshot.extent import Extent
     from engine.snapshot.pace.estimate import Speed
     from engine.snapshot.queue import Table

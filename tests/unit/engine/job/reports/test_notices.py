@@ -15,7 +15,7 @@ from engine.events.record.notification import Notification, notification_records
 from engine.events.settings import EventSettings
 from engine.job.reports.notices import MOST_NAMED, Notices, Outlet
 from engine.model import CollectionId, ExecuteSnapshot, Target
-from engine.ports import SourceNotice
+from engine.ports.source import SourceNotice
 from engine.snapshot.extent import Extent, begun
 from engine.snapshot.queue import Snapshot, Table
 from tests.job_bench import BOTH, Bench, T, U
