@@ -20,7 +20,7 @@ from engine.errors import SinkError, SinkRefused, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.config.settings import JdbcSettings
+    from engine.config.sinks.settings import JdbcSettings
 
 _DEFAULTS: Final = {
     "connect_timeout": "10",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import TopicPartitionInfo
 
-    from engine.config.settings import KafkaSettings
+    from engine.config.sinks.settings import KafkaSettings
 
 _TIMEOUT_S: Final = 10.0
 _LOOK_EVERY_S: Final = 10.0

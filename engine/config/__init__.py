@@ -10,12 +10,11 @@ from engine.config.settings import (
     JobSettings,
     Settings,
     SignalSettings,
-    SinkKind,
-    SinkSettings,
     SnapshotMode,
     SnapshotSettings,
     Watermarking,
 )
+from engine.config.sinks.settings import SinkKind, SinkSettings
 from engine.config.sources.selection import CaptureSettings
 from engine.config.text.files import load
 

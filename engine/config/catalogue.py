@@ -23,7 +23,7 @@ from engine.config.plugins import (
 )
 from engine.config.properties.row import Catalogue
 from engine.config.properties.shapes import TEXT, names, subset
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from engine.config.text.hidden import shown_value
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from urllib.parse import urlparse
 
 from engine.config.http import http_problems
 from engine.config.notifications import incomplete_notifications
-from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+from engine.config.settings import SnapshotMode, Watermarking
+from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

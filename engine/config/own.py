@@ -22,19 +22,15 @@ from engine.config.properties.shapes import (
 from engine.config.settings import (
     Certificate,
     Conditions,
-    Destination,
-    Fencing,
     GeneratedColumns,
     NewCollections,
-    SinkAhead,
-    SinkKind,
     SnapshotRestart,
     StagingKind,
     StateForm,
     TableErrors,
-    TopicRecreated,
 )
 from engine.config.sinks import jdbc
+from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
 P = Property

@@ -15,13 +15,8 @@ from engine.config.notifications import idle_notifications, notification_setting
 from engine.config.properties.values import Values, read_values
 from engine.config.settings import (
     Certificate,
-    CustomSink,
-    Destination,
     JobSettings,
     Settings,
-    SinkAhead,
-    SinkKind,
-    SinkSettings,
     SnapshotMode,
     StagingKind,
     StateForm,
@@ -29,6 +24,7 @@ from engine.config.settings import (
 )
 from engine.config.signals import idle_signals, read_signals
 from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
+from engine.config.sinks.settings import CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
 from engine.config.sinks.topics import kafka_names, read_kafka
 from engine.config.text.files import read_file
 from engine.errors import ConfigError
@@ -39,7 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.config.plugins import Connector, SourceSettings
-    from engine.config.settings import JdbcSettings, KafkaSettings, SignalSettings
+    from engine.config.settings import SignalSettings
+    from engine.config.sinks.settings import JdbcSettings, KafkaSettings
 
 
 def read(path: Path | str) -> Settings:

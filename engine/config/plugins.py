@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from engine.config.properties.row import Catalogue, Property
     from engine.config.properties.values import Values
-    from engine.config.settings import MakeSink, SnapshotSettings
+    from engine.config.settings import SnapshotSettings
+    from engine.config.sinks.settings import MakeSink
     from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
 

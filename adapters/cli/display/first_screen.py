@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.storage.checkpoint_reader import CheckpointReader
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from engine.config.text.hidden import without_secrets
 from engine.errors import StateError
 

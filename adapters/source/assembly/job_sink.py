@@ -9,11 +9,11 @@ from adapters.kafka.sink import KafkaSink
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.null import NullSink
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
     from adapters.source.assembly.wiring import LeasedCheckpoint
-    from engine.config.settings import SinkSettings
+    from engine.config.sinks.settings import SinkSettings
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
 

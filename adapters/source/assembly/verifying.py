@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from engine.job.verify.verification import Verification
 
 if TYPE_CHECKING:

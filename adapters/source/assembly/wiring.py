@@ -24,7 +24,8 @@ from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
-from engine.config.settings import Destination, NewCollections, SinkAhead, SinkKind, StateForm, TableErrors
+from engine.config.settings import NewCollections, StateForm, TableErrors
+from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
 from engine.errors import LeaseLost
 from engine.events.batch import EventForm
 from engine.events.names import topic_of
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from adapters.storage.directory import Storage
     from adapters.storage.figures import FiguresFile
     from engine.clock import Clock
-    from engine.config.settings import Settings, SinkSettings
+    from engine.config.settings import Settings
+    from engine.config.sinks.settings import SinkSettings
     from engine.job.reports.observation import Observation
     from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position

@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, VERBATIM, Shape, choice, text
-from engine.config.settings import JdbcSettings, SchemaEvolution, SinkKind, TopicRecreated
+from engine.config.sinks.settings import JdbcSettings, SchemaEvolution, SinkKind, TopicRecreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.config.properties.values import Values
-    from engine.config.settings import SinkSettings
+    from engine.config.sinks.settings import SinkSettings
     from engine.events.settings import EventSettings
 
 _PREFIX: Final = "tidemark.sink.jdbc."

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.config.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 from engine.config.sinks.kafka import PRODUCER, Given, translate
+from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from engine.expressions import matches
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.config.settings import TopicGroup
+    from engine.config.sinks.settings import TopicGroup
 
 
 @dataclass(frozen=True, slots=True)

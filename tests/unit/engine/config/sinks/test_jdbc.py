@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.config import parse
-from engine.config.settings import SchemaEvolution
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import ConfigError
 from tests.unit.engine.config.least import POSTGRES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.config import parse
-from engine.config.settings import KafkaSettings, TopicGroup
 from engine.config.sinks.kafka import CONSUMER, PRODUCER, named, translate
+from engine.config.sinks.settings import KafkaSettings, TopicGroup
 from engine.config.sources.selection import group_of
 from engine.errors import ConfigError
 
