@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from adapters.storage.checkpoint_reader import checkpoint_of
-from adapters.storage.lease import Claim, FileLease, Leases
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim
 from adapters.storage.state_files import newest_epoch, sealed, state_name
 from adapters.system import system_clock
 from engine.config.settings import StateForm

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adapters.http.monitor import Monitor
     from engine.job.reports.snapshot_tally import Course
     from engine.job.reports.tally import Tally
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 PREFIX: Final = "debezium_metrics_"
 _LABELS: Final = ("plugin", "name", "context")

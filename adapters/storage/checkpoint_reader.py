@@ -22,7 +22,7 @@ from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import from_json
 
 if TYPE_CHECKING:
-    from adapters.storage.lease import Owner
+    from adapters.storage.owner import Owner
     from engine.config.settings import Settings
     from engine.job.saved.state import State
 

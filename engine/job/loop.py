@@ -57,7 +57,7 @@ from engine.job.turn_size import TurnSize
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.ports.source import Encoded
 from engine.snapshot.groups import spread
-from engine.snapshot.queue import asked
+from engine.snapshot.queue_entry import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from engine.model import Appeared, CollectionId, Command, Part, Window
     from engine.ports.log import LogReader, Span
     from engine.ports.sink import PartWriter
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 _RELEASING_S = 2.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         SignalRow,
     )
     from engine.snapshot.pace.estimate import Estimate
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
 
 

@@ -14,7 +14,8 @@ from engine.job.saved.state import State
 from engine.model import Scope, Stretch, Window
 from engine.snapshot.extent import Advance, Extent, Scoped
 from engine.snapshot.plan import Budget, plan_window
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.conformance.subjects import T, open_log
 from tests.conformance.test_window import rows_of, staged_by
 from tests.memory_source import Change

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.model import Target
     from engine.snapshot.extent import Failed, Gap, Progress
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -16,7 +16,8 @@ from engine.job.reports.tally import Phase
 from engine.job.saved.state import State
 from engine.model import CollectionId, Position, Range, Run, Target, Window
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from signals.answers import Answer, Outcome
 from tests.unit.adapters.http.watched_job import WatchedJob
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from adapters.postgres.streamed import Streamed
     from engine.job.saved.state import State
     from engine.model import CollectionId, Position
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("adapters")
 

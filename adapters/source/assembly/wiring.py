@@ -19,7 +19,8 @@ from adapters.source.assembly.verifying import verification_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
-from adapters.storage.lease import Claim, FileLease, Leases
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of

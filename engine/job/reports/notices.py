@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.errors import NoUsableKey, SignalError, UnknownCollection
 from engine.events.record.notification import Notification
-from engine.snapshot.queue import Request
+from engine.snapshot.queue_entry import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from engine.ports.sink import PartWriter
     from engine.ports.source import SourceNotice
     from engine.snapshot.extent import Progress
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
 
 INITIAL: Final = "Initial Snapshot"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from engine.job.reports.observation import Observation
     from engine.snapshot.extent import Progress
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 

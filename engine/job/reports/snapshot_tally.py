@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from engine.model import CollectionId
     from engine.snapshot.extent import Advance
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
 
 MOST_NAMED: Final = 1_000

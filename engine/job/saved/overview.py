@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from engine.job.saved.state import State
     from engine.snapshot.extent import Failed
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 
 class Stage(StrEnum):

@@ -27,7 +27,8 @@ from engine.isolation.incomplete import Cause, Incomplete
 from engine.job.saved.state import State
 from engine.model import NO_LIMIT, CollectionId, Key, Limit, Position, Purpose, Range, Scope, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Request, Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Request, Table
 from engine.verify.certificate import Chain
 from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
 

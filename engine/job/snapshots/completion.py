@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.job.parts import JobParts
     from engine.job.saved.state import State
     from engine.ports.desk import SnapshotListener
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 
 def ended(state: State, parts: JobParts) -> State:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.errors import SignalError
 from engine.snapshot.extent import Extent
 from engine.snapshot.pace.estimate import Estimate, estimate
-from engine.snapshot.queue import asked
+from engine.snapshot.queue_entry import asked
 
 if TYPE_CHECKING:
     from engine.job.parts import JobParts, Pace

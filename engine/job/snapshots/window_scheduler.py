@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.model import Limit, Run
     from engine.ports.source import Moved
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 50

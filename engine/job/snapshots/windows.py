@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from engine.ports.source import Encoded, OpenWindow
     from engine.snapshot.extent import Extent
     from engine.snapshot.pace.estimate import Speed
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 

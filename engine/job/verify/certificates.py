@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import Emitted
     from engine.model import Position, Run, Staged
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
 
 _log = logging.getLogger("engine")

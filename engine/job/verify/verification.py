@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from engine.job.snapshots.emission import Emitted
     from engine.model import CollectionId, Run
     from engine.snapshot.merge import Newer
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.copy import Comparison, Copy, Findings, SeenRows, Settled
     from engine.verify.deletes import DeleteEvents
     from engine.verify.event_history import Columns

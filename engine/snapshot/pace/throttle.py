@@ -22,7 +22,7 @@ from engine.model import NO_LIMIT, Limit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 Lane: TypeAlias = tuple[str, Limit]
 """The queue entries that share a limit: those of one signal, or all that have none of their own."""

@@ -11,7 +11,8 @@ import pytest
 
 from adapters.sqlserver.server.position import Place, position_of
 from adapters.storage.checkpoint_reader import CheckpointReader
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from engine.job.saved.state import State
 from engine.job.saved.state_document import from_json, to_json

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.storage.directory import LocalStorage
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, StateError

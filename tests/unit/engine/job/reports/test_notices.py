@@ -17,7 +17,8 @@ from engine.job.reports.notices import MOST_NAMED, Notices, Outlet
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.ports.source import SourceNotice
 from engine.snapshot.extent import Extent, begun
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.job_bench import BOTH, Bench, T, U
 
 if TYPE_CHECKING:

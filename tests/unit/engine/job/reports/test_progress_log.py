@@ -11,7 +11,8 @@ from engine.job.reports.progress_log import ProgressLog, TableReport, goes_on, t
 from engine.job.saved.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 
 T, U = Target(CollectionId(("public", "t"))), Target(CollectionId(("public", "u")))
 SPANNED = Extent(rows=1000, bytes=1, greatest=("1000",), span=(1, 1000))

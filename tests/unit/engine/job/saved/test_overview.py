@@ -6,7 +6,8 @@ from engine.job.saved.overview import Stage, overview
 from engine.job.saved.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 
 
 def test_a_paused_collection_has_the_percentage_that_it_had():

@@ -13,7 +13,8 @@ from engine.job.saved.state import State
 from engine.job.saved.state_document import beside_to_json, from_json, to_json
 from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.strategies import states
 
 READING = Table(

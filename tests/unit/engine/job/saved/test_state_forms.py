@@ -17,7 +17,8 @@ from engine.job.saved.state import State
 from engine.job.saved.state_document import CURRENT, Previous, Waiting, beside_to_json, from_json, to_json
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.strategies import states
 
 KNOWN = Path(__file__).parents[3] / "states" / "version-1.json"

@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import NO_LIMIT, CollectionId, Limit, Target
 from engine.snapshot.pace.throttle import Throttle, lane
-from engine.snapshot.queue import Table
+from engine.snapshot.queue_entry import Table
 
 SLOW = Table(1, "s", Target(CollectionId(("public", "t"))), limit=Limit(rows=1_000))
 FREE = replace(SLOW, limit=NO_LIMIT)
