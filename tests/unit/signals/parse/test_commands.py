@@ -377,7 +377,7 @@ def test_log_without_message_is_refused(data):
             "unknown-type",
             "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot",
         ),
-        ("schema-changes", "not supported yet"),
+        ("schema-changes", "for SQL Server alone"),
         ("snapshot-window-open", "marks a window"),
     ],
 )
