@@ -146,13 +146,13 @@ def _check_whole(fields: Fields, type_: str) -> None:
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:
-    # If there is no data at all, the error still names the type, which is what the operator must add.
-    fields = object_of(signal.data or "{}")
+    fields = object_of(signal.data if signal.data and signal.data.strip() else "{}")
     unknown = ignored(fields, (_TYPE, _COLLECTIONS))
     type_ = text_in(fields, _TYPE)
-    if type_ is None:
-        raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental" or "blocking"')
-    blocking = _snapshot_type(type_, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
+    if type_ is None and unknown:
+        # It may be a misspelt name, and would then stop what it does not mean.
+        raise SignalError(f"{_TYPE!r} is missing, and {unknown[0]}", hint=f'add "{_TYPE}": "{_INCREMENTAL}"')
+    blocking = _snapshot_type(type_ or _INCREMENTAL, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
     patterns = _patterns(fields)
     if not patterns:
         return Accepted(StopSnapshot(signal.label, None, blocking), unknown)
