@@ -144,4 +144,4 @@ def main(source: str = "postgres", rows: int = _ROWS, rounds: int = _ROUNDS) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2], *map(int, sys.argv[2:])))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "postgres", *map(int, sys.argv[2:])))
