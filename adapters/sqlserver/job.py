@@ -81,6 +81,8 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
         longest_window_s=_LONGEST_WINDOW_S,
         done=source.done,
         appeared=source.appeared,
+        actions=source.actions,
+        added=source.added,
         numbers=numbers,
     )
 

@@ -18,6 +18,8 @@ from engine.snapshot.markers import Marker
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from engine.isolation.kept_events import Bundle
     from engine.job.heartbeat import Heartbeat
     from engine.job.saved.state import State
@@ -148,6 +150,7 @@ class JobParts:
     - `done` says whether nothing is left to do.
     - `appeared` returns the collections that are captured only since its last call, or since the state was
       saved. With `reads_new` their rows are read.
+    - `added` returns the events that signals have made the source add to the turn that takes them.
     - `notices` makes the notifications, `tally` counts for those who watch.
     - `certificates` issues those of snapshots; None: there are none.
     - `verification` compares collections with their copies.
@@ -168,6 +171,7 @@ class JobParts:
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
     appeared: Callable[[], Sequence[Appeared]] = tuple
+    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
     reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)
     lease: Lease = field(default_factory=NoLease)

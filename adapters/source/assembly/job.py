@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from adapters.http.watching import watching
 from adapters.source.assembly.job_sink import make_sink
 from adapters.source.assembly.notifier import Notifier, make_notices
-from adapters.source.assembly.signal_desk import make_desk
+from adapters.source.assembly.signal_desk import Own, make_desk
 from adapters.source.assembly.staging import asked_of
 from adapters.source.assembly.wiring import NOBODY, job_parts, leased_checkpoint, observer, opened, pace
 from adapters.spark.cluster import preflight
@@ -133,7 +133,7 @@ class SourceJob:
             leased_checkpoint(settings, spark, sleep) as checkpoint,
             opened(settings, spark, checkpoint, sleep, make_sink) as site,
             closing(self.wire(settings, spark, site.places)) as wired,
-            closing(_desk(settings, site, onlookers)) as desk,
+            closing(_desk(settings, site, onlookers, wired)) as desk,
             closing(_figures(checkpoint, wired)) as figures,
             closing(Notifier(settings.notifications)) as notifier,
         ):
@@ -148,7 +148,7 @@ class SourceJob:
             yield Job(wrap(parts), pace(settings, spark, wired), observer(settings, onlookers, figures))
 
 
-def _desk(settings: Settings, site: Site, onlookers: Onlookers) -> Desk:
+def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
     now = site.places.clock.now
     journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
 
@@ -163,7 +163,7 @@ def _desk(settings: Settings, site: Site, onlookers: Onlookers) -> Desk:
         now(),
         onlookers.answer,
         record,
-        None if monitor is None else monitor.channel,
+        Own(None if monitor is None else monitor.channel, wired.actions),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -44,6 +44,7 @@ from engine.staging.files import sink_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from adapters.http.monitor import Monitor
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from engine.ports.source import Source
     from engine.staging.port import BlockStore
     from engine.staging.rows import StagingArea
+    from signals.actions import SignalAction
     from signals.answers import Answer
     from signals.desk import Desk
 
@@ -115,7 +117,8 @@ class Wired:
     server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
     a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
     Debezium's have in snake case. `database` has all collections, if their names don't have it.
-    `verifiable` is what verifications need; None: this source's collections can't be verified.
+    `verifiable` is what verifications need; None: this source's collections can't be verified. `actions` are
+    the signals that only this source knows, by type, and `added` the events that they asked for.
     """
 
     source: Source
@@ -133,6 +136,8 @@ class Wired:
     figures: Callable[[], Mapping[str, float]] = dict
     database: str = ""
     verifiable: Verifiable | None = None
+    actions: Mapping[str, SignalAction] = field(default_factory=dict)
+    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +268,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         show=wired.show,
         done=wired.done,
         appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
+        added=wired.added,
         reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
         marks=wired.marks,
         lease=leased.leases,
