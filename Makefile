@@ -78,7 +78,7 @@ import-offsets: setup ## a job that goes on where the real Debezium 2.1.4 or 3.6
 server-move: setup ## a job moves to what pg_upgrade made of its server, and nowhere else
 	$(PYTEST) tests/integration/check_server_move.py $(ARGS)
 
-delta-table: setup ## README's code for a Delta table, crashed behind each merge, compared with its source
+delta-table: setup ## PYTHON.md's code for a Delta table, crashed behind each merge, compared with its source
 	$(PYTEST) tests/integration/check_delta_table.py $(ARGS)
 
 jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50
