@@ -57,7 +57,8 @@ test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with 
 	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
 
 debezium-cases: setup ## the cases of Debezium's tests of incremental snapshots, signals and notifications, by their names there
-	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py $(ARGS)
+	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py \
+		tests/integration/check_debezium_blocking.py $(ARGS)
 
 test-page: setup ## the status page in a headless Chromium, with axe-core; SCREENSHOT=file.png keeps a picture
 	@.ci/chromium
