@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.config import http, jdbc
+from engine.config import http, jdbc, lake
 from engine.config.expression_shapes import EXPRESSIONS
 from engine.config.row import APPLIED, IGNORED, Property
 from engine.config.settings import (
@@ -123,8 +123,7 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic, or a table of the sink jdbc, is made anew: its table is told to be"
-        " incomplete",
+        "what to do where a Kafka topic, or a sink's table, is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
     ),
@@ -142,6 +141,7 @@ _SHARED = (
         TEXT,
     ),
     *jdbc.ROWS,
+    *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(
         "tidemark.spark.archive",

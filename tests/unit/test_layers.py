@@ -92,6 +92,7 @@ ORDER = {
         "sinks",
         "lake",
         "jdbc",
+        "lakehouse",
         "kafka",
         "http",
         "verify",
