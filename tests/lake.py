@@ -13,7 +13,7 @@ from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, Found, NewTable
 from adapters.lakehouse.sink import LakeSink
 from adapters.lakehouse.widening import widens_simply
-from engine.config.settings import LakeSettings
+from engine.config.sinks.settings import LakeSettings
 from tests.turns import Turns
 from tests.typed_batches import MISSING
 

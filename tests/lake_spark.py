@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from adapters.lakehouse import delta, iceberg
 from adapters.lakehouse.formats import dialect_of
 from adapters.lakehouse.spark_tables import SparkTables
-from engine.config.settings import LakeSettings, SinkKind
+from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake import SETTINGS
 
 if TYPE_CHECKING:

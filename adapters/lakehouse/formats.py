@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from adapters.lakehouse import delta, iceberg
-from engine.config.lake import LAKES
-from engine.config.settings import SinkKind
+from engine.config.sinks.lake import LAKES
+from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
     from adapters.lakehouse.spark_tables import Dialect
-    from engine.config.settings import LakeSettings, SinkSettings
+    from engine.config.sinks.settings import LakeSettings, SinkSettings
 
 LONGEST: Final = 200
 """Bytes of a part of a table's name, which is a directory's."""

@@ -20,7 +20,7 @@ from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
 from adapters.lakehouse.history import history_batch, history_columns
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.schema import Evolution, Rules, evolved
-from engine.config.settings import TableMode, TopicRecreated
+from engine.config.sinks.settings import TableMode, TopicRecreated
 from engine.errors import SinkRefused, TopicRemade
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.lake.table_name import Naming, TableName
     from adapters.lakehouse.journal import Journal, Waiting
     from adapters.lakehouse.port import Batch, Found, LakeTables
-    from engine.config.settings import LakeSettings
+    from engine.config.sinks.settings import LakeSettings
     from engine.errors import SinkError
 
 _log = logging.getLogger("adapters")

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from adapters.lakehouse.widening import holds
-from engine.config.lake import EVOLUTION, TYPE_CHANGE
-from engine.config.settings import SchemaEvolution, TypeChange
+from engine.config.sinks.lake import EVOLUTION, TYPE_CHANGE
+from engine.config.sinks.settings import SchemaEvolution, TypeChange
 from engine.errors import SinkRefused
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from adapters.lakehouse.merger import Admission, Merger
     from adapters.system import Beside, StartBeside
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 _log = logging.getLogger("adapters")
 _MOST_WAITING: Final = 1 << 30

@@ -10,7 +10,7 @@ from adapters.lake.table_name import TableName
 from adapters.lakehouse.formats import dialect_of, session_settings
 from adapters.lakehouse.formats import packages as lake_packages
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from engine.config.settings import LakeSettings, SinkKind, SinkSettings
+from engine.config.sinks.settings import LakeSettings, SinkKind, SinkSettings
 from tests import replay
 from tests.demo.roads import FilesRoad
 from tests.demo.tidemark import PREFIX

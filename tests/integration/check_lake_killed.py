@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from tests.command import Command
 from tests.driven import properties
 from tests.integration.check_jdbc_killed import BIG, TABLES, written

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.lake.table_name import TableName
-from engine.config.settings import SinkKind, TableMode
+from engine.config.sinks.settings import SinkKind, TableMode
 from engine.events.record.schema import INT32, INT64, STRING, struct
 from tests.integration.test_lake_tables import FIRST, SECOND, TOPICS, tables, then
 from tests.lake import CrashError, Dying, lake, send

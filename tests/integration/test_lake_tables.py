@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.config.settings import SinkKind
+    from engine.config.sinks.settings import SinkKind
 
 pytestmark = pytest.mark.integration
 TOPICS = ("a", "b", "c")

@@ -13,7 +13,7 @@ from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.sink import LakeSink, Merging
 from adapters.system import start_thread
-from engine.config.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
+from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
 from tests.lake import NAMING, SETTINGS, MemoryTables, lake, send

@@ -4,7 +4,7 @@ import pytest
 
 from adapters.lakehouse.schema import Evolution, Rules, evolved
 from adapters.lakehouse.widening import widens_simply
-from engine.config.settings import SchemaEvolution, TypeChange
+from engine.config.sinks.settings import SchemaEvolution, TypeChange
 from engine.errors import SinkRefused
 
 RULES = Rules(SchemaEvolution.BASIC, TypeChange.REFUSE, widens_simply)
