@@ -63,7 +63,7 @@ class Journal:
         self._turns = FilesSink(self._directory, epoch)
         self._notes = LocalStorage(self._directory / ".merge")
         self.place = str(self._directory)
-        self.identity = self._turns.identity
+        self.identity = self._turns.identity()
         self.discard = self._turns.close
         self.merged = self._merged()
         self._waiting = self._found()

@@ -62,7 +62,7 @@ class LakeSink:
         self._begun: tuple[int, Path] | None = None
         self._committed: int | None = None
         self._withheld: frozenset[str] = frozenset()
-        self.identity, self.newest = journal.identity, journal.newest
+        self.newest = journal.newest
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
@@ -106,6 +106,10 @@ class LakeSink:
         if self._merging is not None:
             self._merging.heed()
         return {}
+
+    def identity(self) -> str:
+        """The journal's own id. Another journal is another history of the same tables."""
+        return self._journal.identity
 
     def drain(self) -> None:
         """Merge all that waits, in this thread."""
