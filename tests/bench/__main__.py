@@ -2,7 +2,7 @@
 
 `latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
 broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without;
-`certificate` is a snapshot with its certificate and without.
+`certificate` is a snapshot with its certificate and without; `lake` has options of its own (`lake --help`).
 `tests.bench.suite` runs the others.
 """
 
@@ -21,6 +21,7 @@ import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from engine.config.sinks.settings import Fencing
+from tests.bench import lake
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.certificates import measure_certificates
 from tests.bench.latency import Load, measure_idle, measure_latency
@@ -62,6 +63,9 @@ _WRITES_PER_S = (100, 1000)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark; gives the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["lake"]:
+        return lake.main(given[1:])
     options = parser().parse_args(arguments)
     spark = spark_session("local[2]", {}, (POSTGRES_JDBC,))
     if options.bench.startswith("mongodb"):

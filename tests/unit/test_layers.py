@@ -93,6 +93,7 @@ ORDER = {
         "sinks",
         "lake",
         "jdbc",
+        "lakehouse",
         "kafka",
         "http",
         "verify",
