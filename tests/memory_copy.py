@@ -166,7 +166,9 @@ class MemoryCopy:
                     rows = pa.array([text or ""], pa.large_string())
                     columns["key"] += key_digests(keys).to_pylist()
                     columns["row"] += [None] if text is None else digests_of_rows(keys, rows).to_pylist()
-                    for name, value in zip(COPIED.names[2:], (turn, 0, offset, 1, row.lacks), strict=True):
+                    for name, value in zip(
+                        COPIED.names[2:], (turn, 0, offset, 1, row.lacks, False), strict=True
+                    ):
                         columns[name].append(value)
         return pa.table(columns, schema=COPIED), truncates
 

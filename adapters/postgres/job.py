@@ -31,6 +31,7 @@ from adapters.source.span_encoder import SpanEncoder
 from adapters.source.verifying import Verifiable
 from adapters.source.wiring import LOCAL_ROWS, Wired, tasks_of
 from adapters.spark.session import POSTGRES_JDBC
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        verifiable=Verifiable(placeholders(settings.events), source.deletes, source.settled),
+        verifiable=Verifiable(Traits(tuple(placeholders(settings.events))), source.deletes, source.settled),
     )
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from engine.config.settings import SinkKind
-from engine.job.verification import Verification
+from engine.job.verification import Verification, always_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from adapters.verify.copied_events import Traits
     from engine.config.settings import Settings
     from engine.model import CollectionId
     from engine.ports import Executors
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 class Verifiable:
     """What a source tells of its events, so that they can be compared.
 
-    `placeholders` are the texts that stand in them for values that the log left out. `deletes` says how
-    delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `why` says why nothing can be compared, if the source's settings speak against it.
     """
 
-    placeholders: Sequence[bytes]
+    traits: Traits
     deletes: Callable[[CollectionId], DeleteEvents]
-    settled: Callable[[], Settled]
+    settled: Callable[[], Settled] = lambda: always_settled
+    why: str = ""
 
 
 def verification_of(
@@ -47,10 +49,10 @@ def verification_of(
     below `staging`.
     """
     if told is None:
-        return Verification(why="only collections of PostgreSQL can be verified so far")
-    if why := _refusal(settings, shared_disk=shared_disk):
+        return Verification(why="this source does not tell how its events can be compared")
+    if why := told.why or _refusal(settings, shared_disk=shared_disk):
         return Verification(why=why)
-    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, told.placeholders)
+    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, told.traits)
     seen_rows = SeenRowsFiles(f"{staging}/seen")
     return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
 

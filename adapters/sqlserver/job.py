@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from adapters.source.initial import InitialSnapshot
 from adapters.source.job import SourceJob, trying
 from adapters.source.span_encoder import SpanEncoder
+from adapters.source.verifying import Verifiable
 from adapters.source.wiring import Wired, tasks_of
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
@@ -26,6 +27,7 @@ from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
         done=source.done,
         appeared=source.appeared,
         numbers=numbers,
+        verifiable=Verifiable(Traits(), source.deletes),
     )
 
 

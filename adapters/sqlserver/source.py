@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from engine.job.state import State
     from engine.model import Appeared, CollectionId, Position, Window
     from engine.ports import Encoded, PartWriter
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -203,6 +204,10 @@ class SqlServerSource:
     def tables(self) -> SqlServerTables:
         """The tables that a signal can name."""
         return self._extents
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        return self._windows.deletes(collection)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""

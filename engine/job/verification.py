@@ -62,7 +62,7 @@ class _Course:
 
     `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
     windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
-    merge key.
+    merge key, and `look` is a turn before the last look began.
     """
 
     since: int
@@ -71,6 +71,7 @@ class _Course:
     measured: bool = False
     columns: dict[Columns, None] = field(default_factory=dict)
     looks: int = 1
+    look: int = 0
     looked_at: dict[bytes, bytes] = field(default_factory=dict)
     comparison: Comparison | None = None
     span: Span = _NO_SPAN
@@ -185,7 +186,8 @@ class Verification:
         """Begin the course of an entry that is not measured yet. Raises SourceError."""
         before = self._forget(ticket)
         repair = Repair() if before is None else before.repair.anew()
-        self._courses[ticket] = _Course(state.turn, self.settled(), parts.clock(), looks=looks, repair=repair)
+        turn, settled = state.turn, self.settled()
+        self._courses[ticket] = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
 
     def _considered(self, state: State, table: Table, course: _Course, parts: JobParts) -> State:
         try:
@@ -219,7 +221,7 @@ class Verification:
         topic = parts.topic(table.target.collection)
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
-        asked = Asked(course.span, tuple(course.columns), course.settled, mends)
+        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look)
         course.comparison = self.copy.compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
@@ -270,7 +272,7 @@ class Verification:
         course = self._courses[table.ticket]
         if course.comparison is not None:
             course.comparison.close()
-        course.comparison, course.looks = None, course.looks + 1
+        course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
         if found.unsettled:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             _log.info("%s is read again: not all that was sent was visible", table.target.collection)

@@ -18,9 +18,15 @@ still counts:
 - *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
-  `since`, or events that lack a value follow a difference.
+  `since`, events that lack a value follow a difference, or the event that differs may be ahead of its place.
 
 `since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
+An event is *ahead* if the row in it may be later than its place in the log: MongoDB looks an updated document
+up when the event is read. What made it later follows in the log, perhaps only after `upto`:
+
+    cluster time    ── u1 ─────── T: window reads ── u2 ──── u1 is read from the log
+    document           a          a                  b       so the event of u1 says b; that of u2 follows
+
 Digests that differ don't prove that rows do: `different` are candidates, which `event_history.py` examines.
 """
 
@@ -74,9 +80,13 @@ COPIED: Final = pa.schema(
         ("offset", pa.int64()),
         ("size", pa.int64()),
         ("lacks", pa.bool_()),
+        ("ahead", pa.bool_()),
     ]
 )
-"""Events of a copy, with where they stand. A null row is a delete. `lacks`: a value may be missing in it."""
+"""Events of a copy, with where they stand. A null row is a delete.
+
+`lacks`: a value may be missing in it. `ahead`: its row may be later than what a window has read.
+"""
 _NEVER: Final = np.iinfo(np.int64).max
 _TURNS: Final = 1 << 40
 """More than there are turns."""
@@ -116,12 +126,12 @@ def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since:
     its = ids_seen[rows]
     kind = _ints(seen, "seen")[rows]
     when = _ints(seen, "turn")[rows]
-    at, live = history.as_of(its, when)
+    at, live, ahead = history.as_of(its, when)
     same = live & _same(seen.column("row"), rows, copied.column("row"), at)
     wrong = ((kind == Seen.ROW) & ~same) | ((kind == Seen.ABSENT) & live)
     changed = wrong & (history.whole[its] > when)
     changed |= (kind == Seen.SUPERSEDED) & (history.whole[its] > since)
-    open_ = wrong & ~changed & (history.newest[its] > when)
+    open_ = wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == Seen.SUPERSEDED) & ~changed
     left = wrong & ~changed & ~open_
     unread, new = history.unread(latest < 0, since)
@@ -163,19 +173,25 @@ class _History:
         emptied = max((place.turn for place in truncates), default=-1)
         self.newest = np.full(count, emptied)
         np.maximum.at(self.newest, self._ids, self._turn)
+        self._ahead = _mask(copied.column("ahead"))[self._at]
         whole = ~_mask(copied.column("lacks"))[self._at]
         self.whole = np.full(count, emptied)
         np.maximum.at(self.whole, self._ids[whole], self._turn[whole])
 
-    def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask]:
-        """For each key its last event up to a turn (any if there is none), and whether it says: a row."""
+    def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask, Mask]:
+        """For each key its last event up to a turn, whether it says: a row, and whether it is ahead.
+
+        Where there is no event it is any, and both are false.
+        """
         if not len(self._at):
-            return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
+            none = np.zeros(len(ids), np.bool_)
+            return np.zeros(len(ids), np.int64), none, none
         found = np.searchsorted(self._places, ids * _TURNS + turns, side="right") - 1
         known = found >= 0
         found = np.maximum(found, 0)
-        live = known & (self._ids[found] == ids) & self._row[found] & (self._gone[found] > turns)
-        return self._at[found], live
+        known &= self._ids[found] == ids
+        live = known & self._row[found] & (self._gone[found] > turns)
+        return self._at[found], live, known & self._ahead[found]
 
     def unread(self, unread: Mask, since: int) -> tuple[Ints, int]:
         """The last events of unread keys that say: a row; those up to `since`, and how many came later."""

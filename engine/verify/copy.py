@@ -87,13 +87,15 @@ class Asked:
 
     `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
     block whether measuring and all windows could see its transaction. With `mends` the findings have what
-    a repair needs.
+    a repair needs. `look` is a turn before the windows of the last look, be it the first one or one at
+    undecided rows.
     """
 
     span: Span
     columns: tuple[Columns, ...]
     settled: Settled
     mends: bool = False
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)
