@@ -91,7 +91,12 @@ class ComparePartition:
         mends = self.asked.mends
         wrong = [*found.missing.tolist(), *different] if mends else []
         extra = self._settled(copied, found.extra, lines)
-        numbers = {"missing": found.missing.tolist(), "different": different}
+        older = set(found.older.tolist())
+        numbers = {
+            "missing": found.missing.tolist(),
+            "different": [number for number in different if number not in older],
+            "older": [number for number in different if number in older],
+        }
         first = {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
         counts = {kind: len(rows) for kind, rows in numbers.items()}
         return Findings(

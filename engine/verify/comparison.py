@@ -11,7 +11,8 @@ still counts:
     e3   differs from the row, and heals whatever was wrong with e2
 
 - *Equal*: the event says what was read.
-- *Missing*, *different*: it does not, and no event follows.
+- *Missing*, *different*: it does not, and no event follows. *Older* is different, too: an earlier event says
+  what was read, and the last one repeats what an event before that one said.
 - *Extra*: no window has read the key, and its last event, which says there is a row, is no newer than
   `since`. The stream has carried nothing for the key since then, so the source had no row when the key's
   range was read.
@@ -105,13 +106,15 @@ class Place:
 class Compared:
     """The outcome: how many rows are equal or changed, and the numbers of the others.
 
-    `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events.
+    `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events. `older` are some of
+    `different`.
     """
 
     equal: int
     changed: int
     missing: Ints
     different: Ints
+    older: Ints
     undecided: Ints
     extra: Ints
 
@@ -135,11 +138,15 @@ def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since:
     open_ |= (kind == Seen.SUPERSEDED) & ~changed
     left = wrong & ~changed & ~open_
     unread, new = history.unread(latest < 0, since)
+    other = left & (kind == Seen.ROW) & live
     return Compared(
         equal=int((same & (kind == Seen.ROW)).sum()),
         changed=int(changed.sum()) + new,
         missing=rows[left & (kind == Seen.ROW) & ~live],
-        different=rows[left & (kind == Seen.ROW) & live],
+        different=rows[other],
+        older=rows[other][
+            history.gone_back(its[other], when[other], _words(seen.column("row"))[rows[other]], at[other])
+        ],
         undecided=rows[open_],
         extra=np.concatenate((at[left & (kind == Seen.ABSENT)], unread)),
     )
@@ -162,6 +169,7 @@ class _History:
         self._ids, self._turn = ids[self._at], turn[self._at]
         self._places = self._ids * _TURNS + self._turn
         self._row = _mask(copied.column("row").is_valid())[self._at]
+        self._words = _words(copied.column("row"))
         self._gone = np.full(len(self._at), _NEVER)
         part, offset = part[self._at], offset[self._at]
         for place in truncates:
@@ -192,6 +200,25 @@ class _History:
         known &= self._ids[found] == ids
         live = known & self._row[found] & (self._gone[found] > turns)
         return self._at[found], live, known & self._ahead[found]
+
+    def gone_back(self, ids: Ints, turns: Ints, rows: NDArray[np.uint64], at: Ints) -> Mask:
+        """Whether a key's last event up to a turn, at `at`, repeats one from before an event with this row.
+
+        `rows` are digests in two words.
+        """
+        first = np.searchsorted(self._ids, ids, side="left")
+        counts = np.searchsorted(self._places, ids * _TURNS + turns, side="right") - first
+        owner = np.repeat(np.arange(len(ids)), counts)
+        skipped = np.repeat(first - (np.cumsum(counts) - counts), counts)
+        event = np.arange(len(owner)) + skipped
+        said = self._words[self._at[event]]
+        right = self._row[event] & (said == rows[owner]).all(axis=1)
+        same = self._row[event] & (said == self._words[at][owner]).all(axis=1)
+        latest, earliest = np.full(len(ids), -1), np.full(len(ids), _NEVER)
+        np.maximum.at(latest, owner[right], event[right])
+        np.minimum.at(earliest, owner[same], event[same])
+        back: Mask = earliest < latest
+        return back
 
     def unread(self, unread: Mask, since: int) -> tuple[Ints, int]:
         """The last events of unread keys that say: a row; those up to `since`, and how many came later."""

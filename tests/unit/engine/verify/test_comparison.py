@@ -62,6 +62,7 @@ def said(
     return {
         "missing": sorted(keys[at] for at in found.missing),
         "different": sorted(keys[at] for at in found.different),
+        **({"older": sorted(keys[at] for at in found.older)} if len(found.older) else {}),
         "undecided": sorted(keys[at] for at in found.undecided),
         "extra": sorted(theirs[at] for at in found.extra),
         "counts": [found.equal, found.changed],
@@ -78,6 +79,15 @@ def only(counts: tuple[int, int], **kinds: list[int]) -> dict[str, list[int]]:
         ([(1, 5, 15, Seen.ROW)], [(1, 5, 3)], only((1, 0))),
         ([(1, 5, 15, Seen.ROW)], [(1, 6, 3)], only((0, 0), different=[1])),
         ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, None, 4)], only((0, 0), missing=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4)], only((0, 0), different=[1])),
+        (
+            [(1, 5, 15, Seen.ROW)],
+            [(1, 6, 3), (1, 5, 3), (1, 6, 4)],
+            only((0, 0), different=[1], older=[1]),
+        ),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4), (1, 6, 5)], only((0, 0), different=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(2, 5, 3), (1, 6, 4), (2, 6, 4)], only((0, 0), different=[1], extra=[2])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 4), (1, 5, 21)], only((0, 0), different=[1])),
         ([(1, 5, 15, Seen.ROW)], [], only((0, 0), missing=[1])),
         ([], [(1, 5, 3)], only((0, 0), extra=[1])),
         ([], [(1, 5, 3), (1, None, 9)], only((0, 0))),
