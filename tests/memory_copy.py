@@ -14,7 +14,7 @@ from engine.verify.copy import ExtraRow, Findings, Touched
 from engine.verify.deletes import DeleteEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from engine.model import CollectionId
     from engine.verify.copy import Asked, SeenRows, Settled, Span
@@ -96,6 +96,9 @@ class MemoryCopy:
     polls: int = 0
     follows: int = 2
 
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Each turn is in the sink."""
+
     def refusal(self) -> str:
         return ""
 
@@ -135,11 +138,11 @@ class MemoryCopy:
         copied, truncates = self._copied(topic, span.since + 1, upto)
         return Touched(frozenset(copied.column("key").to_pylist()), upto, bool(truncates))
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         found = []
         for row in extra:
             event = self.sink.turns[row.turn][row.offset]
-            assert event["key"] is not None
+            assert (event["topic"], event["key"] is None) == (topic, False)
             said = list(rows_in(event))[-1]
             found.append((event["key"], said.text))
         return found

@@ -1,12 +1,13 @@
-"""What a job compares its collections with: the directory of its files sink, if nothing speaks against it."""
+"""What a job compares its collections with: what its sink holds, if nothing speaks against it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
+from adapters.verify.topic_copy import TopicCopy
 from engine.config.settings import SinkKind
 from engine.job.verification import Verification, always_settled
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.model import CollectionId
     from engine.ports import Executors
-    from engine.verify.copy import Settled
+    from engine.verify.copy import Copy, Settled
     from engine.verify.deletes import DeleteEvents
 
 
@@ -52,16 +53,25 @@ def verification_of(
         return Verification(why="this source does not tell how its events can be compared")
     if why := told.why or _refusal(settings, shared_disk=shared_disk):
         return Verification(why=why)
-    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, told.traits)
+    copy = _copy(settings, executors, f"{staging}/compared", told.traits)
     seen_rows = SeenRowsFiles(f"{staging}/seen")
     return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
 
 
+def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -> Copy:
+    def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
+        return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
+
+    if settings.sink.kind == SinkKind.KAFKA:
+        return TopicCopy(settings.sink.kafka, work, executors, files)
+    return files(settings.sink.directory)
+
+
 def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    if settings.sink.custom is not None or settings.sink.kind != SinkKind.FILES:
-        return "only the files sink keeps what it was sent where it can be compared"
+    if settings.sink.custom is not None or settings.sink.kind not in {SinkKind.FILES, SinkKind.KAFKA}:
+        return "only the sinks files and kafka keep what they were sent where it can be compared"
     if not shared_disk:
-        return "executors must share the sink's directory"
+        return "executors must share the directories of the sink and of the staging"
     if settings.events.kept_faults:
         return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"
     if left_out := sorted(settings.events.skipped_operations & {"c", "u", "d"}):

@@ -84,10 +84,12 @@ class Traits:
 
     `placeholders` are the texts that stand in them for values that the log left out. With `looked_up` the row
     of an update was looked up when its event was read: it may be later than the event, or be missing.
+    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key.
     """
 
     placeholders: tuple[bytes, ...] = ()
     looked_up: bool = False
+    in_order: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,11 @@ class SortEvents:
         ops = _spread(pa.array(map(attrgetter("op"), payloads), pa.string()), has)
         rows = _spread(pa.array(list(map(bytes, map(attrgetter("after"), payloads))), _TEXT), has)
         emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        if emptied.any() and not self.traits.in_order:
+            raise SourceError(
+                "it was truncated, and its topic's partitions don't tell which rows came before",
+                place=self.topic,
+            )
         begins = np.cumsum([0, *(len(piece.content) for piece in pieces)])[:-1]
         at = np.searchsorted(begins, starts, side="right") - 1
         keyless = pc.equal(keys, b"null").to_numpy(zero_copy_only=False) & ~emptied

@@ -46,7 +46,7 @@ from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings, Touc
 from engine.verify.event_history import folded, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from concurrent.futures import Future
 
     from engine.events.values.text import Ints
@@ -179,16 +179,25 @@ class FilesCopy:
         self._directory = str(Path(directory).absolute())
         self._work, self._executors, self._traits = work, executors, traits
 
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Do nothing: a turn is a directory."""
+
     def refusal(self) -> str:
         """None: a directory can always be compared."""
         return ""
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
-        """Begin to compare, in a thread that waits for the tasks."""
+    def compare(
+        self,
+        topic: str,
+        seen: tuple[SeenRows, int],
+        asked: Asked,
+        before: Callable[[], None] = lambda: None,
+    ) -> FilesComparison:
+        """Begin to compare, in a thread that waits for the tasks. It calls `before` first."""
         rows, ticket = seen
         work = f"{self._work}/{ticket}"
         sorting = _Sorting(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
-        return FilesComparison(self._executors, sorting, self._traits, asked)
+        return FilesComparison(self._executors, sorting, self._traits, (asked, before))
 
     def touched(self, topic: str, span: Span) -> Touched:
         """Read the events of the next turns: at least one, then some of them."""
@@ -203,8 +212,8 @@ class FilesCopy:
         events, truncates = SortEvents("", topic, Traits(), 1).events(files)
         return Touched(frozenset(events.column("key").to_pylist()), upto, bool(truncates))
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
-        """Read the lines."""
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
+        """Read the lines, whichever topic they are of."""
         found: list[tuple[str, str | None]] = []
         with Lines() as lines:
             for row in extra:
@@ -229,9 +238,15 @@ class _Sorting:
 class FilesComparison:
     """A comparison in a thread."""
 
-    def __init__(self, executors: Executors, sorting: _Sorting, traits: Traits, asked: Asked) -> None:
-        self._executors, self._sorting = executors, sorting
-        self._traits, self._asked = traits, asked
+    def __init__(
+        self,
+        executors: Executors,
+        sorting: _Sorting,
+        traits: Traits,
+        asked: tuple[Asked, Callable[[], None]],
+    ) -> None:
+        self._executors, self._sorting, self._traits = executors, sorting, traits
+        self._asked, self._before = asked
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
         self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
 
@@ -250,6 +265,7 @@ class FilesComparison:
         try:
             with sink_errors(sorting.work):
                 Path(sorting.work).mkdir(parents=True)
+            self._before()
             return self._compared()
         finally:
             shutil.rmtree(sorting.work, ignore_errors=True)

@@ -100,6 +100,7 @@ class Verification:
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
     _courses: dict[int, _Course] = field(default_factory=dict)
+    _followed: set[str] = field(default_factory=set)
 
     def refusal(self, state: State, collection: CollectionId, parts: JobParts) -> SignalError | None:
         """Why a collection can't be verified, if it can't be."""
@@ -159,6 +160,7 @@ class Verification:
         """
         self.due = []
         waiting = state.snapshot.judged
+        self._follow(state, parts)
         for ticket in self._courses.keys() - {table.ticket for table in waiting}:
             self._forget(ticket)
         for table in waiting:
@@ -171,7 +173,21 @@ class Verification:
                 state = replace(state, snapshot=state.snapshot.whole(table.ticket))
             elif table.progress.done and not table.paused:
                 state = self._considered(state, table, self._courses[table.ticket], parts)
+        self._follow(state, parts)
         return state
+
+    def _follow(self, state: State, parts: JobParts) -> None:
+        """Tell the copy which topics have a course, and that the newest turn is sent."""
+        if self.copy is None:
+            return
+        topics = {
+            parts.topic(table.target.collection)
+            for table in state.snapshot.judged
+            if table.ticket in self._courses
+        }
+        if topics or self._followed:
+            self.copy.follow(topics, state.turn)
+            self._followed = topics
 
     def _await_measuring(self, state: State, ticket: int, parts: JobParts) -> None:
         """Keep the course of an entry that is not measured yet up to date, now and then.
@@ -253,9 +269,10 @@ class Verification:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
         if self.copy is None or self.deletes is None:
             raise InvariantError("a repair was begun that can't send deletes")
-        repair.follow(self.copy.touched(parts.topic(collection), Span(repair.known, state.turn)))
+        topic = parts.topic(collection)
+        repair.follow(self.copy.touched(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):
-            events = self.deletes(collection).batch(self.copy.rows(extra))
+            events = self.deletes(collection).batch(self.copy.rows(topic, extra))
             self.due.append(Deletes(events, partial(repair.deleted, len(extra))))
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:

@@ -148,7 +148,7 @@ def test_a_repair_is_told_which_rows_differ_and_where_events_stand(scene, schema
     assert counted(found) == {"equal": 0, "changed": 0, "missing": 1, "different": 1, "extra": 1}
     assert found.unsettled == 1
     assert sorted(found.wrong) == merge_keys_of([("1",), ("2",)])
-    assert scene.copy.rows(found.extra) == [('{"id":4}', '{"id":4,"v":"x"}')]
+    assert scene.copy.rows(TOPIC, found.extra) == [('{"id":4}', '{"id":4,"v":"x"}')]
 
 
 def test_events_after_a_comparison_are_followed_turn_by_turn(scene, monkeypatch):
@@ -174,9 +174,9 @@ def test_a_line_that_is_gone_is_said(scene):
     scene.turn(3, event(1, {"id": 1}))
 
     with pytest.raises(SourceError, match="can't be read again"):
-        scene.copy.rows([ExtraRow(b"", 3, 0, 10, 50)])
+        scene.copy.rows(TOPIC, [ExtraRow(b"", 3, 0, 10, 50)])
     with pytest.raises(SourceError, match="can't be read again"):
-        scene.copy.rows([ExtraRow(b"", 4, 0, 0, 50)])
+        scene.copy.rows(TOPIC, [ExtraRow(b"", 4, 0, 0, 50)])
 
 
 def test_the_order_of_parts_and_turns_counts(scene):
