@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from engine.events.values.text import Ints
-    from engine.ports import Executors
+    from engine.ports.executors import Executors
     from engine.verify.copy import Asked, SeenRows, Span
 
 _TURN: Final = re.compile(r"turn-(\d{12,})")

@@ -1,7 +1,7 @@
 """Kafka's topics as copies: what their records say of each row, turn by turn.
 
 A record does not tell its turn. So while a collection is compared, the ends of its topic's partitions are
-noted after each turn (`adapters/kafka/turn_ends.py`). Records are read once, into a directory like that of a
+noted after each turn (`adapters/verify/turn_ends.py`). Records are read once, into a directory like that of a
 files sink, and compared as that is (`files_copy.py`). It takes as much room as the topic's records.
 """
 
@@ -13,16 +13,16 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from adapters.kafka.topic_records import ReadRecords, Share, TopicEnds
-from adapters.kafka.turn_ends import TurnEnds
+from adapters.verify.topic_records import ReadRecords, Share, TopicEnds
+from adapters.verify.turn_ends import TurnEnds
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.verify.files_copy import FilesComparison, FilesCopy
-    from engine.config.settings import KafkaSettings
-    from engine.ports import Executors
+    from engine.config.sinks.settings import KafkaSettings
+    from engine.ports.executors import Executors
     from engine.verify.copy import Asked, ExtraRow, SeenRows, Span, Touched
 
     FilesCopyOf = Callable[[str, bool], FilesCopy]
