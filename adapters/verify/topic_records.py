@@ -162,25 +162,22 @@ class TopicEnds:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._admin: AdminClient | None = None
-        self._partitions: dict[str, tuple[int, ...]] = {}
 
     def of(self, topic: str) -> Mapping[int, int]:
         """The ends of a topic's partitions, for consumers; none without the topic. Raises SourceError."""
         try:
             return self._asked(topic)
         except KafkaException as error:
-            self._admin, self._partitions = None, {}
+            self._admin = None
             raise _failed(error, topic) from error
 
     def _asked(self, topic: str) -> Mapping[int, int]:
         if self._admin is None:
             self._admin = AdminClient({**_options(self._settings), "log_level": 0})
-        if topic not in self._partitions:
-            known = self._admin.list_topics(topic, timeout=_SILENCE_S).topics[topic]
-            if known.partitions:
-                self._partitions[topic] = tuple(known.partitions)
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  the client's own
-        places = {TopicPartition(topic, number): latest for number in self._partitions.get(topic, ())}
+        # Asked each time, since partitions may be added.
+        partitions = self._admin.list_topics(topic, timeout=_SILENCE_S).topics[topic].partitions
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's own
+        places = {TopicPartition(topic, number): latest for number in partitions}
         if not places:
             return {}
         asked = self._admin.list_offsets(
@@ -190,7 +187,7 @@ class TopicEnds:
 
     def forget(self) -> None:
         """Drop the connections."""
-        self._admin, self._partitions = None, {}
+        self._admin = None
 
 
 def _options(settings: KafkaSettings) -> dict[str, Any]:

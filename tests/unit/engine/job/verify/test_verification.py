@@ -56,6 +56,7 @@ class ScriptedCopy:
         assert not asked.mends
         rows = seen[0]
         assert isinstance(rows, MemoryRows)
+        assert self.followed[-1] == ([topic], asked.span.upto)
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.waits = 1
         return self
