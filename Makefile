@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table jdbc-killed older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table jdbc-killed older-release manifests server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -138,6 +138,11 @@ lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(LOCK) --upgrade
 	$(LOCK_IMAGE) --upgrade
 	$(LOCK_BUILD) --upgrade
+
+manifests: setup ## the manifests for Kubernetes by its published schemas, of the version in ARGS (1.37)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(TOOL) kubernetes-validate==1.37.0 kubernetes-validate --strict --quiet \
+		--kubernetes-version $(or $(ARGS),1.37) adapters/kubernetes/*.yaml
 
 audit: setup ## what is known against the locked packages and the jars: asks PyPI and OSV, so it needs the Internet
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
