@@ -19,7 +19,8 @@ from adapters.mongodb.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.job import SourceJob, trying
 from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Wired, tasks_of
+from adapters.source.wiring import Wired
+from adapters.spark.slots import slots_of
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
 
@@ -63,7 +64,7 @@ def make_source(
     connection = connection_of(settings.source_as(MongoSettings))
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
-    reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
+    reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
     clock = places.clock
     first: InitialSnapshot[Held] = InitialSnapshot(

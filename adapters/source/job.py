@@ -145,7 +145,7 @@ class SourceJob:
                 if not monitor.answers:
                     monitor.recall(last_answers(checkpoint.directory, _RECALLED))
                 parts = replace(parts, tally=monitor.tally)
-            yield Job(wrap(parts), pace(settings, spark, wired), observer(settings, onlookers, figures))
+            yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
 
 
 def _desk(settings: Settings, site: Site, onlookers: Onlookers) -> Desk:
