@@ -56,5 +56,5 @@ ENV SPARK_LOCAL_DIRS=/var/lib/tidemark/spark PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/tidemark
 VOLUME /var/lib/tidemark
 # The command tidemark, or an executor or a driver if Spark on Kubernetes starts the container.
-ENTRYPOINT ["python", "-P", "-m", "adapters.spark.container"]
+ENTRYPOINT ["python", "-P", "-m", "adapters.spark.cluster.container"]
 CMD ["run", "/etc/tidemark/tidemark.properties"]

@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.initial import Held
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.tools import SourceTools
-    from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position, Window
-    from engine.ports import Encoded, PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Encoded, Moved, Reading
 
 _log = logging.getLogger("adapters")
 
@@ -196,7 +197,7 @@ class SqlServerSource:
         """Whether a job that streams no log has finished."""
         return not self._spans.announcing and self._first.done(state)
 
-    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, _reading: Reading) -> Moved:
         """None: what was streamed is committed, and rows are read with locks."""
         return {}
 
@@ -213,10 +214,10 @@ class SqlServerSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
+        reading: Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
     ) -> Encoded:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from adapters.source.open_transaction import from_json, to_json
-from adapters.source.span_encoder import EncodePart
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.open_transaction import from_json, to_json
+from adapters.source.log.span_encoder import EncodePart
+from adapters.source.log.table_faults import encode_without_faults
 from adapters.sqlserver.events.codec import listed_name
 from adapters.sqlserver.events.dead_letters import rows_of
 from adapters.sqlserver.events.decode import Rules
@@ -29,13 +29,13 @@ from engine.events.record.envelope import PLAIN
 from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.model import Appeared
-from engine.ports import Encoded, SourceNotice
+from engine.ports.source import Encoded, SourceNotice
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from adapters.source.open_transaction import OpenTransaction
+    from adapters.source.log.open_transaction import OpenTransaction
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
     from adapters.sqlserver.events.decode import Decoded
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class StreamedSpans:

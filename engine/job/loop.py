@@ -42,22 +42,22 @@ from engine.errors import (
     TopicsRefused,
 )
 from engine.isolation.incomplete import noted
-from engine.job import state_document as saved
 from engine.job.circling import Circling
-from engine.job.dry_runs import DryRuns
 from engine.job.isolation import Isolation
 from engine.job.new_collections import welcomed
-from engine.job.observation import Observation
-from engine.job.progress_log import goes_on
-from engine.job.queue_limits import refused
-from engine.job.state import State
+from engine.job.reports.observation import Observation
+from engine.job.reports.progress_log import goes_on
+from engine.job.saved import state_document as saved
+from engine.job.saved.state import State
+from engine.job.snapshots.dry_runs import DryRuns
+from engine.job.snapshots.queue_limits import refused
+from engine.job.snapshots.window_scheduler import with_moved
+from engine.job.snapshots.windows import Windows
 from engine.job.turn_size import TurnSize
-from engine.job.window_scheduler import with_moved
-from engine.job.windows import Windows
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot.groups import spread
-from engine.snapshot.queue import asked
+from engine.snapshot.queue_entry import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,8 +65,10 @@ if TYPE_CHECKING:
     from engine.isolation.incomplete import Incomplete
     from engine.job.parts import JobParts, Pace
     from engine.model import Appeared, CollectionId, Command, Part, Window
-    from engine.ports import LogReader, PartWriter, Span
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.ports.log import LogReader, Span
+    from engine.ports.sink import PartWriter
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 _RELEASING_S = 2.0

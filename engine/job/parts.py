@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.job.notices import Listeners, Notices
-from engine.job.state_document import PREVIOUS
-from engine.job.tally import Tally
-from engine.job.verification import Verification
+from engine.job.reports.notices import Listeners, Notices
+from engine.job.reports.tally import Tally
+from engine.job.saved.state_document import PREVIOUS
+from engine.job.verify.verification import Verification
 from engine.model import NO_LIMIT, Limit
 from engine.snapshot.markers import Marker
 
@@ -19,20 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.isolation.kept_events import Bundle
-    from engine.job.certificates import Certificates
     from engine.job.heartbeat import Heartbeat
-    from engine.job.state import State
+    from engine.job.saved.state import State
+    from engine.job.verify.certificates import Certificates
     from engine.model import Appeared, CollectionId, Position
-    from engine.ports import (
-        DeadLetters,
-        Executors,
-        Lease,
-        SignalDesk,
-        Sink,
-        SnapshotListener,
-        Source,
-        StateStore,
-    )
+    from engine.ports.desk import SignalDesk, SnapshotListener
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
+    from engine.ports.source import Source
+    from engine.ports.state_store import DeadLetters, Lease, StateStore
 
 
 @dataclass(frozen=True, slots=True)

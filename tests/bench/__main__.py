@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from engine.config.settings import Fencing
+from engine.config.sinks.settings import Fencing
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.certificates import measure_certificates
 from tests.bench.cluster import cluster_lines

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.spark.archive import default_name, write_archive
+from adapters.spark.cluster.archive import default_name, write_archive
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.processes import below, stats

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.log.retention import Retention
+from adapters.postgres.log.slots.retention import Retention
 from adapters.postgres.server.connection import Identity, check_identity
 from adapters.postgres.server.questions.slots import Kept, Slots
 from engine.errors import ConfigError, PositionLost, StateError

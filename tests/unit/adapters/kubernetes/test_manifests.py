@@ -13,7 +13,7 @@ import yaml
 
 from adapters.postgres.settings import PostgresSettings
 from engine.config import read
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from tests.unit.adapters.kubernetes.kinds import (
     ConfigMap,
     Deployment,
