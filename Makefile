@@ -54,7 +54,7 @@ golden: setup ## compare our events with the recorded ones, case by case
 		$(BIN)/python -m tests.golden $$cases; done
 
 test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with the driver; needs the right to unshare
-	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
+	$(PYTEST) tests/integration/test_cluster.py tests/integration/check_cluster*.py $(ARGS)
 
 debezium-cases: setup ## the cases of Debezium's incremental snapshot tests, by their names there
 	$(PYTEST) tests/integration/check_debezium_cases.py $(ARGS)
