@@ -61,11 +61,34 @@ def opened(job: Driven) -> Any:
     return windows[0] if windows else None
 
 
-PHASES: dict[str, Callable[[Driven], bool]] = {
-    "reading": lambda job: opened(job) is not None and opened(job).staged is None,
-    "staged": lambda job: opened(job) is not None and opened(job).staged is not None and not opened(job).sent,
-    "emitting": lambda job: opened(job) is not None and opened(job).sent > 0,
-}
+PHASES = ("reading", "staged", "emitting")
+
+
+def strike(job: Driven, phase: str, kill: Callable[[], Any]) -> list[str]:
+    """Kill once, when a window comes to this phase; returns where it is noted that it did."""
+    windows = job.job._windows
+    emit, open_window, struck = windows.emit, windows._open, list[str]()
+
+    def emitting(*given: Any) -> Any:
+        front = opened(job)
+        if (
+            not struck
+            and front
+            and front.staged is not None
+            and phase == ("emitting" if front.sent else "staged")
+        ):
+            struck.append(phase)
+            kill()
+        return emit(*given)
+
+    def opening(*given: Any) -> None:
+        open_window(*given)
+        if not struck and phase == "reading":
+            struck.append(phase)
+            threading.Timer(0.2, kill).start()
+
+    windows.emit, windows._open = emitting, opening  # type: ignore[method-assign]
+    return struck
 
 
 def settled(cluster: SparkCluster) -> None:
@@ -109,15 +132,16 @@ def test_killed_in_a_window(
     more = {"signal__data__collection": source.SIGNALS, "tidemark__window__local__rows": "0"}
     with driven(database, tmp_path, cluster_spark, **more) as job:
         with postgres_users(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
-            ask(database)
+            # One run a slice, so that there is a phase between the first and the last.
             job.job._windows._slices.most_bytes = 1
-            survive(job, lambda: PHASES[phase](job))
-            getattr(cluster, KILLS[killed])()
+            struck = strike(job, phase, getattr(cluster, KILLS[killed]))
+            ask(database)
             survive(job, lambda: len(job.answered("finished")) == 2)
             writers.stop()
         end = database.value("SELECT pg_current_wal_insert_lsn() - '0/0' FROM pg_current_xact_id()")
         survive(job, lambda: int(job.job.state.position.order[0]) >= int(end))
 
+    assert struck
     figures = assert_equal(database, tmp_path / "events")
     # What supersedes a row or is read again changes the count a little.
     assert figures.operations["r"] > ORDERS * 0.9
