@@ -178,6 +178,13 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("--rows", type=int, nargs="+", help="rows of the table, or of inserts and of updates")
     parsed.add_argument("--table", choices=sorted(TABLES), default="wide")
     parsed.add_argument("--sink", choices=("null", "files", "kafka"), nargs="+", default=["null"])
+    parsed.add_argument(
+        "--cluster-sink",
+        choices=("null", "kafka"),
+        nargs="+",
+        default=["null", "kafka"],
+        help="cluster: these",
+    )
     parsed.add_argument("--schemas", action="store_true", help="snapshot: with schemas as well as without")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
     parsed.add_argument("--runs", type=int, default=1, help="how often to measure; a line each (1)")

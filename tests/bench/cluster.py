@@ -162,5 +162,5 @@ def _measured(
 def cluster_lines(options: Any) -> Iterator[dict[str, Any]]:
     """What the command's options ask for."""
     rows = (options.rows or [1_000_000])[0]
-    sinks = options.sink if options.sink != ["null"] else ["null", "kafka"]
+    sinks = options.cluster_sink
     yield from measure_cluster(TABLES[options.table], rows, sinks, options.executors, options.runs)
