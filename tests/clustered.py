@@ -39,6 +39,11 @@ def finished(job: Tidemark) -> bool:
     return state is not None and not state.snapshot.tables
 
 
+def completed(job: Tidemark) -> int:
+    """How many snapshots of tables the answers call complete."""
+    return len(job.said(" completed: "))
+
+
 def snapshot(database: Database) -> None:
     """Ask for both tables by the signal table."""
     names = ", ".join(f'"{".".join(table)}"' for table in source.TABLES)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clustered import finished, on_cluster, replayed_equal, rows_read, snapshot, until_drained
+from tests.clustered import completed, on_cluster, replayed_equal, snapshot, until_drained
 from tests.demo import source
 from tests.demo.postgres_users import postgres_users
 from tests.demo.tidemark import Folder, Tidemark, write_properties
@@ -77,11 +78,15 @@ def test_executors_come_and_go(database: Database, tmp_path: Path, cluster: Spar
     seen = []
     with Tidemark(folder) as job, postgres_users(database, orders=ORDERS, stock=STOCK, per_s=20) as writers:
         job.until(lambda: job.state() is not None, TIMEOUT_S)
-        for _ in range(2):
+        for done in (2, 4):
             job.until(lambda: len(cluster.executors()) == 1, TIMEOUT_S)
             snapshot(database)
-            job.until(lambda: rows_read(job) or len(cluster.executors()) == 2, TIMEOUT_S)
-            job.until(lambda: seen.append(len(cluster.executors())) or finished(job), TIMEOUT_S)
+            deadline = time.monotonic() + TIMEOUT_S
+            while completed(job) < done:
+                job.check()
+                assert time.monotonic() < deadline, job.last_lines()
+                seen.append(len(cluster.executors()))
+                time.sleep(0.05)
         writers.stop()
         until_drained(job, database, TIMEOUT_S)
         job.stop()

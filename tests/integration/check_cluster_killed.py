@@ -87,8 +87,13 @@ def strike(job: Driven, phase: str, kill: Callable[[], Any]) -> list[str]:
             struck.append(phase)
             threading.Timer(0.2, kill).start()
 
-    windows.emit, windows._open = emitting, opening  # type: ignore[method-assign]
+    windows.emit, windows._open = emitting, opening  # type: ignore[method-assign,assignment]
     return struck
+
+
+def reached(job: Driven, end: int) -> bool:
+    position = job.job.state.position
+    return position is not None and int(position.order[0]) >= end
 
 
 def settled(cluster: SparkCluster) -> None:
@@ -139,7 +144,7 @@ def test_killed_in_a_window(
             survive(job, lambda: len(job.answered("finished")) == 2)
             writers.stop()
         end = database.value("SELECT pg_current_wal_insert_lsn() - '0/0' FROM pg_current_xact_id()")
-        survive(job, lambda: int(job.job.state.position.order[0]) >= int(end))
+        survive(job, lambda: reached(job, int(end)))
 
     assert struck
     figures = assert_equal(database, tmp_path / "events")
@@ -174,7 +179,7 @@ def test_killed_in_a_span(
 
         killer = threading.Thread(target=kill)
         killer.start()
-        survive(job, lambda: int(job.job.state.position.order[0]) >= int(end))
+        survive(job, lambda: reached(job, int(end)))
         ended.set()
         killer.join()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clustered import finished, on_cluster, replayed_equal, rows_read, snapshot, until_drained
+from tests.clustered import completed, on_cluster, replayed_equal, rows_read, snapshot, until_drained
 from tests.demo import source
 from tests.demo.postgres_users import postgres_users
 from tests.demo.tidemark import Folder, Tidemark, write_properties
@@ -36,11 +36,11 @@ def test_an_initial_and_an_incremental_snapshot_with_an_executor_killed_give_the
         connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
 
     with Tidemark(folder) as job, postgres_users(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
-        job.until(lambda: finished(job), TIMEOUT_S)
+        job.until(lambda: completed(job) == 2, TIMEOUT_S)
         snapshot(database)
-        job.until(lambda: rows_read(job) or finished(job), TIMEOUT_S)
+        job.until(lambda: rows_read(job) or completed(job) > 2, TIMEOUT_S)
         cluster.kill_executor()
-        job.until(lambda: not rows_read(job) and finished(job), TIMEOUT_S)
+        job.until(lambda: completed(job) == 4, TIMEOUT_S)
         writers.stop()
         until_drained(job, database, TIMEOUT_S)
         job.stop()

@@ -276,5 +276,5 @@ Kind = (
 
 def accepted(document: Any) -> Kind:
     """The document as its kind. Raises msgspec.ValidationError if a field is unknown or of another type."""
-    found: Kind = msgspec.convert(document, Kind)  # type: ignore[arg-type]  # a union is a type here
+    found: Kind = msgspec.convert(document, Kind)
     return found
