@@ -33,6 +33,7 @@ from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        verifiable=Verifiable(placeholders(settings.events), source.deletes, source.settled),
+        verifiable=Verifiable(Traits(tuple(placeholders(settings.events))), source.deletes, source.settled),
     )
 
 

@@ -18,6 +18,7 @@ from adapters.sqlserver.log.database_log import Asking, DatabaseTail
 from adapters.sqlserver.log.reader import LogSlice, Span, SqlServerLog
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.saved import check_saved
+from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.position import Place, places_of, position_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
@@ -25,9 +26,12 @@ from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
 from adapters.sqlserver.spans import StreamedSpans
 from engine.errors import InvariantError
+from signals.actions import SignalAction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow as pa
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
     from engine.ports.source import Encoded, Moved, Reading
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -117,6 +122,15 @@ class SqlServerSource:
     def appeared(self) -> Sequence[Appeared]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         return self._spans.appeared() if self._first.streams else ()
+
+    @property
+    def actions(self) -> Mapping[str, SignalAction]:
+        """The signals that only this source knows."""
+        return {SCHEMA_CHANGES: SignalAction(self._spans.state_schemas)}
+
+    def added(self) -> Sequence[pa.RecordBatch]:
+        """The events that signals have asked for since the last call."""
+        return self._spans.added()
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
         """The log. Its first spans report shapes that are new since the state."""
@@ -204,6 +218,10 @@ class SqlServerSource:
     def tables(self) -> SqlServerTables:
         """The tables that a signal can name."""
         return self._extents
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        return self._windows.deletes(collection)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""

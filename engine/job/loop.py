@@ -369,8 +369,12 @@ class Job:
         after = self._welcomed(after, appeared)
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded)
-        after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
-        parts = [*encoded.parts, *emitted]
+        parts = [*encoded.parts]
+        if added := job_parts.added():
+            parts.append(writer.write(_next_number(parts), added))
+            after = replace(after, memory=dict(job_parts.source.memory()))
+        after, emitted = self._windows.emit(after, writer, _next_number(parts))
+        parts += emitted
         events = sum(part.events for part in parts)
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))

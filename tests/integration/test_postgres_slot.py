@@ -83,6 +83,21 @@ class TestAtTheStart:
             finally:
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
+    def test_a_slot_that_sends_what_is_only_prepared_is_refused(self, table, tmp_path, spark):
+        """It would send the rows of a prepared transaction that is rolled back."""
+        with table.connect() as connection:
+            name = f"slot_{table.name}"
+            made = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, true)"
+            connection.execute(made, [name])
+            try:
+                with (
+                    pytest.raises(ConfigError, match="was made for two-phase commit"),
+                    driven(table, tmp_path, spark),
+                ):
+                    pass
+            finally:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+
     @pytest.mark.parametrize("name", ["system", "database"])
     def test_a_state_of_another_database_is_refused(self, name):
         found = Identity("1", 1, "d")

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.http.watching import watching
+from adapters.lakehouse.formats import packages as lake_packages
+from adapters.lakehouse.formats import session_settings
 from adapters.source.assembly.job_sink import make_sink
 from adapters.source.assembly.notifier import Notifier, make_notices
-from adapters.source.assembly.signal_desk import make_desk
+from adapters.source.assembly.signal_desk import Own, make_desk
 from adapters.source.assembly.staging import asked_of
 from adapters.source.assembly.wiring import NOBODY, job_parts, leased_checkpoint, observer, opened, pace
 from adapters.spark.cluster import preflight
@@ -134,7 +136,7 @@ class SourceJob:
             leased_checkpoint(settings, spark, sleep) as checkpoint,
             opened(settings, spark, checkpoint, sleep, make_sink) as site,
             closing(self.wire(settings, spark, site.places)) as wired,
-            closing(_desk(settings, site, onlookers)) as desk,
+            closing(_desk(settings, site, onlookers, wired)) as desk,
             closing(_figures(checkpoint, wired)) as figures,
             closing(Notifier(settings.notifications)) as notifier,
         ):
@@ -149,7 +151,7 @@ class SourceJob:
             yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
 
 
-def _desk(settings: Settings, site: Site, onlookers: Onlookers) -> Desk:
+def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
     now = site.places.clock.now
     journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
 
@@ -164,7 +166,7 @@ def _desk(settings: Settings, site: Site, onlookers: Onlookers) -> Desk:
         now(),
         onlookers.answer,
         record,
-        None if monitor is None else monitor.channel,
+        Own(None if monitor is None else monitor.channel, wired.actions),
     )
 
 
@@ -189,7 +191,12 @@ def on_spark(
 def wanted_by(settings: Settings, packages: tuple[str, ...]) -> SparkWanted:
     """What a job needs of Spark."""
     job = settings.job
-    return SparkWanted(job.spark_master, job.spark_conf, packages, job.spark_archive)
+    return SparkWanted(
+        job.spark_master,
+        session_settings(settings.sink, dict(job.spark_conf)),
+        (*packages, *lake_packages(settings.sink)),
+        job.spark_archive,
+    )
 
 
 def pooled(spark: SparkSession, name: str) -> AbstractContextManager[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.signal_topic import KafkaTopicReader
@@ -13,14 +14,26 @@ from signals.channels.topic import TopicChannel
 from signals.desk import Desk, nowhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.config.settings import SignalSettings, SignalTopic
+    from signals.actions import SignalAction
     from signals.answers import Answer
     from signals.channels.port import SignalChannel
 
 _EARLIER_MS: Final = 60_000
 """Clocks differ, and a job takes seconds to start. Signals sent this shortly before it are meant for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a job has of its own: its process's channel, if any, and its source's actions, by signal type."""
+
+    channel: SignalChannel | None = None
+    actions: Mapping[str, SignalAction] = field(default_factory=dict)
+
+
+NOTHING_OWN = Own()
 
 
 def make_desk(
@@ -29,11 +42,11 @@ def make_desk(
     now_s: float,
     answer: Callable[[Answer], None] | None = None,
     record: Callable[[int, Sequence[Answer]], None] = nowhere,
-    in_process: SignalChannel | None = None,
+    own: Own = NOTHING_OWN,
 ) -> Desk:
     """The desk with the enabled channels, which listen from `now_s` on; `answer` None logs the answers.
 
-    `record` gets all answers of a turn. `in_process` is the channel of the job's own process, if it has one.
+    `record` gets all answers of a turn.
     Channels and actions of other packages are made, too. Raises ConfigError if one of them can't be loaded,
     or if the topic's consumer can't be created from its options.
     """
@@ -44,10 +57,10 @@ def make_desk(
         channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix, now_s)
     if Channel.FILE in settings.channels:
         channels[Channel.FILE] = FileChannel(settings.file)
-    if in_process is not None:
-        channels[Channel.IN_PROCESS] = in_process
+    if own.channel is not None:
+        channels[Channel.IN_PROCESS] = own.channel
     reads_table = Channel.SOURCE in settings.channels
-    actions = registered_actions()
+    actions = {**registered_actions(), **own.actions}
     return Desk(answer or log_answer, channels, reads_table=reads_table, record=record, actions=actions)
 
 

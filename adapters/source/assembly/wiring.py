@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -27,6 +27,7 @@ from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
 from engine.config.settings import NewCollections, StateForm, TableErrors
+from engine.config.sinks.lake import LAKES
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
 from engine.errors import LeaseLost
 from engine.events.batch import EventForm
@@ -35,7 +36,8 @@ from engine.events.record.heartbeat import heartbeat
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
-from engine.job.saved.state_document import CURRENT, PREVIOUS
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
@@ -45,6 +47,7 @@ from engine.staging.files import sink_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from adapters.http.monitor import Monitor
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from engine.ports.source import Source
     from engine.staging.port import BlockStore
     from engine.staging.rows import StagingArea
+    from signals.actions import SignalAction
     from signals.answers import Answer
     from signals.desk import Desk
 
@@ -116,7 +120,8 @@ class Wired:
     server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
     a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
     Debezium's have in snake case. `database` has all collections, if their names don't have it.
-    `verifiable` is what verifications need; None: this source's collections can't be verified.
+    `verifiable` is what verifications need; None: this source's collections can't be verified. `actions` are
+    the signals that only this source knows, by type, and `added` the events that they asked for.
     """
 
     source: Source
@@ -134,6 +139,8 @@ class Wired:
     figures: Callable[[], Mapping[str, float]] = dict
     database: str = ""
     verifiable: Verifiable | None = None
+    actions: Mapping[str, SignalAction] = field(default_factory=dict)
+    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +225,7 @@ def opened(
     with ExitStack() as held:
         stages = staging_of(settings.job.staging_kind, spark, leased.staging, now(spark.sparkContext))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages.senders, leased, tasks=now(spark.sparkContext))
+        made = make_sink(settings.sink, stages.senders, leased, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
@@ -265,6 +272,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         show=wired.show,
         done=wired.done,
         appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
+        added=wired.added,
         reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
         marks=wired.marks,
         lease=leased.leases,
@@ -300,12 +308,13 @@ def _letters(settings: Settings, checkpoint: str) -> str:
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    if settings.kind != SinkKind.FILES:
+    directory = settings.lake.journal if settings.kind in LAKES else settings.directory
+    if settings.kind not in {SinkKind.FILES, *LAKES}:
         return None
-    with sink_errors(settings.directory):
+    with sink_errors(directory):
         # Created here, so that it is not private.
-        Path(settings.directory).mkdir(parents=True, exist_ok=True)
-    return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".")
 
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:

@@ -63,6 +63,11 @@ def _judged(found: FoundSlot, name: str, database: str) -> Slot:
             f"slot {name!r} belongs to plugin {found.plugin!r} and database {found.database!r}",
             hint="set another slot.name",
         )
+    if found.two_phase:
+        raise ConfigError(
+            f"slot {name!r} was made for two-phase commit: it sends prepared transactions before they commit",
+            hint="set another slot.name, or drop the slot and let the job make it",
+        )
     if found.wal_status == "lost":
         raise PositionLost(
             f"the server no longer keeps the log of slot {name!r}"

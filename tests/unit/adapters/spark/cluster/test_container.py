@@ -66,7 +66,7 @@ def test_an_executor_that_nobody_told_anything_is_refused():
 def test_what_spark_submit_runs_starts():
     """As a script, whose folder is the first on Python's path."""
     script = ROOT / "engine/face/tidemark/__main__.py"
-    assert f"{script.relative_to(ROOT)} run orders.properties" in (ROOT / "README.md").read_text()
+    assert f"{script.relative_to(ROOT)} run orders.properties" in (ROOT / "OPERATIONS.md").read_text()
 
     done = subprocess.run(
         [sys.executable, str(script), "--help"], capture_output=True, text=True, check=False
