@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from adapters.spark.cluster.shipping import executors_python, is_cluster, shipped
+from adapters.spark.connect import refuse_connect
 from adapters.spark.failures import SPARK_ERRORS, telling_line
 from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
@@ -73,6 +74,7 @@ def spark_session(
     `archive`, or one that is made now.
     """
     active = SparkSession.getActiveSession()
+    refuse_connect(master, active)
     if active is not None:
         warn_of_open(active.sparkContext)
         return active

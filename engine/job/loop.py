@@ -45,6 +45,7 @@ from engine.isolation.incomplete import noted
 from engine.job.circling import Circling
 from engine.job.isolation import Isolation
 from engine.job.new_collections import welcomed
+from engine.job.outage import Outage
 from engine.job.reports.observation import Observation
 from engine.job.reports.progress_log import goes_on
 from engine.job.saved import state_document as saved
@@ -89,7 +90,7 @@ class Job:
         self._saved = self.state
         self._saved_s = 0.0
         self._failures = 0
-        self._circling = Circling()
+        self._circling, self._outage = Circling(), Outage()
         self._opened_s = 0.0
         self._was_open = False
         self._size = TurnSize()
@@ -145,7 +146,7 @@ class Job:
             if most is not None and self._failures > most:
                 raise
             pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
-            _log.warning("%s; trying again in %.1f s", error, pause_s)
+            self._outage.goes_on(error, pause_s, self._parts.clock())
             self._parts.sleep(pause_s)
             return False
         return True
@@ -159,8 +160,10 @@ class Job:
             self.start()
         while not stopping() and not self._parts.done(self._saved):
             position = self.state.position
-            if self.turn() or self.state.position != position or self._has_held():
+            further = self.turn() or self.state.position != position or self._has_held()
+            if further and self._failures:
                 self._failures = 0
+                self._outage.is_over(self._parts.clock())
 
     def _has_held(self) -> bool:
         """Whether the session has lasted longer than any pause: silence proves little before."""

@@ -30,9 +30,7 @@ from tests.simulation.source import merge_key, moved, superseding
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-_PACE = Pace(
-    chunk_rows=1, window_rows=2, tasks=2, slice_s=0.0, slice_bytes=1, max_lag_s=1e12, longest_window_s=0.0
-)
+_PACE = Pace(chunk_rows=1, window_rows=2, slice_s=0.0, slice_bytes=1, max_lag_s=1e12, longest_window_s=0.0)
 
 
 class Numbers(Generic[Value]):

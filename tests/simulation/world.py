@@ -111,6 +111,7 @@ class Life:
             clock=world.clock,
             sleep=self._sleep,
             new_id=world.new_id,
+            tasks=lambda: world.setup.tasks,
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
@@ -198,7 +199,6 @@ class World:
         self.pace = Pace(
             chunk_rows=self.setup.chunk_rows,
             window_rows=self.setup.window_rows,
-            tasks=self.setup.tasks,
             slice_s=0.0,
             slice_bytes=self.setup.slice_bytes,
             max_lag_s=1e12,
