@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from adapters.jdbc.sink import Holder, JdbcSink
+from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.sink import KafkaSink
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
@@ -12,17 +13,18 @@ from adapters.sinks.null import NullSink
 from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
+    from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.wiring import LeasedCheckpoint
     from engine.config.sinks.settings import SinkSettings
-    from engine.ports.executors import Executors
     from engine.ports.sink import Sink
 
 
-def make_sink(settings: SinkSettings, executors: Executors, leased: LeasedCheckpoint, *, tasks: int) -> Sink:
-    """The sink of the settings, for the job that holds these leases.
+def make_sink(settings: SinkSettings, stages: Staging, leased: LeasedCheckpoint, *, tasks: int) -> Sink:
+    """The sink of the settings, for the job that holds these leases and stages in this way.
 
     A sink that stages does so in a directory of its own.
     """
+    executors = stages.senders
     staging, name = f"{leased.staging}/sink", leased.name
     if settings.custom is not None:
         custom = settings.custom
@@ -35,7 +37,8 @@ def make_sink(settings: SinkSettings, executors: Executors, leased: LeasedCheckp
         case SinkKind.NULL:
             return NullSink()
         case SinkKind.KAFKA:
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name)
+            senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(settings.kafka) else None
+            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name, senders=senders)
         case SinkKind.JDBC:
             return JdbcSink(settings.jdbc, staging, _holder(leased))
         case _:

@@ -222,7 +222,7 @@ def opened(
     with ExitStack() as held:
         stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages.senders, leased, tasks=tasks_of(spark))
+        made = make_sink(settings.sink, stages, leased, tasks=tasks_of(spark))
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
