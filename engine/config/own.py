@@ -29,7 +29,7 @@ from engine.config.settings import (
     StateForm,
     TableErrors,
 )
-from engine.config.sinks import jdbc
+from engine.config.sinks import jdbc, lake
 from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
@@ -120,8 +120,7 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic, or a table of the sink jdbc, is made anew: its table is told to be"
-        " incomplete",
+        "what to do where a Kafka topic, or a sink's table, is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
     ),
@@ -139,6 +138,7 @@ _SHARED = (
         TEXT,
     ),
     *jdbc.ROWS,
+    *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(
         "tidemark.spark.archive",

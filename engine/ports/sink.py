@@ -121,7 +121,9 @@ class Sink(Protocol):
         """
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
-        """Make a begun turn visible, atomically and durably. Repeating it for the same turn does nothing.
+        """Make a begun turn durable and visible, atomically. Repeating it for the same turn does nothing.
+
+        What takes long to show may show it later, in the order of turns, from what is durable alone.
 
         `parts` are all parts written. Raises SinkError if the sink finds others, or if it fails; the turn is
         then either complete or absent. Raises InvariantError for a turn that was not begun here.

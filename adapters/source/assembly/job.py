@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.http.watching import watching
+from adapters.lakehouse.formats import packages as lake_packages
+from adapters.lakehouse.formats import session_settings
 from adapters.source.assembly.job_sink import make_sink
 from adapters.source.assembly.notifier import Notifier, make_notices
 from adapters.source.assembly.signal_desk import Own, make_desk
@@ -187,7 +189,12 @@ def on_spark(
 def wanted_by(settings: Settings, packages: tuple[str, ...]) -> SparkWanted:
     """What a job needs of Spark."""
     job = settings.job
-    return SparkWanted(job.spark_master, job.spark_conf, packages, job.spark_archive)
+    return SparkWanted(
+        job.spark_master,
+        session_settings(settings.sink, dict(job.spark_conf)),
+        (*packages, *lake_packages(settings.sink)),
+        job.spark_archive,
+    )
 
 
 def pooled(spark: SparkSession, name: str) -> AbstractContextManager[None]:

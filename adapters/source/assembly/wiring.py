@@ -26,6 +26,7 @@ from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
 from engine.config.settings import NewCollections, StateForm, TableErrors
+from engine.config.sinks.lake import LAKES
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
 from engine.errors import LeaseLost
 from engine.events.batch import EventForm
@@ -34,7 +35,8 @@ from engine.events.record.heartbeat import heartbeat
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
-from engine.job.saved.state_document import CURRENT, PREVIOUS
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
@@ -222,7 +224,7 @@ def opened(
     with ExitStack() as held:
         stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages, leased, tasks=tasks_of(spark))
+        made = make_sink(settings.sink, stages, leased, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
@@ -304,12 +306,13 @@ def _letters(settings: Settings, checkpoint: str) -> str:
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    if settings.kind != SinkKind.FILES:
+    directory = settings.lake.journal if settings.kind in LAKES else settings.directory
+    if settings.kind not in {SinkKind.FILES, *LAKES}:
         return None
-    with sink_errors(settings.directory):
+    with sink_errors(directory):
         # Created here, so that it is not private.
-        Path(settings.directory).mkdir(parents=True, exist_ok=True)
-    return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".")
 
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
