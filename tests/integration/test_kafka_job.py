@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -171,7 +171,8 @@ def test_processes_killed_while_they_send_lose_nothing(broker, items, tmp_path, 
             if kills < 3 and len(sent) > kills:
                 time.sleep(0.01 * kills)
                 kills += 1
-                job.job._parts.sink._rows.end()
+                sink: Any = job.job._parts.sink
+                sink._rows.end()
             if job.answered("finished"):
                 break
             time.sleep(0.1)

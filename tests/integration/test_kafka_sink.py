@@ -148,7 +148,12 @@ def test_a_truncate_is_a_barrier_for_all_partitions(kafka, sink, topic, by, monk
     truncate = batch((topic, None, '{"before":null,"after":null,"source":{},"op":"t"}', None))
     waits: list[int] = []
     flush = Delivery._flush
-    monkeypatch.setattr(Delivery, "_flush", lambda delivery: (waits.append(delivery._sent), flush(delivery)))
+
+    def noted(delivery: Delivery) -> None:
+        waits.append(delivery._sent)
+        flush(delivery)
+
+    monkeypatch.setattr(Delivery, "_flush", noted)
     before, after = (changes(topic, range(20), value) for value in ("before", "after"))
     send(sink(tasks=3), [before], [pa.concat_batches([before, truncate, after])], [after])
 

@@ -7,7 +7,7 @@ import pytest
 from adapters.kafka.beside.row_task import SendRows, is_portable, keeps_producers
 from engine.config.sinks.kafka_login import LINE
 from engine.config.sinks.settings import KafkaSettings
-from engine.config.text.hidden import Hidden
+from engine.config.text.references import Hidden
 from engine.errors import SinkError
 
 

@@ -94,7 +94,7 @@ class HandSink(MemorySink):
             way.acknowledge()
 
 
-def bench_of(tmp_path: Path, local_rows: int = 0, **pace: Any) -> Bench:
+def bench_of(tmp_path: Path, local_rows: int = 0, **pace: Any) -> Any:
     bench = Bench(tmp_path, **pace)
     bench.sink, bench.local_rows = HandSink(), local_rows
     bench.new_job()
@@ -106,7 +106,7 @@ def bench(tmp_path):
     return bench_of(tmp_path)
 
 
-def until_on_their_way(bench: Bench, runs: int = 1) -> list[HandedRows]:
+def until_on_their_way(bench: Any, runs: int = 1) -> list[HandedRows]:
     for _ in range(20):
         if len(bench.sink.on_their_way) >= runs:
             break
@@ -115,7 +115,7 @@ def until_on_their_way(bench: Bench, runs: int = 1) -> list[HandedRows]:
     return bench.sink.on_their_way
 
 
-def until_finished(bench: Bench, outcomes: int = 1) -> None:
+def until_finished(bench: Any, outcomes: int = 1) -> None:
     for _ in range(40):
         if len([one for one in bench.told() if one.startswith("finished")]) >= outcomes:
             return
@@ -124,7 +124,7 @@ def until_finished(bench: Bench, outcomes: int = 1) -> None:
     raise AssertionError(bench.told())
 
 
-def rows_recorded(bench: Bench) -> int:
+def rows_recorded(bench: Any) -> int:
     return sum(table.progress.rows for table in bench.job._saved.snapshot.tables if table.progress)
 
 
