@@ -11,6 +11,7 @@ import pytest
 from engine.errors import LeaseLost, SinkError
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging.port import TellsKeys
+from engine.staging.rows import DigestedRows
 from tests.fakes import _ATTEMPTS, MemorySink, MemoryWriter
 from tests.job_bench import BOTH, Bench, T, U
 from tests.memory_source import Change
@@ -111,8 +112,9 @@ def until_on_their_way(bench: Any, runs: int = 1) -> list[HandedRows]:
         if len(bench.sink.on_their_way) >= runs:
             break
         bench.turns(1)
-    assert len(bench.sink.on_their_way) == runs
-    return bench.sink.on_their_way
+    found: list[HandedRows] = bench.sink.on_their_way
+    assert len(found) == runs
+    return found
 
 
 def until_finished(bench: Any, outcomes: int = 1) -> None:
@@ -155,6 +157,7 @@ def test_a_change_of_a_row_on_its_way_waits_for_that_run_alone(bench):
     bench.turns(1)
     change, read = (("public.t", touched.keys[0], op) for op in "wr")
 
+    assert isinstance(other.emission.staged.content, DigestedRows)
     assert isinstance(other.emission.staged.content.rows, TellsKeys)
     assert (touched.acknowledged, other.acknowledged) == (True, False)
     assert bench.sink.order.index(read) < bench.sink.order.index(change)
