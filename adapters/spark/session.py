@@ -22,6 +22,7 @@ from adapters.spark.connect import refuse_connect
 from adapters.spark.failures import SPARK_ERRORS, telling_line
 from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
+from adapters.spark.worker import NICENESS
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.2.jre11"
 JARS = Path(pyspark.__file__).parent / "jars"
 """Spark's own jars. Packages found here under Ivy's file names are not downloaded; see the Dockerfile."""
 
-NICENESS = 5
-"""How much nicer Spark's processes are than the driver; see `_give_way`.
-
-Only a little, because they also do some of the stream's work: large spans.
-"""
 _MOST_NICE = 19
 
 _DEFAULTS: Mapping[str, str] = {

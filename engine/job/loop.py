@@ -293,11 +293,12 @@ class Job:
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.read)
-        sends = bool(span or found or appeared) or self._due() or self._windows.may_emit(self.state)
+        sends = bool(span or found or appeared) or self._due() or self._windows.has_rows(self.state)
         if sends:
             self._send(log, span, found, appeared)
         self.state = self._parts.verification.poll(self.state, self._parts)
         self._repair(log)
+        self._windows.send_beside(self.state)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends or released
 
@@ -323,7 +324,7 @@ class Job:
 
     def _patience_s(self) -> float:
         """How long to wait for a silent log: not at all while rows can be emitted."""
-        if self._windows.may_emit(self.state):
+        if self._windows.has_rows(self.state):
             return 0.0
         return self._pace.waiting_s if self.window else self._pace.idle_s
 
@@ -380,6 +381,7 @@ class Job:
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
         parts += job_parts.notices.write(writer, _next_number(parts))
         after = self._isolation.withhold(after, parts, refused)
+        self._windows.give_way(encoded)
         begun_s = job_parts.clock()
         after = self._commit(after, parts)
         if span:
@@ -411,6 +413,7 @@ class Job:
             piece := self._isolation.next_release(self.state)
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
+            self._windows.wait_for_rows()
             after = self.state.next_turn()
             writer = job_parts.sink.writer(after.turn)
             part = writer.write(0, [piece.events])
@@ -433,6 +436,7 @@ class Job:
         job_parts = self._parts
         for deletes in job_parts.verification.due:
             now_s, clock_s = job_parts.now(), job_parts.clock()
+            self._windows.wait_for_rows()
             after = self.state.next_turn()
             writer = job_parts.sink.writer(after.turn)
             part = writer.write(0, [deletes.events])

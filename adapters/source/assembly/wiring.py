@@ -225,7 +225,7 @@ def opened(
     with ExitStack() as held:
         stages = staging_of(settings.job.staging_kind, spark, leased.staging, now(spark.sparkContext))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages.senders, leased, spark=spark)
+        made = make_sink(settings.sink, stages, leased, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
