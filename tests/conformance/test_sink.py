@@ -176,21 +176,16 @@ class LakeBench:
     ]
 )
 def bench(request, tmp_path):
-    match request.param:
-        case "jdbc":
-            return JdbcBench(request.getfixturevalue("database"), tmp_path / "staging")
-        case "lake":
-            return LakeBench(tmp_path / "journal")
-        case "kafka":
-            return KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging")
-        case "memory":
-            return MemoryBench()
-        case "files":
-            return FilesBench(tmp_path / "events")
-        case "console":
-            return ConsoleBench()
-        case _:
-            return NullBench()
+    made = {
+        "memory": MemoryBench,
+        "files": lambda: FilesBench(tmp_path / "events"),
+        "console": ConsoleBench,
+        "null": NullBench,
+        "lake": lambda: LakeBench(tmp_path / "journal"),
+        "kafka": lambda: KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging"),
+        "jdbc": lambda: JdbcBench(request.getfixturevalue("database"), tmp_path / "staging"),
+    }
+    return made[request.param]()
 
 
 @pytest.fixture
