@@ -57,7 +57,8 @@ test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with 
 	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
 
 debezium-cases: setup ## the cases of Debezium's tests of incremental snapshots, signals and notifications, by their names there
-	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py $(ARGS)
+	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py \
+		tests/integration/check_debezium_blocking.py $(ARGS)
 
 test-page: setup ## the status page in a headless Chromium, with axe-core; SCREENSHOT=file.png keeps a picture
 	@.ci/chromium
@@ -78,7 +79,7 @@ import-offsets: setup ## a job that goes on where the real Debezium 2.1.4 or 3.6
 server-move: setup ## a job moves to what pg_upgrade made of its server, and nowhere else
 	$(PYTEST) tests/integration/check_server_move.py $(ARGS)
 
-delta-table: setup ## README's code for a Delta table, crashed behind each merge, compared with its source
+delta-table: setup ## PYTHON.md's code for a Delta table, crashed behind each merge, compared with its source
 	$(PYTEST) tests/integration/check_delta_table.py $(ARGS)
 
 jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50

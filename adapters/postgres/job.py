@@ -32,6 +32,7 @@ from adapters.source.assembly.wiring import LOCAL_ROWS, Wired, tasks_of
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.session import POSTGRES_JDBC
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        verifiable=Verifiable(placeholders(settings.events), source.deletes, source.settled),
+        verifiable=Verifiable(Traits(tuple(placeholders(settings.events))), source.deletes, source.settled),
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.verifying import Verifiable
 from adapters.source.assembly.wiring import Wired, tasks_of
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -26,6 +27,7 @@ from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
         actions=source.actions,
         added=source.added,
         numbers=numbers,
+        verifiable=Verifiable(Traits(), source.deletes),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.job.reports.notices import Listeners, Notices
 from engine.job.reports.tally import Tally
-from engine.job.saved.state_document import PREVIOUS
+from engine.job.saved.forms import PREVIOUS
 from engine.job.verify.verification import Verification
 from engine.model import NO_LIMIT, Limit
 from engine.snapshot.markers import Marker

@@ -2,7 +2,8 @@
 
 `latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
 broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without;
-`certificate` is a snapshot with its certificate and without; `lake` has options of its own (`lake --help`).
+`certificate` is a snapshot with its certificate and without; `verify` is a verification beside its snapshot
+and takes several `--rows`; `lake` has options of its own (`lake --help`).
 `tests.bench.suite` runs the others.
 """
 
@@ -31,6 +32,7 @@ from tests.bench.mongodb import MongoBench
 from tests.bench.sqlserver import SqlServerBench
 from tests.bench.tables import CHANGES_A_TRANSACTION, TABLES
 from tests.bench.throughput import Variant, measure_initial, measure_snapshot, measure_stream
+from tests.bench.verification import measure_verification
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
@@ -52,6 +54,7 @@ _ROWS: dict[str, list[int]] = {
     "tables": [0],
     "kafka": [2_000_000],
     "certificate": [2_000_000],
+    "verify": [2_000_000],
     "fencing": [10_000],
     "mongodb-snapshot": [500_000],
     "mongodb-stream": [200_000],
@@ -117,6 +120,8 @@ def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]
             yield from measure_tables(bench, options.tables, sink, runs)
         case "certificate":
             yield from measure_certificates(bench, table, rows, sink, runs)
+        case "verify":
+            yield from measure_verification(bench, table, sizes)
         case "fencing":
             yield from _fenced_and_not(bench, table, Load(rows, options.seconds, 0, "kafka"), runs)
         case _:

@@ -176,16 +176,16 @@ class LakeBench:
     ]
 )
 def bench(request, tmp_path):
-    made = {
+    benches = {
+        "jdbc": lambda: JdbcBench(request.getfixturevalue("database"), tmp_path / "staging"),
+        "lake": lambda: LakeBench(tmp_path / "journal"),
+        "kafka": lambda: KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging"),
         "memory": MemoryBench,
         "files": lambda: FilesBench(tmp_path / "events"),
         "console": ConsoleBench,
         "null": NullBench,
-        "lake": lambda: LakeBench(tmp_path / "journal"),
-        "kafka": lambda: KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging"),
-        "jdbc": lambda: JdbcBench(request.getfixturevalue("database"), tmp_path / "staging"),
     }
-    return made[request.param]()
+    return benches[request.param]()
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.demo.roads import Road
+    from tests.demo.roads import Compared, Road
     from tests.demo.shop import Shop
     from tests.servers.spark_cluster import SparkCluster
 
@@ -55,6 +55,9 @@ class ClusterRoad:
 
     def collect(self, folder: Folder, topics: Sequence[str]) -> str:
         return self.road.collect(folder, topics)
+
+    def compared(self, shop: Shop, folder: Folder, say: Callable[[str], None]) -> Compared:
+        return self.road.compared(shop, folder, say)
 
 
 def test_an_incremental_snapshot_into_kafka_under_writes_replays_equal(

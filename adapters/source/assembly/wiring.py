@@ -35,7 +35,8 @@ from engine.events.record.heartbeat import heartbeat
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
-from engine.job.saved.state_document import CURRENT, PREVIOUS
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
