@@ -274,7 +274,7 @@ class Windows:
         opened = self._opened[0]
         self._begin(opened, state)
         sink = self._parts.sink
-        room = self._pace.tasks - len(opened.beside)
+        room = self._parts.tasks() - len(opened.beside)
         if not opened.goes_beside or room <= 0 or opened.next_file is None or not isinstance(sink, TakesRows):
             return
         if not sink.may_take_rows():
