@@ -104,7 +104,10 @@ class ComparePartition:
         for path, rows in files.items():
             with _reading(path), Path(path).open("rb") as file:
                 found += [
-                    event for event, row in rows if self.asked.settled(source_at(file, row.offset, row.size))
+                    event
+                    for event, row in rows
+                    if row.turn <= self.asked.earlier
+                    or self.asked.settled(source_at(file, row.offset, row.size))
                 ]
         return found
 
@@ -126,8 +129,13 @@ class ComparePartition:
     def _says(self, events: Sequence[dict[str, int]], digest: bytes, turn: int) -> bool:
         """Whether the events of a key up to a turn say that its row has this digest."""
         places = sorted((event["turn"], event["part"], event["offset"], event["size"]) for event in events)
+        # What a truncate has emptied lends no value to a later event that lacks one.
+        emptied = [(at.turn, at.part, at.offset) for at in self.truncates if at.turn <= turn]
+        since = max(emptied, default=(-1, 0, 0))
         lines = [
-            line_at(_path(self.directory, *place[:2]), *place[2:]) for place in places if place[0] <= turn
+            line_at(_path(self.directory, *place[:2]), *place[2:])
+            for place in places
+            if place[0] <= turn and place[:3] > since
         ]
         row = folded((text for _key, text in lines), self.placeholders)
         if row is None:

@@ -14,6 +14,7 @@ from engine.config.selection import CaptureSettings
 from engine.config.settings import (
     Conditions,
     NewCollections,
+    Recovery,
     SnapshotMode,
     SnapshotRestart,
     SnapshotSettings,
@@ -79,6 +80,7 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
         conditions=v.get("tidemark.snapshot.conditions", Conditions),
         new=v.get("tidemark.snapshot.new", NewCollections),
+        recovery=v.get("tidemark.recovery", Recovery),
     )
 
 

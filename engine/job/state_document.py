@@ -24,6 +24,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from engine.errors import StateError
 from engine.isolation.incomplete import Cause, Incomplete
+from engine.job.recovery import Recovery  # noqa: TC001  msgspec reads it
 from engine.job.state import State
 from engine.model import NO_LIMIT, CollectionId, Key, Limit, Position, Purpose, Range, Scope, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
@@ -171,6 +172,7 @@ class _Shared(Struct, kw_only=True):
     channels: dict[str, Any] = {}
     incomplete: tuple[_Incomplete, ...] = ()
     certificates: Chain = Chain()
+    recovery: Recovery | None = None
 
 
 class Previous(_Shared, kw_only=True, rename={"queue": "snapshot", "queue_document": "beside"}):
@@ -243,6 +245,7 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
         channels=state.channels,
         incomplete=tuple(_incomplete_out(incomplete) for incomplete in state.incomplete),
         certificates=state.certificates,
+        recovery=state.recovery,
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
@@ -332,6 +335,7 @@ def _state(document: Previous | Current, waiting: Waiting | None) -> State:
         sink=document.sink if waiting is None else waiting.sink,
         beside=document.queue_document,
         certificates=document.certificates,
+        recovery=document.recovery,
     )
 
 

@@ -87,13 +87,15 @@ class Asked:
 
     `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
     block whether measuring and all windows could see its transaction. With `mends` the findings have what
-    a repair needs.
+    a repair needs. Events of turns up to `earlier` come from a log before the present one, and what they
+    tell of is visible to all windows, if it is there at all.
     """
 
     span: Span
     columns: tuple[Columns, ...]
     settled: Settled
     mends: bool = False
+    earlier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
