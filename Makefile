@@ -56,8 +56,8 @@ golden: setup ## compare our events with the recorded ones, case by case
 test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with the driver; needs the right to unshare
 	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
 
-debezium-cases: setup ## the cases of Debezium's incremental snapshot tests, by their names there
-	$(PYTEST) tests/integration/check_debezium_cases.py $(ARGS)
+debezium-cases: setup ## the cases of Debezium's tests of incremental snapshots, signals and notifications, by their names there
+	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py $(ARGS)
 
 test-page: setup ## the status page in a headless Chromium, with axe-core; SCREENSHOT=file.png keeps a picture
 	@.ci/chromium

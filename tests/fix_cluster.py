@@ -26,7 +26,7 @@ def cluster() -> Iterator[SparkCluster]:
 @pytest.fixture(scope="session")
 def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive that `tidemark package` makes."""
-    from adapters.spark.archive import default_name, write_archive  # noqa: PLC0415
+    from adapters.spark.cluster.archive import default_name, write_archive  # noqa: PLC0415
 
     path = tmp_path_factory.mktemp("application") / default_name()
     write_archive(path)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from adapters.release import release
-from engine.config.settings import SinkKind
+from engine.config.sinks.settings import SinkKind
 from engine.errors import TidemarkError
 from engine.events.names import topic_of
 

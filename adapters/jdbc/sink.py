@@ -24,7 +24,7 @@ from adapters.jdbc.parts import packed, topic_of, unpacked
 from adapters.jdbc.table import Table, TableGoneError, TableName, table_name
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
-from engine.config.settings import TopicRecreated
+from engine.config.sinks.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.column_rows import ColumnRows
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.config.settings import JdbcSettings
+    from engine.config.sinks.settings import JdbcSettings
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class Holder(NamedTuple):

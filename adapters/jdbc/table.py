@@ -22,8 +22,8 @@ from psycopg import sql
 
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.table_rows import default_text
-from engine.config.jdbc import DATABASE, EVOLUTION, FORMAT, SCHEMA, TABLE, TOPIC
-from engine.config.settings import SchemaEvolution
+from engine.config.sinks.jdbc import DATABASE, EVOLUTION, FORMAT, SCHEMA, TABLE, TOPIC
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
 from engine.events.values.text import text_parts
 

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.delivery import Delivered, Delivery, without
+from adapters.kafka.delivery import Delivered, Delivery
 from adapters.kafka.errors import BatchRefused, NotDelivered
 from adapters.kafka.fencing import Fence, is_fence
-from adapters.kafka.parts import Attempt, TurnParts, of_topics
+from adapters.kafka.parts import Attempt, TurnParts, of_topics, without
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
-from engine.config.settings import Fencing, TopicRecreated
+from engine.config.sinks.settings import Fencing, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.event_rows import EventRows
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.config.settings import KafkaSettings
+    from engine.config.sinks.settings import KafkaSettings
     from engine.model import Part
-    from engine.ports import Executors, PartWriter
+    from engine.ports.executors import Executors
+    from engine.ports.sink import PartWriter
 
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 64 << 20

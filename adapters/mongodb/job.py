@@ -1,7 +1,7 @@
 """Builds a MongoDB job from its settings: its source, and the connection to the deployment.
 
-`adapters.source.job` has what all jobs share. `run` serves the command line. `building` yields the job to
-Python code that has its own Spark session.
+`adapters.source.assembly.job` has what all jobs share. `run` serves the command line. `building` yields the
+job to Python code that has its own Spark session.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.tools import SourceTools
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.wiring import Wired, tasks_of
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.snapshot.initial import Held
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from engine.config.settings import Settings
 
 _LOCAL_CHANGES = 5_000

@@ -1,7 +1,8 @@
 """Builds a PostgreSQL job from its settings: its source, and what runs before and after.
 
-`drivers` says how libpq and pgjdbc reach the server, `adapters.source.job` has what all jobs share. `run`
-serves the command; `building` gives the job to a caller who drives it from Python with a session of theirs.
+`drivers` says how libpq and pgjdbc reach the server, `adapters.source.assembly.job` has what all jobs share.
+`run` serves the command; `building` gives the job to a caller who drives it from Python with a session of
+theirs.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
-from adapters.postgres.events.placeholders import placeholders
+from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.log.slot import drop_slot
-from adapters.postgres.log.xmin import SlotXmin
-from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
+from adapters.postgres.log.slots.slot import drop_slot
+from adapters.postgres.log.slots.xmin import SlotXmin
 from adapters.postgres.server.position import numbers, shown
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key
+from adapters.postgres.server.watches.lock_watch import ANSWERED_WITHIN_S, LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.verifying import Verifiable
+from adapters.source.assembly.wiring import LOCAL_ROWS, Wired, tasks_of
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.verifying import Verifiable
-from adapters.source.wiring import LOCAL_ROWS, Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.session import POSTGRES_JDBC
 from engine.snapshot.snapshotters import snapshotter
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import Held
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from engine.config.settings import Settings
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.events.batch import EventForm
     from engine.model import Checksum
-    from engine.ports import PartWriter, Sink
+    from engine.ports.sink import PartWriter, Sink
     from engine.staging.port import RowForm
 
 _TEXT = "text"

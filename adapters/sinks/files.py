@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 MANIFEST: Final = ".manifest.json"
 _TURN: Final = re.compile(r"turn-(\d{12,})")

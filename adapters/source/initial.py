@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
 
 from engine.config.settings import SnapshotRestart
 from engine.errors import PositionLost, SourceError
-from engine.job.recovery import awaits_log
+from engine.job.saved.recovery import awaits_log
 from engine.snapshot.initial import Log, Standing, Start, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from engine.config.settings import SnapshotSettings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.initial import Snapshotter
 

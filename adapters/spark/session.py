@@ -17,10 +17,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from adapters.spark.cluster.shipping import executors_python, is_cluster, shipped
 from adapters.spark.failures import SPARK_ERRORS, telling_line
 from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
-from adapters.spark.shipping import executors_python, is_cluster, shipped
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

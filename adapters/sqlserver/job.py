@@ -1,7 +1,7 @@
 """Builds a SQL Server job from its settings: its source, and the connection to the server.
 
-`adapters.source.job` has what all jobs share. `run` serves the command line. `building` yields the job to
-Python code that has its own Spark session. `job_of` has both for another way to the server.
+`adapters.source.assembly.job` has what all jobs share. `run` serves the command line. `building` yields the
+job to Python code that has its own Spark session. `job_of` has both for another way to the server.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.wiring import Wired, tasks_of
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.log.database_log import LogBounds
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import Held
     from engine.config.settings import Settings
@@ -81,6 +81,8 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
         longest_window_s=_LONGEST_WINDOW_S,
         done=source.done,
         appeared=source.appeared,
+        actions=source.actions,
+        added=source.added,
         numbers=numbers,
     )
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
-    from engine.ports import Executors
+    from engine.ports.executors import Executors
     from engine.verify.copy import Asked, SeenRows, Span
 
 _TURN: Final = re.compile(r"turn-(\d{12,})")

@@ -12,13 +12,14 @@ from urllib.parse import urlparse
 
 from engine.config.http import http_problems
 from engine.config.notifications import incomplete_notifications
-from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+from engine.config.settings import SnapshotMode, Watermarking
+from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.config.plugins import Connector
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
 _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.config import http, jdbc
-from engine.config.expression_shapes import EXPRESSIONS
-from engine.config.row import APPLIED, IGNORED, Property
-from engine.config.settings import (
-    Certificate,
-    Conditions,
-    Destination,
-    Fencing,
-    GeneratedColumns,
-    NewCollections,
-    Recovery,
-    SinkAhead,
-    SinkKind,
-    SnapshotRestart,
-    StagingKind,
-    StateForm,
-    TableErrors,
-    TopicRecreated,
-)
-from engine.config.shapes import (
+from engine.config import http
+from engine.config.properties.expression_shapes import EXPRESSIONS
+from engine.config.properties.row import APPLIED, IGNORED, Property
+from engine.config.properties.shapes import (
     FILE_MODE,
     FLAG,
     SIZE,
@@ -35,6 +19,19 @@ from engine.config.shapes import (
     subset,
     whole,
 )
+from engine.config.settings import (
+    Certificate,
+    Conditions,
+    GeneratedColumns,
+    NewCollections,
+    Recovery,
+    SnapshotRestart,
+    StagingKind,
+    StateForm,
+    TableErrors,
+)
+from engine.config.sinks import jdbc
+from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
 P = Property

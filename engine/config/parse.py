@@ -10,27 +10,23 @@ from typing import TYPE_CHECKING, cast
 
 from engine.config import checks
 from engine.config.catalogue import catalogue_of, channel_types, connector_of, sink_of, unknown_connector
-from engine.config.files import read_file
 from engine.config.http import http_settings, http_warnings, idle_http, lineage_settings
-from engine.config.jdbc import jdbc_names, jdbc_warnings, read_jdbc
 from engine.config.notifications import idle_notifications, notification_settings
+from engine.config.properties.values import Values, read_values
 from engine.config.settings import (
     Certificate,
-    CustomSink,
-    Destination,
     JobSettings,
     Settings,
-    SinkAhead,
-    SinkKind,
-    SinkSettings,
     SnapshotMode,
     StagingKind,
     StateForm,
     TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
-from engine.config.topics import kafka_names, read_kafka
-from engine.config.values import Values, read_values
+from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
+from engine.config.sinks.settings import CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
+from engine.config.sinks.topics import kafka_names, read_kafka
+from engine.config.text.files import read_file
 from engine.errors import ConfigError
 from engine.model import Limit
 
@@ -39,7 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.config.plugins import Connector, SourceSettings
-    from engine.config.settings import JdbcSettings, KafkaSettings, SignalSettings
+    from engine.config.settings import SignalSettings
+    from engine.config.sinks.settings import JdbcSettings, KafkaSettings
 
 
 def read(path: Path | str) -> Settings:

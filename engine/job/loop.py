@@ -45,22 +45,22 @@ from engine.errors import (
 )
 from engine.isolation.incomplete import noted
 from engine.job import recovery
-from engine.job import state_document as saved
 from engine.job.circling import Circling
-from engine.job.dry_runs import DryRuns
 from engine.job.isolation import Isolation
 from engine.job.new_collections import welcomed
-from engine.job.observation import Observation
-from engine.job.progress_log import goes_on
-from engine.job.queue_limits import refused
-from engine.job.state import State
+from engine.job.reports.observation import Observation
+from engine.job.reports.progress_log import goes_on
+from engine.job.saved import state_document as saved
+from engine.job.saved.state import State
+from engine.job.snapshots.dry_runs import DryRuns
+from engine.job.snapshots.queue_limits import refused
+from engine.job.snapshots.window_scheduler import with_moved
+from engine.job.snapshots.windows import Windows
 from engine.job.turn_size import TurnSize
-from engine.job.window_scheduler import with_moved
-from engine.job.windows import Windows
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot.groups import spread
-from engine.snapshot.queue import asked
+from engine.snapshot.queue_entry import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -68,8 +68,10 @@ if TYPE_CHECKING:
     from engine.isolation.incomplete import Incomplete
     from engine.job.parts import JobParts, Pace
     from engine.model import Appeared, CollectionId, Command, Part, Window
-    from engine.ports import LogReader, PartWriter, Span
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.ports.log import LogReader, Span
+    from engine.ports.sink import PartWriter
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
 _RELEASING_S = 2.0
@@ -414,8 +416,12 @@ class Job:
         after = self._welcomed(after, appeared)
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded)
-        after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
-        parts = [*encoded.parts, *emitted]
+        parts = [*encoded.parts]
+        if added := job_parts.added():
+            parts.append(writer.write(_next_number(parts), added))
+            after = replace(after, memory=dict(job_parts.source.memory()))
+        after, emitted = self._windows.emit(after, writer, _next_number(parts))
+        parts += emitted
         events = sum(part.events for part in parts)
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))

@@ -8,31 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.job.notices import Listeners, Notices
-from engine.job.state_document import PREVIOUS
-from engine.job.tally import Tally
-from engine.job.verification import Verification
+from engine.job.reports.notices import Listeners, Notices
+from engine.job.reports.tally import Tally
+from engine.job.saved.state_document import PREVIOUS
+from engine.job.verify.verification import Verification
 from engine.model import NO_LIMIT, Limit
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from engine.isolation.kept_events import Bundle
-    from engine.job.certificates import Certificates
     from engine.job.heartbeat import Heartbeat
-    from engine.job.state import State
+    from engine.job.saved.state import State
+    from engine.job.verify.certificates import Certificates
     from engine.model import Appeared, CollectionId, Position
-    from engine.ports import (
-        DeadLetters,
-        Executors,
-        Lease,
-        SignalDesk,
-        Sink,
-        SnapshotListener,
-        Source,
-        StateStore,
-    )
+    from engine.ports.desk import SignalDesk, SnapshotListener
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
+    from engine.ports.source import Source
+    from engine.ports.state_store import DeadLetters, Lease, StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +153,7 @@ class JobParts:
     - `done` says whether nothing is left to do.
     - `appeared` returns the collections that are captured only since its last call, or since the state was
       saved. With `reads_new` their rows are read.
+    - `added` returns the events that signals have made the source add to the turn that takes them.
     - `notices` makes the notifications, `tally` counts for those who watch.
     - `certificates` issues those of snapshots; None: there are none.
     - `verification` compares collections with their copies.
@@ -176,6 +174,7 @@ class JobParts:
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
     appeared: Callable[[], Sequence[Appeared]] = tuple
+    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
     reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)
     lease: Lease = field(default_factory=NoLease)

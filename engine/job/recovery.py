@@ -18,11 +18,12 @@ so deletions that no log has told of are told by it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import Loss, PositionLost
 from engine.isolation.incomplete import Cause, Incomplete, noted
+from engine.job.saved.recovery import Recovery
 from engine.model import ExecuteSnapshot, Purpose, Target
 
 if TYPE_CHECKING:
@@ -30,38 +31,12 @@ if TYPE_CHECKING:
 
     from engine.errors import OtherServer
     from engine.job.parts import JobParts
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId
 
 _log = logging.getLogger("engine")
-PREFIX: Final = "tidemark-recovery-"
-"""How the label of a recovery's repairs begins; the number of a turn follows."""
 _NAMED: Final = 10
 _BEGINNING: Final = "the beginning"
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """A loss of the log. Whatever turns up to `turn` have sent came from the log before.
-
-    `why` is the source's reason. `since` is the position that the stream had reached, as the source shows it,
-    or empty if that is not known. `begun` says whether a new log has begun.
-    """
-
-    loss: Loss
-    why: str
-    since: str
-    turn: int
-    begun: bool = False
-
-    @property
-    def label(self) -> str:
-        """The label and id of its repairs."""
-        return f"{PREFIX}{self.turn}"
-
-    def __str__(self) -> str:
-        since = f" after {self.since}" if self.since else ""
-        return f"the log is lost{since} ({self.loss}): {self.why}"
 
 
 def loss_of(error: PositionLost | OtherServer) -> PositionLost:
@@ -78,11 +53,6 @@ def lost(state: State, error: PositionLost, since: str) -> State:
     identity = {} if recovery.loss is Loss.REPLACED else state.identity
     snapshot = state.snapshot.anew()
     return replace(after, position=None, memory={}, identity=identity, snapshot=snapshot, recovery=recovery)
-
-
-def awaits_log(state: State) -> bool:
-    """Whether a new log is to begin in place of a lost one."""
-    return state.recovery is not None and not state.recovery.begun
 
 
 def begun(state: State, parts: JobParts) -> State:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
     from engine.snapshot.markers import Marker, Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore

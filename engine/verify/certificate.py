@@ -18,7 +18,7 @@ from engine.verify.row_digest import ALGORITHM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.certified_ranges import CertifiedRange, CertifiedRanges, Frontier
 
 VERSION: Final = 1

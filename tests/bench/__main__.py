@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from engine.config.settings import Fencing
+from engine.config.sinks.settings import Fencing
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.certificates import measure_certificates
 from tests.bench.latency import Load, measure_idle, measure_latency

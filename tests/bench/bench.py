@@ -17,7 +17,7 @@ from psycopg.errors import ObjectInUse
 
 from adapters.postgres.job import building
 from adapters.postgres.server.visibility import normalised, parse_lsn
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from engine.config import parse
 from engine.model import Position
 from signals.answers import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job.loop import Job
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from signals.answers import Answer
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer

@@ -1,4 +1,4 @@
-"""What every sink must promise; see `engine.ports.Sink`."""
+"""What every sink must promise; see `engine.ports.sink.Sink`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from adapters.sinks.files import FilesSink
 from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.settings import JdbcSettings, KafkaSettings
+from engine.config.sinks.settings import JdbcSettings, KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text

@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.job.overview import of_entries
+from engine.job.saved.overview import of_entries
 from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from tests import replay
     from tests.demo.display import Display
     from tests.demo.load import Load

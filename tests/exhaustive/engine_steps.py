@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
-from engine.job.state import State
-from engine.job.window_scheduler import with_moved
-from engine.job.windows import Windows, _Opened
+from engine.job.saved.state import State
+from engine.job.snapshots.window_scheduler import with_moved
+from engine.job.snapshots.windows import Windows, _Opened
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Newer, Superseded
 from engine.snapshot.merge_key import KEY_TYPE

@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from adapters.postgres.job import building
-from adapters.source import job as source_job
-from adapters.source import wiring
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly import job as source_job
+from adapters.source.assembly import wiring
+from adapters.source.assembly.wiring import Onlookers
 from engine.config import parse
-from engine.config.settings import Fencing
+from engine.config.sinks.settings import Fencing
 from engine.errors import SinkRefused
 from engine.isolation.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, Driven, driven, properties

@@ -17,7 +17,7 @@ import adapters.kafka.sink as kafka_sink
 from adapters.kafka.delivery import Delivery
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
-from engine.config.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
+from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
 from tests.batches import batch
 from tests.servers.kafka import CLUSTER_ID, KafkaBroker

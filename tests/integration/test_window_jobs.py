@@ -13,7 +13,7 @@ import pytest
 from adapters.mongodb.server.connection import Connection
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader, RunRead
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.window_jobs import WindowJobs
+from adapters.spark.windows.window_jobs import WindowJobs
 from engine.errors import SourceError
 from engine.model import CollectionId, Run, Target
 from tests.staged import files_in

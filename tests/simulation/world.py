@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from adapters.staging.executor_blocks import ExecutorBlocks
-from adapters.storage.lease import Claim, FileLease, Leases, Process
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim, Process
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, TidemarkError

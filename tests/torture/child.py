@@ -28,15 +28,15 @@ from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.job import building as building_mongodb
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader as MongoReader
 from adapters.postgres.job import building as building_postgres
-from adapters.postgres.server import column_watch, membership
 from adapters.postgres.server import connection as postgres_server
+from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
-from engine.snapshot.slices import Slices
+from engine.snapshot.pace.slices import Slices
 from tests.torture.clock import DriversClock
 from tests.torture.guards import GUARDS
 from tests.torture.journal import Journal
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job.loop import Job
-    from engine.job.observation import Observation
     from engine.job.parts import JobParts
+    from engine.job.reports.observation import Observation
     from signals.answers import Answer
 
 

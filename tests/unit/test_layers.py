@@ -46,7 +46,7 @@ DRIVERS = {
 """Who may use a driver: the questions, the replication protocol, and a sink. All others get typed answers."""
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
-    "engine/config/references.py": "how long what a command printed may be used",
+    "engine/config/text/references.py": "how long what a command printed may be used",
     "signals/parse/budget.py": "how long the processor may work on a signal",
     "adapters/kafka/": "librdkafka's own pace",
     "adapters/spark/": "Spark's end",
@@ -55,7 +55,7 @@ READS_TIME = {
     "adapters/sinks/files.py": "the mark of a directory",
     "adapters/postgres/server/answering.py": "how long a socket is silent",
     "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/job.py": "the default of an embedding caller's `sleep`",
+    "adapters/source/assembly/job.py": "the default of an embedding caller's `sleep`",
     "adapters/sqlserver/log/reader.py": "the pace of a thread",
     "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
     "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
@@ -115,7 +115,7 @@ ORDER = {
                 "streamed",
                 "session",
             ),
-            *("session", "spans", "source", "job"),
+            *("session", "spans", "source", "job", "commands"),
         )
         for source in SOURCES
     },
@@ -285,7 +285,7 @@ def test_a_reaction_to_text_is_found(source: str, expected: set[str]):
         ("engine/snapshot/plan.py", "def f():\n    from adapters.postgres import log", {"adapters"}),
         ("engine/events/values/times.py", "import pyspark.sql", {"pyspark"}),
         ("engine/model.py", "from pydantic import BaseModel", {"pydantic"}),
-        ("engine/config/files.py", "import yaml, psycopg", {"psycopg"}),
+        ("engine/config/text/files.py", "import yaml, psycopg", {"psycopg"}),
         ("engine/job/loop.py", "import pyspark\nimport adapters", {"adapters", "pyspark"}),
         ("signals/channels/topic.py", "import adapters, confluent_kafka", {"adapters", "confluent_kafka"}),
         ("signals/parse/commands.py", "import json, engine.model, orjson", set()),
@@ -303,7 +303,7 @@ def test_a_forbidden_package_is_found(module: str, source: str, expected: set[st
     [
         ("engine/snapshot/plan.py", "from time import monotonic", {"time"}),
         ("engine/events/batch.py", "import threading, re", {"threading"}),
-        ("engine/snapshot/rate.py", "def f():\n    return open('x')", {"open"}),
+        ("engine/snapshot/pace/rate.py", "def f():\n    return open('x')", {"open"}),
         ("engine/staging/files.py", "import os", set()),
     ],
 )

@@ -22,7 +22,7 @@ from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
-    from engine.config.selection import CaptureSettings
+    from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 

@@ -17,10 +17,10 @@ from adapters.mongodb.documents.keys import among, between
 from adapters.mongodb.server.collection_probes import concern
 from adapters.mongodb.server.questions import as_of, document_reader
 from adapters.mongodb.snapshot.conditions import condition_filter
-from adapters.spark.chunk_job import attempt
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.kept_blocks import map_staging
-from adapters.spark.window_jobs import WindowJobs
+from adapters.spark.windows.chunk_job import attempt
+from adapters.spark.windows.window_jobs import WindowJobs
 from engine.model import Staged
 from engine.staging.compared_rows import COMPARED
 

@@ -15,7 +15,7 @@ from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
-from adapters.source.stop_watch import StopWatch
+from adapters.source.signals.stop_watch import StopWatch
 from adapters.source.window_reader import reading_of
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError

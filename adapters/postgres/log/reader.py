@@ -27,7 +27,7 @@ from adapters.postgres.server.replication import (
     log_error,
     result_error,
 )
-from adapters.source.log_thread import LogThread
+from adapters.source.log.log_thread import LogThread
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

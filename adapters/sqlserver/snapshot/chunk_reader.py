@@ -1,7 +1,8 @@
 """The chunk reader: reads runs of keys through Spark's JDBC source; Python tasks encode and stage them.
 
-One Spark job reads a window's runs of one database (`adapters/spark/jdbc_job.py`). Owns the query of a run,
-and which runs share a statement. The engine decides which runs there are; `tsql` writes a row as one text.
+One Spark job reads a window's runs of one database (`adapters/spark/windows/jdbc_job.py`). Owns the query of
+a run, and which runs share a statement. The engine decides which runs there are; `tsql` writes a row as one
+text.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import job_error
-from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
-from adapters.spark.window_jobs import WindowJobs
+from adapters.spark.windows.chunk_job import staged_runs
+from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
+from adapters.spark.windows.window_jobs import WindowJobs
 from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.failures import lock_waited_for
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.spark.chunk_job import RunResult
+    from adapters.spark.windows.chunk_job import RunResult
     from adapters.sqlserver.log.span_reader import JdbcOf
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import SnapshotSettings

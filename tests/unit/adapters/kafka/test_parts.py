@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import client
-from adapters.kafka.delivery import truncated
 from adapters.kafka.errors import Reason, said
 from adapters.kafka.parts import TurnParts, of_topics
+from adapters.kafka.records import truncated
 from adapters.kafka.sink import shares
 from adapters.staging.turn_parts import ArrowPart
 from engine.events.batch import EVENTS

@@ -9,12 +9,12 @@ import pytest
 
 from engine.errors import Loss, OtherServer, PositionLost, SinkRefused, SourceError, StateError
 from engine.isolation.incomplete import Cause
-from engine.job.notices import Outlet
+from engine.job.reports.notices import Outlet
 from engine.model import Purpose
 from tests.fakes import MemoryStateStore
 from tests.job_bench import STEPS, Bench, T, U
 from tests.memory_source import Change
-from tests.unit.engine.job.test_repair import _EndError, _Steps, _write, anew, replayed, rows_of, sent
+from tests.unit.engine.job.verify.test_repair import _EndError, _Steps, _write, anew, replayed, rows_of, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
