@@ -51,6 +51,7 @@ from engine.job.new_collections import welcomed
 from engine.job.reports.observation import Observation
 from engine.job.reports.progress_log import goes_on
 from engine.job.saved import state_document as saved
+from engine.job.saved.recovery import awaits_log
 from engine.job.saved.state import State
 from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
@@ -290,7 +291,7 @@ class Job:
                 self._save_lost(lost)
                 before = self.state.snapshot
                 self.state, self._log = self._parts.source.open_log(self.state)
-            if recovery.awaits_log(self.state):
+            if awaits_log(self.state):
                 self.state = recovery.begun(self.state, self._parts)
             self._parts.notices.opened(before, self.state.snapshot)
             self._saved_s = self._opened_s = self._parts.clock()
@@ -302,7 +303,7 @@ class Job:
 
     def _recovers(self, lost: PositionLost) -> bool:
         """Whether a new log is to begin. Not before there was one, and not if that is just what fails."""
-        known = self._saved.turn > 0 and not recovery.awaits_log(self._saved)
+        known = self._saved.turn > 0 and not awaits_log(self._saved)
         return self._pace.recovers and lost.loss is not None and known
 
     def _save_lost(self, lost: PositionLost) -> None:
