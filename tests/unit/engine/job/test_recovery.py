@@ -13,7 +13,7 @@ from engine.job.reports.notices import Outlet
 from engine.model import Purpose
 from tests.fakes import MemoryStateStore
 from tests.job_bench import STEPS, Bench, T, U
-from tests.memory_source import Change
+from tests.memory_source import Change, MemoryDatabase
 from tests.unit.engine.job.verify.test_repair import _EndError, _Steps, _write, anew, replayed, rows_of, sent
 
 if TYPE_CHECKING:
@@ -303,6 +303,7 @@ def test_any_history_with_lost_logs_ends_in_an_equal_copy(tmp_path, seed):
     steps = bench.steps = _Steps()
     polls = chance.choice([0, 3])
     anew(bench, polls)
+    judged = len(bench.answers)
     for number in range(700):
         if number < 150:
             if chance.random() < 0.5:
@@ -320,6 +321,7 @@ def test_any_history_with_lost_logs_ends_in_an_equal_copy(tmp_path, seed):
         except (_EndError, SourceError):
             steps.left = -1
             anew(bench, polls)
+        judged = _judge(bench, judged)
         bench.now_s += 0.1
         if number > 200 and not bench.job.state.snapshot.tables:
             break
@@ -327,6 +329,24 @@ def test_any_history_with_lost_logs_ends_in_an_equal_copy(tmp_path, seed):
     _repair_what_was_given_up(bench)
     assert bench.job.state.incomplete == ()
     assert replayed(bench) == rows_of(bench)
+
+
+def _judge(bench: Bench, seen: int) -> int:
+    """Judge each new verdict that accepts: consumers have the rows at the place that the stream has reached.
+
+    Returns how many answers there are.
+    """
+    accepted = [
+        answer
+        for answer in bench.answers[seen:]
+        if answer.collection == str(T) and answer.facts.get("verdict") == "accept"
+    ]
+    position = bench.job.state.position
+    lost = T in {fault.collection for fault in bench.job.state.incomplete}  # since the verdict
+    if accepted and position is not None and not lost:
+        then = MemoryDatabase(bench.database.log[: int(position.order[0])])
+        assert replayed(bench) == {str(key): row for key, row in then.rows(T).items()}, accepted
+    return len(bench.answers)
 
 
 def _repair_what_was_given_up(bench: Bench) -> None:
