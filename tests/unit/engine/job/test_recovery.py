@@ -14,7 +14,16 @@ from engine.model import Purpose
 from tests.fakes import MemoryStateStore
 from tests.job_bench import STEPS, Bench, T, U
 from tests.memory_source import Change, MemoryDatabase
-from tests.unit.engine.job.verify.test_repair import _EndError, _Steps, _write, anew, replayed, rows_of, sent
+from tests.unit.engine.job.verify.test_repair import (
+    _EndError,
+    _Steps,
+    _write,
+    anew,
+    falsify,
+    replayed,
+    rows_of,
+    sent,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,6 +272,19 @@ def test_what_is_copied_in_part_is_not_repaired_and_keeps_its_gap(tmp_path, capl
     assert [one.collection for one in bench.job.state.incomplete] == [U]
     assert "public.u is not repaired: the settings filter it" in caplog.text
     assert "the recovery has ended, and not all is repaired: public.u" in caplog.text
+
+
+def test_a_repair_that_does_not_help_leaves_the_gap(tmp_path):
+    bench = copying(tmp_path)
+    lose(bench, *GAP)
+    anew(bench)
+    for _ in range(80):
+        bench.turns(1)
+        bench.now_s += 0.5
+        falsify(bench, lambda event: None if event["key"] == "9" else event)
+
+    assert bench.told()[-1] == "failed public.t:"
+    assert [one.collection for one in bench.job.state.incomplete] == [T]
 
 
 def _restore(bench: Bench, chance: random.Random) -> None:
