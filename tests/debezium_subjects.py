@@ -76,6 +76,14 @@ class Subject:
         """A signal's condition on the value; `operator` is = or >=."""
         return f"aa {operator} {value}"
 
+    def select(self, table: str, most: int) -> str:
+        """What a blocking snapshot's filter is for the rows with a value below `most`."""
+        return f"SELECT * FROM {self.schema}.{table} WHERE aa < {most}"
+
+    def quoted(self, table: str) -> str:
+        """A table's name with each part in double quotes."""
+        return ".".join(f'"{part}"' for part in f"{self.prefix}{table}".split("."))
+
     def send(self, kind: str, *tables: str, **data: Any) -> None:
         """Commit a signal that names these tables of the schema."""
         self.raw(kind, [f"{self.prefix}{name}" for name in tables], **data)
@@ -267,6 +275,9 @@ class OnMongo(Subject):
 
     def condition(self, operator: str, value: int) -> str:
         return orjson.dumps({"aa": {{"=": "$eq", ">=": "$gte"}[operator]: value}}).decode()
+
+    def select(self, table: str, most: int) -> str:  # noqa: ARG002  a filter document names no collection
+        return orjson.dumps({"aa": {"$lt": most}}).decode()
 
     def signal(self, kind: str, text: str) -> None:
         with self.server.connect() as client:

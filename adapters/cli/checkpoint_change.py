@@ -21,7 +21,8 @@ from adapters.system import system_clock
 from engine.config.settings import StateForm
 from engine.config.text.hidden import without_secrets
 from engine.errors import ConfigError, StateError
-from engine.job.saved.state_document import CURRENT, PREVIOUS, to_json
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

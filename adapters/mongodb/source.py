@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
     from engine.ports.source import Moved, Reading
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -306,6 +307,12 @@ class MongoSource:
     def open_window(self, window: Window) -> MongoWindow:
         """Choose a cluster time, and start the tasks that read the window's runs as of it."""
         return self._windows.open(window, self._opened(), self._streamed_to)
+
+    # What the wiring asks for besides.
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of documents are written that only a copy has."""
+        return self._windows.deletes(collection, self._opened(), self._streamed_to)
 
 
 def _bounds(settings: Settings) -> LogBounds:

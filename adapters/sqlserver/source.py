@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
     from engine.ports.source import Encoded, Moved, Reading
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -217,6 +218,10 @@ class SqlServerSource:
     def tables(self) -> SqlServerTables:
         """The tables that a signal can name."""
         return self._extents
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        return self._windows.deletes(collection)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""

@@ -30,7 +30,7 @@ from engine.config.settings import (
     StateForm,
     TableErrors,
 )
-from engine.config.sinks import jdbc
+from engine.config.sinks import jdbc, lake
 from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
@@ -128,8 +128,7 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic, or a table of the sink jdbc, is made anew: its table is told to be"
-        " incomplete",
+        "what to do where a Kafka topic, or a sink's table, is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
     ),
@@ -147,12 +146,13 @@ _SHARED = (
         TEXT,
     ),
     *jdbc.ROWS,
+    *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(
         "tidemark.spark.archive",
         APPLIED,
         "path or URI of what tidemark package has made, for a cluster's executors; without it, it is made at"
-        " every start",
+        " every start; none: they have it installed",
         TEXT,
     ),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),

@@ -1,7 +1,7 @@
 """The certificate of a collection's snapshot: what was asked, what was read when, and what was sent. Pure.
 
 A certificate is one line of JSON. The next one names its SHA-256, so a certificate that was changed or taken
-away shows. README.md describes the fields, `row_digest.py` the sums.
+away shows. SIGNALS.md describes the fields, `row_digest.py` the sums.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ class Bench:
         broker = self.broker._process if self.broker else None
         return (postmaster(self.database.server), *([broker.pid] if broker else []))
 
-    def signal(self, label: str, table: str) -> None:
-        """Ask for a snapshot of one table, or of all that a pattern matches."""
-        data = orjson.dumps({"type": "incremental", "data-collections": [f"public.{table}"]}).decode()
+    def signal(self, label: str, table: str, type_: str = "incremental") -> None:
+        """Ask for a snapshot, or a verification, of one table, or of all that a pattern matches."""
+        data = orjson.dumps({"type": type_, "data-collections": [f"public.{table}"]}).decode()
         with self.database.connect() as connection:
             connection.execute(
                 f"INSERT INTO {SIGNALS} VALUES (%s, 'execute-snapshot', %s)".encode(), [label, data]

@@ -113,8 +113,7 @@ def test_signaling_disabled(subject: Subject, tmp_path: Any):
 def test_signal_schema_change(subject: Subject):
     """Events keep to what the server says of a table. Only SQL Server has a history to record it in."""
     subject.table("a", rows=0)
-    name = f"{subject.prefix}a"
-    quoted = ".".join(f'"{part}"' for part in name.split("."))
+    quoted = subject.quoted("a")
     data = {"database": "shop", "changes": [{**STATED, "id": quoted}]}
     with subject.job(include__schema__changes="true") as job:
         subject.insert("a", [(1, 1)])

@@ -1,4 +1,4 @@
-"""Takes the picture of the status page that README shows: `python -m tests.page.picture FILE`."""
+"""Takes the picture of the status page that README.md shows: `python -m tests.page.picture FILE`."""
 
 from __future__ import annotations
 

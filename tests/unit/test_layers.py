@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import sys
 from pathlib import Path
@@ -92,6 +93,7 @@ ORDER = {
         "sinks",
         "lake",
         "jdbc",
+        "lakehouse",
         "kafka",
         "http",
         "verify",
@@ -123,9 +125,16 @@ ORDER = {
 """A room may import those before it; what only type checkers see is free."""
 
 
-def imports(source: str) -> Iterator[tuple[str, bool]]:
+parsed = functools.cache(ast.parse)
+
+
+@functools.cache
+def imports(source: str) -> tuple[tuple[str, bool], ...]:
     """The modules that a module imports, also inside of functions, and whether only types need them."""
-    tree = ast.parse(source)
+    return tuple(_imports(parsed(source)))
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     guarded = {
         inner
         for node in ast.walk(tree)
@@ -142,6 +151,7 @@ def imports(source: str) -> Iterator[tuple[str, bool]]:
                 yield inner if _file(inner) else node.module, node in guarded
 
 
+@functools.cache
 def _file(module: str) -> Path | None:
     path = ROOT / module.replace(".", "/")
     found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
@@ -178,14 +188,15 @@ def blocking(module: str, source: str) -> set[str]:
     if not module.startswith(PURE_ROOMS):
         return set()
     found = {name.split(".")[0] for name, types in imports(source) if not types} & BLOCKING
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call))
     opens = any(isinstance(node.func, ast.Name) and node.func.id == "open" for node in calls)
     return found | ({"open"} if opens else set())
 
 
+@functools.cache
 def timed(source: str) -> set[str]:
     """What a module takes of clocks, pauses and random ids from the standard library."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     names = {
         f"{node.value.id}.{node.attr}"
         for node in ast.walk(tree)
@@ -226,7 +237,7 @@ def reactions_to_text(source: str) -> set[str]:
     An error's class and its fields decide what happens, and what sinks and watermarks do is their affair.
     """
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             if any(isinstance(part, ast.Attribute) and part.attr in {"place", "message"} for part in parts):
@@ -380,6 +391,7 @@ def test_a_server_is_asked_in_its_own_room_alone(source: str, driver: str):
     assert {module for module in asking if not module.startswith(f"adapters/{source}/server/")} == set()
 
 
+@functools.cache
 def needed() -> dict[str, set[str]]:
     """The modules of ours that each module imports when it runs."""
     known = {

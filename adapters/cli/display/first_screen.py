@@ -43,6 +43,8 @@ def _sink(settings: Settings) -> str:
             return f"kafka at {sink.kafka.client.get('bootstrap.servers', '?')}"
         case SinkKind.JDBC:
             return f"jdbc, tables in {sink.jdbc.place}"
+        case SinkKind.DELTA | SinkKind.ICEBERG:
+            return f"{sink.kind}, tables in {without_secrets(sink.lake.place)}"
         case _:
             return sink.kind
 

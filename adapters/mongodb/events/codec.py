@@ -91,6 +91,15 @@ class CollectionCodec:
             f',"truncatedArrays":{truncated_json}}}'
         )
 
+    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+        """The text before and after `before` in the value of a delete event."""
+        opened, closed = self.value_wrap
+        after = (
+            f',"after":null,"patch":null,"filter":null,"updateDescription":null,"source":{source_json}'
+            f',"op":"d","ts_ms":{ts_ms},"transaction":null}}{closed}'
+        )
+        return f'{opened}{{"before":', after
+
     def _truncated(self, raw: bytes, value: Value | None) -> str:
         sizes: dict[str, int] = {}
         for start, _end in documents(raw, value.start) if value else ():

@@ -1,22 +1,24 @@
-"""What a job compares its collections with: the directory of its files sink, if nothing speaks against it."""
+"""What a job compares its collections with: what its sink holds, if nothing speaks against it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
+from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import SinkKind
-from engine.job.verify.verification import Verification
+from engine.job.verify.verification import Verification, always_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from adapters.verify.copied_events import Traits
     from engine.config.settings import Settings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
-    from engine.verify.copy import Settled
+    from engine.verify.copy import Copy, Settled
     from engine.verify.deletes import DeleteEvents
 
 
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 class Verifiable:
     """What a source tells of its events, so that they can be compared.
 
-    `placeholders` are the texts that stand in them for values that the log left out. `deletes` says how
-    delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `why` says why nothing can be compared, if the source's settings speak against it.
     """
 
-    placeholders: Sequence[bytes]
+    traits: Traits
     deletes: Callable[[CollectionId], DeleteEvents]
-    settled: Callable[[], Settled]
+    settled: Callable[[], Settled] = lambda: always_settled
+    why: str = ""
 
 
 def verification_of(
@@ -47,19 +50,28 @@ def verification_of(
     below `staging`.
     """
     if told is None:
-        return Verification(why="only collections of PostgreSQL can be verified so far")
-    if why := _refusal(settings, shared_disk=shared_disk):
+        return Verification(why="this source does not tell how its events can be compared")
+    if why := told.why or _refusal(settings, shared_disk=shared_disk):
         return Verification(why=why)
-    copy = FilesCopy(settings.sink.directory, f"{staging}/compared", executors, told.placeholders)
+    copy = _copy(settings, executors, f"{staging}/compared", told.traits)
     seen_rows = SeenRowsFiles(f"{staging}/seen")
     return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
 
 
+def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -> Copy:
+    def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
+        return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
+
+    if settings.sink.kind == SinkKind.KAFKA:
+        return TopicCopy(settings.sink.kafka, work, executors, files)
+    return files(settings.sink.directory)
+
+
 def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    if settings.sink.custom is not None or settings.sink.kind != SinkKind.FILES:
-        return "only the files sink keeps what it was sent where it can be compared"
+    if settings.sink.custom is not None or settings.sink.kind not in {SinkKind.FILES, SinkKind.KAFKA}:
+        return "only the sinks files and kafka keep what they were sent where it can be compared"
     if not shared_disk:
-        return "executors must share the sink's directory"
+        return "executors must share the directories of the sink and of the staging"
     if settings.events.kept_faults:
         return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"
     if left_out := sorted(settings.events.skipped_operations & {"c", "u", "d"}):

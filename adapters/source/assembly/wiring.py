@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from adapters.release import release
 from adapters.source.assembly.staging import staging_of
 from adapters.source.assembly.verifying import verification_of
+from adapters.spark.cluster.slots import now, slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
@@ -26,6 +27,7 @@ from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
+from engine.config.sinks.lake import LAKES
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
 from engine.errors import ConfigError, LeaseLost
 from engine.events.batch import EventForm
@@ -35,7 +37,8 @@ from engine.expressions import matches
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
-from engine.job.saved.state_document import CURRENT, PREVIOUS
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
@@ -221,9 +224,9 @@ def opened(
 ) -> Iterator[Site]:
     """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
     with ExitStack() as held:
-        stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
+        stages = staging_of(settings.job.staging_kind, spark, leased.staging, now(spark.sparkContext))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages.senders, leased, tasks=tasks_of(spark))
+        made = make_sink(settings.sink, stages, leased, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
@@ -277,6 +280,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         clock=clock.monotonic,
         sleep=clock.sleep,
         new_id=clock.new_id,
+        tasks=slots_of(spark),
         local_rows=LOCAL_ROWS,
         show=wired.show,
         done=wired.done,
@@ -312,12 +316,13 @@ def _letters(settings: Settings, checkpoint: str) -> str:
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    if settings.kind != SinkKind.FILES:
+    directory = settings.lake.journal if settings.kind in LAKES else settings.directory
+    if settings.kind not in {SinkKind.FILES, *LAKES}:
         return None
-    with sink_errors(settings.directory):
+    with sink_errors(directory):
         # Created here, so that it is not private.
-        Path(settings.directory).mkdir(parents=True, exist_ok=True)
-    return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".")
 
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
@@ -382,12 +387,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
     )
 
 
-def tasks_of(spark: SparkSession) -> int:
-    """The number of tasks that Spark runs at once."""
-    return max(1, spark.sparkContext.defaultParallelism)
-
-
-def pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
+def pace(settings: Settings, wired: Wired) -> Pace:
     """How fast the job goes, and how long it tries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(
@@ -396,7 +396,6 @@ def pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         longest_window_s=wired.longest_window_s,
         window_bytes=job.window_max_bytes,
         max_chunks=job.window_max_chunks or None,
-        tasks=tasks_of(spark),
         max_lag_s=job.max_lag_ms / 1000,
         retries=None if job.max_retries < 0 else job.max_retries,
         first_retries=wired.first_retries,

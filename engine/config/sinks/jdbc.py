@@ -29,6 +29,9 @@ EVOLUTION: Final = f"{_PREFIX}schema.evolution"
 TOPIC, DATABASE, SCHEMA, TABLE = "${topic}", "${source.db}", "${source.schema}", "${source.table}"
 _VARIABLE: Final = r"\$\{(?:topic|source\.db|source\.schema|source\.table)\}"
 _PART: Final = rf"(?:[^.${{}}]|{_VARIABLE})+"
+NAME_FORMAT: Final = text(
+    rf"{_PART}(?:\.{_PART})?", "a name, or schema.name, of ${topic}, ${source.schema} and so on"
+)
 _NAMES: Final = {
     "channelBinding": "channel_binding",
     "connectTimeout": "connect_timeout",
@@ -76,7 +79,7 @@ ROWS: Final = (
         APPLIED,
         "name of a collection's table, with a schema or without, from ${topic}, ${source.db},"
         " ${source.schema} and ${source.table}",
-        text(rf"{_PART}(?:\.{_PART})?", "a name, or schema.name, of ${topic}, ${source.schema} and so on"),
+        NAME_FORMAT,
         TOPIC,
     ),
     Property(

@@ -21,10 +21,26 @@ class SinkKind(StrEnum):
     NULL = "null"
     KAFKA = "kafka"
     JDBC = "jdbc"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+class TableMode(StrEnum):
+    """`tidemark.sink.lake.mode`: whether a table has the source's rows, or each change as a row."""
+
+    REPLICA = "replica"
+    APPEND = "append"
+
+
+class TypeChange(StrEnum):
+    """`tidemark.sink.lake.type.change`: where the values of a column go that its type can't hold any more."""
+
+    REFUSE = "refuse"
+    COLUMN = "column"
 
 
 class SchemaEvolution(StrEnum):
-    """`tidemark.sink.jdbc.schema.evolution`: whether the sink `jdbc` creates what its tables lack."""
+    """Whether the sinks `jdbc`, `delta` and `iceberg` create what their tables lack."""
 
     BASIC = "basic"
     NONE = "none"
@@ -132,11 +148,46 @@ class JdbcSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """The sinks `delta` and `iceberg`.
+
+    - `warehouse` is a directory or URI, `catalog` a catalog of the session; one of them may be empty
+    - `table_format` gives the name of a collection's table; a dot separates its namespace
+    - `journal` is the directory of turns that are to be merged; empty: within the checkpoint
+    - `properties` are those of new tables; `partitions` and `clusters` have columns or transforms by table
+    - `upkeep_s` and `retention_s`: how often tables are tended, and how long old snapshots are kept; 0: not
+    - `unavailable_text` and `unavailable_value` are as for the sink `jdbc`
+    """
+
+    warehouse: str = ""
+    catalog: str = ""
+    table_format: str = ""
+    mode: TableMode = TableMode.REPLICA
+    evolution: SchemaEvolution = SchemaEvolution.BASIC
+    type_change: TypeChange = TypeChange.REFUSE
+    recreated: TopicRecreated = TopicRecreated.WARN
+    journal: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    upkeep_s: float = 0.0
+    retention_s: float = 0.0
+    unavailable_text: str = ""
+    unavailable_value: bytes = b""
+
+    @property
+    def place(self) -> str:
+        """Where the tables are, for people."""
+        return self.warehouse or f"the catalog {self.catalog}"
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSettings:
     """Where events go. `kind` is one of SinkKind, or the name of another package's sink.
 
-    `directory` and `mode` are for the sink `files`, `kafka` and `jdbc` for the sinks of these names, `custom`
-    for another package's. `mode` is the mode of committed files; None leaves it to the umask.
+    `directory` and `mode` are for the sink `files`, `kafka` and `jdbc` for the sinks of these names, `lake`
+    for `delta` and `iceberg`, `custom` for another package's. `mode` is the mode of committed
+    files; None leaves it to the umask.
     """
 
     kind: str = SinkKind.FILES
@@ -146,4 +197,5 @@ class SinkSettings:
     destination: Destination = Destination.SAME
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     jdbc: JdbcSettings = field(default_factory=JdbcSettings)
+    lake: LakeSettings = field(default_factory=LakeSettings)
     custom: CustomSink | None = None

@@ -7,198 +7,55 @@ changed them last, so the document of each turn stays small.
     version 1   the form of the previous release; saved unless `tidemark.state.form` is `current`
     version 2   today's names; `needs` lists what a reader must know
 
-A release reads its own form and those of the two releases before it. Both forms share the structures below,
-so a field added to one of them appears in both, and the previous release ignores it. Such a field has a
-default for states without it. If ignoring it would do harm, it belongs to version 2 alone and adds its name
-to `needs`: a release that does not know the name refuses the state instead of ignoring the field.
+A release reads its own form and those of the two releases before it. Both forms share the structures of
+`forms.py`, so a field added to one of them appears in both, and the previous release ignores it. Such a field
+has a default for states without it. If ignoring it would do harm, it belongs to version 2 alone and adds its
+name to `needs`: a release that does not know the name refuses the state instead of ignoring the field.
 `tests/unit/engine/job/saved/test_state_forms.py` fails for a field that has not been thought about.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, convert
 
 from engine.errors import StateError
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.job.saved.recovery import Recovery  # noqa: TC001  msgspec reads it
+from engine.job.saved.forms import (
+    PREVIOUS,
+    Bounds,
+    Current,
+    FailedForm,
+    GapForm,
+    IncompleteForm,
+    Previous,
+    ProgressForm,
+    QueueForm,
+    RangeForm,
+    ScopedForm,
+    ScopedRangeForm,
+    TableForm,
+    TargetForm,
+    Waiting,
+)
 from engine.job.saved.state import State
-from engine.model import NO_LIMIT, CollectionId, Key, Limit, Position, Purpose, Range, Scope, Target
-from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.model import CollectionId, Position, Range, Target
+from engine.snapshot.extent import Failed, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Request, Table
-from engine.verify.certificate import Chain
-from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _T = TypeVar("_T")
-PREVIOUS: Final = 1
 CURRENT: Final = 2
 _FEW: Final = 50
 """How many entries, requests and values of the sink stay in the turn's own document."""
 KNOWN_NEEDS: Final[frozenset[str]] = frozenset()
 """What a document of the current form may need of its reader."""
-
-
-class _Range(Struct, array_like=True):
-    """Without its first key, with its last one: the previous release expects these two alone."""
-
-    after: Key | None
-    upto: Key | None
-
-
-class _ScopedRange(_Range, array_like=True):
-    holds_after: bool = False
-    lacks_upto: bool = False
-
-
-_Bounds = TypeVar("_Bounds", bound=_Range)
-
-
-class _Gap(Struct, Generic[_Bounds]):
-    range: _Bounds | None
-    keys: tuple[Key, ...]
-    why: str
-    points: tuple[Key, ...] = ()
-
-
-class _Target(Struct, kw_only=True):
-    """`condition` is an index of the queue's `conditions`; older states have the text itself."""
-
-    collection: tuple[str, ...]
-    condition: int | str | None
-    surrogate_key: str | None
-    initial: bool = False
-    blocking: bool = False
-    scope: Scope | None = None
-    purpose: Purpose = Purpose.SNAPSHOT
-
-
-class _Failed(_Target, Generic[_Bounds], kw_only=True):
-    key: tuple[str, ...]
-    gaps: tuple[_Gap[_Bounds], ...]
-
-
-class _Progress(Struct, Generic[_Bounds], kw_only=True):
-    """Older states have the last key read and whether it was the greatest instead of `left`."""
-
-    extent: Extent
-    since_ms: int
-    left: tuple[_Bounds, ...] | UnsetType = UNSET
-    last: Key | UnsetType | None = UNSET
-    covered: bool | UnsetType = UNSET
-    rows: int
-    emitted: int
-    chunks: int
-    reread: tuple[Key, ...]
-    rounds: int
-    missing: tuple[_Gap[_Bounds], ...] = ()
-    points: tuple[Key, ...] = ()
-    found: int = 0
-    certified: CertifiedRanges | None = None
-
-
-class _Scoped(Struct, kw_only=True):
-    """What is left to read of an entry with a scope, or what it resumes."""
-
-    progress: _Progress[_ScopedRange] | None = None
-    resumes: _Failed[_ScopedRange] | None = None
-
-
-class _Table(_Target, kw_only=True):
-    """`at` is the entry's index in the queue, where the waiting entries have a document of their own.
-
-    An entry with a scope has its progress and what it resumes in `scoped`. A release that does not know
-    scopes finds neither, and so reads all rows from the beginning, which loses nothing.
-    """
-
-    ticket: int
-    signal: str
-    id: str | None = None
-    place: tuple[int, int] | None = None
-    merged: tuple[tuple[str, str | None], ...] = ()
-    progress: _Progress[_Range] | None
-    resumes: _Failed[_Range] | None = None
-    paused: bool = False
-    priority: int = 0
-    limit: Limit = NO_LIMIT
-    scoped: _Scoped | None = None
-    at: int | UnsetType = UNSET
-
-
-class _Queue(Struct, kw_only=True):
-    """A signal's condition may apply to all tables, so each condition is stored once.
-
-    `failed_scopes` are failed entries with a scope. A release that does not know scopes must not take them
-    for failures of the whole table.
-    """
-
-    next_ticket: int
-    conditions: tuple[str, ...] = ()
-    tables: tuple[_Table, ...]
-    failed: tuple[_Failed[_Range], ...] = ()
-    paused: bool = False
-    failed_scopes: tuple[_Failed[_ScopedRange], ...] = ()
-
-
-class _Incomplete(Struct, kw_only=True):
-    """Older states kept a refused table's log entries instead of its events, and have no `gap`."""
-
-    collection: tuple[str, ...]
-    cause: Cause
-    since: str
-    why: str
-    taken_up: int = 0
-    kept: int = 0
-    size: int = 0
-    dropped: int = 0
-    gap: bool | UnsetType = UNSET
-    out: tuple[int, int, int] = (0, 0, 0)
-    epochs: tuple[tuple[int, int], ...] = ()
-
-
-class _Shared(Struct, kw_only=True):
-    version: int
-    turn: int
-    position: tuple[int | str, ...] | None
-    identity: dict[str, str]
-    destination: dict[str, str] = {}
-    sink: dict[str, str] = {}
-    memory: dict[str, Any]
-    channels: dict[str, Any] = {}
-    incomplete: tuple[_Incomplete, ...] = ()
-    certificates: Chain = Chain()
-    recovery: Recovery | None = None
-
-
-class Previous(_Shared, kw_only=True, rename={"queue": "snapshot", "queue_document": "beside"}):
-    """Version 1."""
-
-    queue: _Queue
-    queue_document: str = ""
-
-
-class Current(_Shared, kw_only=True):
-    """Version 2."""
-
-    queue: _Queue
-    queue_document: str = ""
-    needs: tuple[str, ...] = ()
-
-
-class Waiting(Struct, kw_only=True):
-    """What waits after a turn: entries of the queue, further requests by ticket, and the sink's memory."""
-
-    version: int = PREVIOUS
-    conditions: tuple[str, ...] = ()
-    tables: tuple[_Table, ...]
-    merged: tuple[tuple[int, tuple[tuple[str, str | None], ...]], ...]
-    sink: dict[str, str]
 
 
 class _Version(Struct):
@@ -217,12 +74,12 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
     conditions: dict[str, int] = {}
     tables = (_begun if state.beside else _tables)(state.snapshot, conditions)
     whole = tuple(
-        _failed_out(failed, conditions, _Gap[_Range])
+        _failed_out(failed, conditions, GapForm[RangeForm])
         for failed in state.snapshot.failed
         if failed.target.scope is None
     )
     scoped = tuple(
-        _failed_out(failed, conditions, _Gap[_ScopedRange])
+        _failed_out(failed, conditions, GapForm[ScopedRangeForm])
         for failed in state.snapshot.failed
         if failed.target.scope is not None
     )
@@ -233,7 +90,7 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
         identity=state.identity,
         destination=state.destination,
         sink={} if state.beside else dict(state.sink),
-        queue=_Queue(
+        queue=QueueForm(
             next_ticket=state.snapshot.next_ticket,
             conditions=tuple(conditions),
             tables=tables,
@@ -352,16 +209,16 @@ def _with_waiting(begun: list[Table], places: list[int | UnsetType], waiting: Wa
         yield replace(table, merged=_requests_in(merged.get(table.ticket, ())))
 
 
-def _begun(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[_Table, ...]:
+def _begun(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[TableForm, ...]:
     """The entries that do not merely wait, each with its index in the queue."""
     return tuple(_table_out(table, conditions, merged=(), at=at) for at, table in snapshot.touched)
 
 
-def _tables(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[_Table, ...]:
+def _tables(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[TableForm, ...]:
     return tuple(_table_out(table, conditions) for table in snapshot.tables)
 
 
-def _table_out(table: Table, conditions: dict[str, int], **changed: Any) -> _Table:
+def _table_out(table: Table, conditions: dict[str, int], **changed: Any) -> TableForm:
     fields: dict[str, Any] = {
         **_target_out(table.target, conditions),
         "ticket": table.ticket,
@@ -374,26 +231,26 @@ def _table_out(table: Table, conditions: dict[str, int], **changed: Any) -> _Tab
         "priority": table.priority,
         "limit": table.limit,
     }
-    return _Table(**fields | changed)
+    return TableForm(**fields | changed)
 
 
 def _begun_out(table: Table, conditions: dict[str, int]) -> dict[str, Any]:
-    """What is left to read of an entry, and what it resumes: see `_Table`."""
+    """What is left to read of an entry, and what it resumes: see `TableForm`."""
     progress, resumes = table.progress, table.resumes
     if table.target.scope is None:
         return {
-            "progress": None if progress is None else _converted(progress, _Progress[_Range]),
-            "resumes": None if resumes is None else _failed_out(resumes, conditions, _Gap[_Range]),
+            "progress": None if progress is None else _converted(progress, ProgressForm[RangeForm]),
+            "resumes": None if resumes is None else _failed_out(resumes, conditions, GapForm[RangeForm]),
         }
-    scoped = _Scoped(
-        progress=None if progress is None else _converted(progress, _Progress[_ScopedRange]),
-        resumes=None if resumes is None else _failed_out(resumes, conditions, _Gap[_ScopedRange]),
+    scoped = ScopedForm(
+        progress=None if progress is None else _converted(progress, ProgressForm[ScopedRangeForm]),
+        resumes=None if resumes is None else _failed_out(resumes, conditions, GapForm[ScopedRangeForm]),
     )
     begun = progress is not None or resumes is not None
     return {"progress": None, "resumes": None, "scoped": scoped if begun else None}
 
 
-def _table_in(table: _Table, conditions: tuple[str, ...]) -> Table:
+def _table_in(table: TableForm, conditions: tuple[str, ...]) -> Table:
     begun = table.scoped or table
     return Table(
         ticket=table.ticket,
@@ -423,7 +280,7 @@ def _target_out(target: Target, conditions: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _target_in(target: _Target, conditions: tuple[str, ...]) -> Target:
+def _target_in(target: TargetForm, conditions: tuple[str, ...]) -> Target:
     condition = target.condition
     text = conditions[condition] if isinstance(condition, int) else condition
     collection = CollectionId(target.collection)
@@ -439,23 +296,25 @@ def _requests_in(requests: Iterable[tuple[str, str | None]]) -> tuple[Request, .
     return tuple(Request(signal, id_) for signal, id_ in requests)
 
 
-def _failed_out(failed: Failed, conditions: dict[str, int], kind: type[_Gap[_Bounds]]) -> _Failed[_Bounds]:
+def _failed_out(
+    failed: Failed, conditions: dict[str, int], kind: type[GapForm[Bounds]]
+) -> FailedForm[Bounds]:
     gaps = tuple(_converted(gap, kind) for gap in failed.gaps)
-    return _Failed(**_target_out(failed.target, conditions), key=failed.key, gaps=gaps)
+    return FailedForm(**_target_out(failed.target, conditions), key=failed.key, gaps=gaps)
 
 
-def _failed_in(failed: _Failed[Any], conditions: tuple[str, ...]) -> Failed:
+def _failed_in(failed: FailedForm[Any], conditions: tuple[str, ...]) -> Failed:
     gaps = tuple(_converted(gap, Gap) for gap in failed.gaps)
     return Failed(_target_in(failed, conditions), failed.key, gaps)
 
 
-def _progress_in(progress: _Progress[Any]) -> Progress:
+def _progress_in(progress: ProgressForm[Any]) -> Progress:
     if progress.left is UNSET:
-        progress.left = tuple(_converted(left, _Range) for left in _left_of_older(progress))
+        progress.left = tuple(_converted(left, RangeForm) for left in _left_of_older(progress))
     return _converted(progress, Progress)
 
 
-def _left_of_older(progress: _Progress[Any]) -> tuple[Range, ...]:
+def _left_of_older(progress: ProgressForm[Any]) -> tuple[Range, ...]:
     if progress.covered is UNSET or progress.last is UNSET:
         raise ValueError("a table without the ranges that are left to read")
     if progress.covered:
@@ -464,11 +323,11 @@ def _left_of_older(progress: _Progress[Any]) -> tuple[Range, ...]:
     return extent.ranges if progress.last is None else (Range(progress.last, extent.greatest),)
 
 
-def _incomplete_out(incomplete: Incomplete) -> _Incomplete:
-    return _Incomplete(**_fields(incomplete) | {"collection": incomplete.collection.parts})
+def _incomplete_out(incomplete: Incomplete) -> IncompleteForm:
+    return IncompleteForm(**_fields(incomplete) | {"collection": incomplete.collection.parts})
 
 
-def _incomplete_in(incomplete: _Incomplete) -> Incomplete:
+def _incomplete_in(incomplete: IncompleteForm) -> Incomplete:
     gap = incomplete.cause is Cause.REFUSED if incomplete.gap is UNSET else incomplete.gap
     known = {"collection": CollectionId(incomplete.collection), "gap": gap}
     return Incomplete(**msgspec.structs.asdict(incomplete) | known)

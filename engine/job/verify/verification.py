@@ -63,7 +63,7 @@ class _Course:
 
     `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
     windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
-    merge key.
+    merge key, and `look` is a turn before the last look began.
     """
 
     since: int
@@ -72,6 +72,7 @@ class _Course:
     measured: bool = False
     columns: dict[Columns, None] = field(default_factory=dict)
     looks: int = 1
+    look: int = 0
     looked_at: dict[bytes, bytes] = field(default_factory=dict)
     comparison: Comparison | None = None
     span: Span = _NO_SPAN
@@ -100,6 +101,7 @@ class Verification:
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
     _courses: dict[int, _Course] = field(default_factory=dict)
+    _followed: set[str] = field(default_factory=set)
 
     def refusal(self, state: State, collection: CollectionId, parts: JobParts) -> SignalError | None:
         """Why a collection can't be verified, if it can't be."""
@@ -159,6 +161,7 @@ class Verification:
         """
         self.due = []
         waiting = state.snapshot.judged
+        self._follow(state, parts)
         for ticket in self._courses.keys() - {table.ticket for table in waiting}:
             self._forget(ticket)
         for table in waiting:
@@ -171,7 +174,21 @@ class Verification:
                 state = replace(state, snapshot=state.snapshot.whole(table.ticket))
             elif table.progress.done and not table.paused:
                 state = self._considered(state, table, self._courses[table.ticket], parts)
+        self._follow(state, parts)
         return state
+
+    def _follow(self, state: State, parts: JobParts) -> None:
+        """Tell the copy which topics have a course, and that the newest turn is sent."""
+        if self.copy is None:
+            return
+        topics = {
+            parts.topic(table.target.collection)
+            for table in state.snapshot.judged
+            if table.ticket in self._courses
+        }
+        if topics or self._followed:
+            self.copy.follow(topics, state.turn)
+            self._followed = topics
 
     def _await_measuring(self, state: State, ticket: int, parts: JobParts) -> None:
         """Keep the course of an entry that is not measured yet up to date, now and then.
@@ -186,7 +203,8 @@ class Verification:
         """Begin the course of an entry that is not measured yet. Raises SourceError."""
         before = self._forget(ticket)
         repair = Repair() if before is None else before.repair.anew()
-        self._courses[ticket] = _Course(state.turn, self.settled(), parts.clock(), looks=looks, repair=repair)
+        turn, settled = state.turn, self.settled()
+        self._courses[ticket] = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
 
     def _considered(self, state: State, table: Table, course: _Course, parts: JobParts) -> State:
         try:
@@ -221,7 +239,7 @@ class Verification:
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
         earlier = 0 if state.recovery is None else state.recovery.turn
-        asked = Asked(course.span, tuple(course.columns), course.settled, mends, earlier=earlier)
+        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look, earlier)
         course.comparison = self.copy.compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
@@ -253,9 +271,10 @@ class Verification:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
         if self.copy is None or self.deletes is None:
             raise InvariantError("a repair was begun that can't send deletes")
-        repair.follow(self.copy.touched(parts.topic(collection), Span(repair.known, state.turn)))
+        topic = parts.topic(collection)
+        repair.follow(self.copy.touched(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):
-            events = self.deletes(collection).batch(self.copy.rows(extra))
+            events = self.deletes(collection).batch(self.copy.rows(topic, extra))
             self.due.append(Deletes(events, partial(repair.deleted, len(extra))))
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
@@ -275,7 +294,7 @@ class Verification:
         course = self._courses[table.ticket]
         if course.comparison is not None:
             course.comparison.close()
-        course.comparison, course.looks = None, course.looks + 1
+        course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
         if found.unsettled:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             _log.info("%s is read again: not all that was sent was visible", table.target.collection)

@@ -135,3 +135,10 @@ def test_threads_that_a_job_starts_work_for_it():
     thread.join(60)
 
     assert found == ["shop-1"]
+
+
+def test_the_sink_delta_is_shown_with_its_warehouse(tmp_path: Path):
+    said = {**LEAST, "tidemark.sink": "delta", "tidemark.sink.lake.warehouse": "s3a://lake/shop"}
+    said["tidemark.checkpoint"] = str(tmp_path)
+
+    assert "sink      delta, tables in s3a://lake/shop" in first_screen(parse(said))

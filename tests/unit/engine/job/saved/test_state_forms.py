@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 
 from engine.errors import StateError
-from engine.job.saved import state_document
+from engine.job.saved import forms
+from engine.job.saved.forms import Previous, Waiting
 from engine.job.saved.state import State
-from engine.job.saved.state_document import CURRENT, Previous, Waiting, beside_to_json, from_json, to_json
+from engine.job.saved.state_document import CURRENT, beside_to_json, from_json, to_json
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
 from engine.snapshot.queue import Snapshot
@@ -59,11 +60,11 @@ If it does harm, write the field in the current form alone and name it in `needs
 
 def known_fields() -> dict[str, list[str]]:
     shared = [
-        getattr(state_document, name)
-        for name in ("_Failed", "_Gap", "_Incomplete", "_Progress", "_Queue", "_Range", "_Table")
+        *(forms.FailedForm, forms.GapForm, forms.IncompleteForm, forms.ProgressForm),
+        *(forms.QueueForm, forms.RangeForm, forms.TableForm),
     ]
     found = {
-        kind.__name__.strip("_"): sorted(kind.__struct_encode_fields__)
+        kind.__name__.removesuffix("Form"): sorted(kind.__struct_encode_fields__)
         for kind in (Previous, Waiting, *shared)
     }
     return found | {"Extent": sorted(field.name for field in fields(Extent))}

@@ -19,7 +19,7 @@ from tests.memory_source import Change
 from tests.unit.engine.job.verify.test_certificates import certifying
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from engine.verify.copy import Asked, ExtraRow, SeenRows, Touched
@@ -44,6 +44,10 @@ class ScriptedCopy:
     asked: list[tuple[str, list[tuple[str, str]], Span]] = field(default_factory=list)
     waits: int = 1
     closed: int = 0
+    followed: list[tuple[list[str], int]] = field(default_factory=list)
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        self.followed.append((sorted(topics), turn))
 
     def refusal(self) -> str:
         return self.why
@@ -52,6 +56,7 @@ class ScriptedCopy:
         assert not asked.mends
         rows = seen[0]
         assert isinstance(rows, MemoryRows)
+        assert self.followed[-1] == ([topic], asked.span.upto)
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.waits = 1
         return self
@@ -68,7 +73,7 @@ class ScriptedCopy:
     def touched(self, topic: str, span: Span) -> Touched:
         raise NotImplementedError
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -109,6 +114,19 @@ def test_an_equal_copy_is_accepted_and_nothing_is_sent(tmp_path):
     assert (topic, seen) == ("public.t", ROWS)
     assert span.since < span.upto <= bench.job.state.turn
     assert bench.job.state.snapshot.tables == ()
+
+
+def test_a_copy_is_told_each_turn_from_the_first_that_counts_to_the_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    ((_topic, _seen, span),) = copy.asked
+    told = [turn for topics, turn in copy.followed if topics == ["public.t"]]
+    assert set(range(span.since, span.upto + 1)) <= set(told)
+    assert told == sorted(told)
+    assert copy.followed[-1][0] == []
 
 
 def test_a_wrong_copy_is_rejected_with_what_differs(tmp_path):
