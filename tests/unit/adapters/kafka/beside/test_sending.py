@@ -58,7 +58,7 @@ def owner():
 def test_there_is_room_while_a_slot_is_free(owner):
     senders = HandSenders()
     sending = RowSending(owner, senders, 2, fenced=False)
-    ways = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # it is not looked at
+    ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # it is not looked at
     full = sending.has_room
     for _slot, _task, future in senders.asked:
         future.set_result("emitted")
@@ -71,7 +71,7 @@ def test_there_is_room_while_a_slot_is_free(owner):
 
 def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(owner):
     senders = HandSenders()
-    way = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
+    way: Any = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(BatchRefused("too large", place="t"))
     looked = way.done()
     senders.asked[1][2].set_result("emitted")
