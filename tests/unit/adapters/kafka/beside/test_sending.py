@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.errors import BatchRefused
 from engine.config.sinks.settings import KafkaSettings
@@ -34,13 +35,13 @@ class HandSenders:
 class Owner:
     """A sink that notes what failed."""
 
-    settings = KafkaSettings()
+    keeps_producers = True
 
     def __init__(self) -> None:
         self.failures: list[SinkError] = []
 
-    def id_beside(self, slot: int) -> str:
-        return f"id-{slot}"
+    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+        return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
 
     def failed(self, error: SinkError) -> SinkError:
         self.failures.append(error)
