@@ -6,7 +6,7 @@ Consumers see a row read for each that is missing or different, a delete for eac
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -79,7 +79,7 @@ class Copied:
         assert len(sent) == sum(READS.values()) + sum(DELETES.values())
 
     @staticmethod
-    def events(job: Driven) -> list[dict]:
+    def events(job: Driven) -> list[dict[str, Any]]:
         """The events of both tables."""
         topics = ("tm.public.orders", "tm.public.customers")
         return [event for event in job.events() if event["topic"] in topics]
@@ -117,7 +117,9 @@ class TestSlot:
             job.until(lambda: not job.job.state.snapshot.tables)
             job.until_drained(copied.database)
 
-        assert job.job.state.recovery.loss is Loss.SLOT_ADVANCED
+        recovery = job.job.state.recovery
+        assert recovery is not None
+        assert recovery.loss is Loss.SLOT_ADVANCED
         assert replayed_rows(job.events("orders")) == rows_of(copied.database, "orders")
         events = [one for one in copied.events(job)[since:] if one["key"]["id"] == 9000]
         assert [one["value"]["op"] for one in events] == ["c"]

@@ -192,8 +192,8 @@ def _new_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]
             command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER)"
         connection.send_query(command.encode())
         result = _answer(server, connection, beginning)
-        _, lsn, name, *_ = (result.get_value(0, column) for column in range(result.nfields))
-        yield parse_lsn((lsn or b"").decode()), (name or b"").decode()
+        _, lsn, exported, *_ = (result.get_value(0, column) for column in range(result.nfields))
+        yield parse_lsn((lsn or b"").decode()), (exported or b"").decode()
 
 
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
