@@ -23,7 +23,6 @@ from adapters.kafka.client import batch_bytes, client, opened, renew
 from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
-from adapters.kafka.parts import without
 from adapters.kafka.records import (
     Header,
     Record,
@@ -33,6 +32,7 @@ from adapters.kafka.records import (
     records_of,
     slice_end,
     truncated,
+    without,
 )
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError

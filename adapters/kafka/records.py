@@ -86,3 +86,20 @@ def between_truncates(
 def _keyless(batch: pa.RecordBatch) -> pa.BooleanArray:
     """Which events have a value and no key."""
     return pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
+
+
+def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:
+    """The events of a batch that go to these topics, in order."""
+    column = batch.column("topic")
+    mine = np.array([name in topics for name in column.dictionary.to_pylist()], bool)
+    if mine.all():
+        return batch
+    return batch.filter(pa.array(mine[column.indices.to_numpy()]))
+
+
+def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The events of a batch that don't go to these topics, in order."""
+    if not topics:
+        return batch
+    names = frozenset(batch.column("topic").dictionary.to_pylist())
+    return of_topics(batch, names - frozenset(topics))

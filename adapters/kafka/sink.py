@@ -24,14 +24,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.kafka.beside.row_task import SendRows, keeps_producers
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.client import batch_bytes
 from adapters.kafka.delivery import Delivered, Delivery
 from adapters.kafka.errors import BatchRefused, NotDelivered
 from adapters.kafka.fencing import Fence, is_fence
 from adapters.kafka.partitions import of_groups, shares
-from adapters.kafka.parts import Attempt, TurnParts, of_topics, without
-from adapters.kafka.records import truncated
+from adapters.kafka.parts import Attempt, TurnParts
+from adapters.kafka.records import of_topics, truncated, without
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.sinks.settings import Fencing, TopicRecreated
@@ -190,10 +191,10 @@ class KafkaSink:
         return self._rows is not None and self._rows.is_possible
 
     def may_take_rows(self) -> bool:
-        """Whether those who send are ready. Raises SinkError."""
+        """Whether one of those who send is free, and all are ready. Raises SinkError."""
         if self._fence is not None:
             self._fence.take()
-        return self._rows is not None and self._rows.prepared()
+        return self._rows is not None and self._rows.has_room and self._rows.prepared()
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
         """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""
@@ -206,9 +207,14 @@ class KafkaSink:
         self._ensure_dead_letters()
         return self._rows.begin(emission)
 
-    def id_beside(self, slot: int) -> str:
-        """The transactional id of those who send beside the turns: behind the ids of tasks."""
-        return self._id(1 + self._tasks + slot)
+    @property
+    def keeps_producers(self) -> bool:
+        """Whether a producer that sends beside the turns may wait for its next run."""
+        return keeps_producers(self.settings)
+
+    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+        """The task that sends the runs of a slot. Transactional ids are behind those of the turns' tasks."""
+        return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps)
 
     def close(self) -> None:
         """Discard the producer and what was not committed."""

@@ -35,6 +35,8 @@ class SeenRowsFiles:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 file = pa.OSFile(str(self._path(ticket)), "wb")
                 self._files[ticket] = file, pa.ipc.new_stream(file, SEEN_ROWS)
+                # The schema is written with the first batch, and without it nobody can read the stream.
+                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], SEEN_ROWS))
             self._files[ticket][1].write_table(rows)
         self._rows[ticket] = self._rows.get(ticket, 0) + len(rows)
 
