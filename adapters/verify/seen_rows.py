@@ -56,6 +56,9 @@ class SeenRowsFiles:
         if ticket not in self._files:
             self.add(ticket, SEEN_ROWS.empty_table())
         with _errors(self._directory):
+            if not self.rows(ticket):
+                # The schema is only written with the first batch, even an empty one.
+                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], schema=SEEN_ROWS))
             self._files[ticket][0].flush()
         return str(self._path(ticket))
 

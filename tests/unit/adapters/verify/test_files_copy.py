@@ -191,6 +191,12 @@ def test_the_order_of_parts_and_turns_counts(scene):
     assert counted(scene.found()) == {"equal": 2, "changed": 0}
 
 
+def test_an_empty_collection_has_nothing_but_extra_rows(scene):
+    scene.turn(3, *(event(key, {"id": key, "v": "a"}) for key in (1, 2)))
+
+    assert counted(scene.found()) == {"equal": 0, "changed": 0, "extra": 2}
+
+
 def test_a_copy_that_went_back_to_another_state_is_older(scene):
     scene.turn(2, *(event(key, {"id": key, "v": "old"}) for key in (1, 2)))
     scene.turn(3, *(event(key, {"id": key, "v": "new"}) for key in (1, 2)), event(3, {"id": 3, "v": "large"}))
