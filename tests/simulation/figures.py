@@ -57,8 +57,10 @@ FLOORS: Mapping[str, int] = {
 }
 """How often a thousand histories must have had it: about a third of what was seen."""
 
+POSTGRES_FLOORS: Mapping[str, int] = {}
 
-def missed(histories: int, happened: Counter[str]) -> Iterator[str]:
+
+def missed(histories: int, happened: Counter[str], floors: Mapping[str, int] = FLOORS) -> Iterator[str]:
     """What happened too rarely, in words."""
     if histories < FEWEST:
         return
@@ -66,7 +68,7 @@ def missed(histories: int, happened: Counter[str]) -> Iterator[str]:
         average = happened[name] / histories
         if average < least:
             yield f"{name}: {average:.2f} in a history on average, and {least} are wanted"
-    for name, per_thousand in FLOORS.items():
+    for name, per_thousand in floors.items():
         floor = per_thousand * histories // 1000
         if happened[name] < floor:
             yield f"{name}: {happened[name]} in {histories} histories, and {floor} are wanted"

@@ -67,9 +67,41 @@ class Sent:
             self.turns[turn] = process
 
 
-class SimSink:
-    """The `Sink` of one process."""
+class SimWriter:
+    """Keeps the parts of a turn."""
 
+    def __init__(self, process: Process) -> None:
+        self.parts: dict[int, list[Event]] = {}
+        self._process = process
+
+    def write_entries(self, part: int, entries: Sequence[Entry]) -> Part:
+        """Write a span's entries, whose events are themselves."""
+        self.parts[part] = list(entries)
+        return Part(part, len(entries))
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Write READ events."""
+        with fallible(self._process, "write"):
+            events: list[Event] = []
+            for batch in batches:
+                topic, key, value = (batch.column(at).to_pylist() for at in range(3))
+                events += map(read_of, topic, key, value)
+            self.parts[part] = events
+            return Part(part, len(events))
+
+    def write_texts(self, part: int, texts: Any) -> Part:
+        """No texts are rendered."""
+        raise NotImplementedError
+
+    def take(self, *_args: Any) -> Part:
+        """No texts are rendered."""
+        raise NotImplementedError
+
+
+class SimSink:
+    """The `Sink` of one process. `written` keeps the parts of a turn."""
+
+    written: ClassVar[type[SimWriter]] = SimWriter
     form: ClassVar[EventForm] = EventForm.RECORDS
     row_form: ClassVar[EventRows] = EventRows()
 
@@ -84,7 +116,7 @@ class SimSink:
         with fallible(self._process, "writer"):
             if self.applied(turn):
                 raise InvariantError(f"turn {turn} is committed already")
-            self._begun = (turn, SimWriter(self._process))
+            self._begun = (turn, self.written(self._process))
             return self._begun[1]
 
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterable[pa.RecordBatch]:  # noqa: ARG002
@@ -134,34 +166,3 @@ class SimSink:
     def close(self) -> None:
         """Forget what was begun."""
         self._begun = None
-
-
-class SimWriter:
-    """Keeps the parts of a turn."""
-
-    def __init__(self, process: Process) -> None:
-        self.parts: dict[int, list[Event]] = {}
-        self._process = process
-
-    def write_entries(self, part: int, entries: Sequence[Entry]) -> Part:
-        """Write a span's entries, whose events are themselves."""
-        self.parts[part] = list(entries)
-        return Part(part, len(entries))
-
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Write READ events."""
-        with fallible(self._process, "write"):
-            events: list[Event] = []
-            for batch in batches:
-                topic, key, value = (batch.column(at).to_pylist() for at in range(3))
-                events += map(read_of, topic, key, value)
-            self.parts[part] = events
-            return Part(part, len(events))
-
-    def write_texts(self, part: int, texts: Any) -> Part:
-        """No texts are rendered."""
-        raise NotImplementedError
-
-    def take(self, *_args: Any) -> Part:
-        """No texts are rendered."""
-        raise NotImplementedError
