@@ -9,14 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from adapters.postgres.log import assembler, forks, pending_visibility
-from adapters.postgres.server import lock_watch, membership, table
+from adapters.postgres.events import relations
+from adapters.postgres.log import forks, pending_visibility
+from adapters.postgres.server import membership, table
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
 from engine.snapshot.merge import Superseded
@@ -49,18 +50,29 @@ def _divisible(tables: Any, read: Any, target: Any) -> bool:
     return read.keyset != PLACES or tables._readable.held(target)
 
 
-def _same_file(*_arguments: Any) -> None:
+def _nothing(*_arguments: Any) -> None:
     return None
 
 
-def _nobody(*_arguments: Any) -> frozenset[int]:
-    return frozenset()
+def _fork(saved_timeline: int, _now: int, history: str, _sent: int) -> int | None:
+    return forks.fork_of(history, saved_timeline)
+
+
+@contextmanager
+def _both(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
 
 
 _by, _before = superseded_keys.by, superseded_keys.before
 MENDS: Mapping[str, Callable[[], Any]] = {
     "moved-surrogate-key": lambda: patch.object(superseded_keys, "moved", _without_moves),
-    "using-index": lambda: patch.object(eligibility, "merge_key", _by_primary_key),
+    "using-index": lambda: _both(
+        patch.object(eligibility, "merge_key", _by_primary_key),
+        patch.object(relations, "merge_key", _by_primary_key),
+    ),
     "equal-rows": lambda: patch.object(superseded_keys, "by", lambda *found: _without_copies(_by(*found))),
     "equal-rows-hidden": lambda: patch.object(
         superseded_keys, "before", lambda *found: _without_copies(_before(*found))
@@ -68,26 +80,27 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "equal-rows-in-several-runs": lambda: patch(
         "adapters.postgres.snapshot.tables.PostgresTables._divisible", _divisible
     ),
-    "leaf-identities": lambda: patch.object(eligibility, "untold", _same_file),
+    "leaf-identities": lambda: patch.object(eligibility, "untold", _nothing),
     "killed-exporter": lambda: patch(
         "adapters.postgres.snapshot.watermark.ExportedSnapshot.alive", property(lambda _held: True)
     ),
-    "lagging-failover": lambda: patch.object(
-        initial, "check_fork", lambda saved_, _now, history, _sent: forks.fork_of(history, saved_)
+    # Each of the two guards sees most of what the other is for.
+    "lagging-failover": lambda: _both(
+        patch.object(initial, "check_fork", _fork),
+        patch.object(initial.SlotStart, "_sent_before", _nothing),
     ),
-    "restored-volume": lambda: patch.object(assembler.Assembler, "passing", property(lambda _self: False)),
+    "restored-volume": lambda: patch.object(initial.SlotStart, "_sent_before", _nothing),
     "recreated-publication": lambda: patch.object(membership.Members, "gaps", _without_moves),
     "key-that-gains-a-column": lambda: patch(
-        "adapters.postgres.events.relations.Relations._note_key", _same_file
+        "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
-    "window-that-gives-way-for-ever": lambda: patch.object(lock_watch.LockWatch, "look", _same_file),
     "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, _name, _position: slot),
     "hidden-transactions": lambda: patch.object(
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
     ),
     "hot-row": lambda: patch.object(windows.OpenWindows, "_holds", lambda _self, _window: False),
-    "blocking-view": lambda: patch.object(blocking.BlockingView, "streamed", _same_file),
-    "tables-as-they-were": lambda: patch.object(window.TableLocks, "compare", _same_file),
+    "blocking-view": lambda: patch.object(blocking.BlockingView, "streamed", _nothing),
+    "tables-as-they-were": lambda: patch.object(window.TableLocks, "compare", _nothing),
 }
 """By name, what takes the mend out."""
 

@@ -92,11 +92,15 @@ class PostgresOracle(Turns):
                 self._apply(entry)
                 self.position += 1
             self._entry(entry, event, left, number)
-        while (
-            self.position < len(self.cluster.log)
-            and self.cluster.log[self.position].collection in self.skipped
-        ):
-            entry = self.cluster.log[self.position]
+
+    def pass_over(self, aside: set[CollectionId], lsn: int) -> None:
+        """Entries of tables that are set aside were passed up to an LSN, without events."""
+        log = self.cluster.log
+        while self.position < len(log):
+            entry = log[self.position]
+            if entry.collection not in aside or entry.commit_lsn >= lsn:
+                return
+            self.skipped.add(entry.collection)
             self._apply(entry)
             self.position += 1
 

@@ -46,6 +46,7 @@ class SimServer:
     snapshots: dict[str, Process] = field(default_factory=dict)
     _pids: Iterator[int] = field(default_factory=lambda: count(1))
     acknowledged: Callable[[int], None] = lambda _lsn: None
+    opened: Callable[[], None] = lambda: None
 
     def process(self, life: Life) -> Process:
         """A new process for a connection."""
@@ -237,7 +238,8 @@ class WalSender:
         )
         self._out: deque[tuple[int, bytes]] = deque()
         self._relations: dict[int, Logged] = {}
-        self._asked, self.told = False, start
+        self._asked = self.spoke = False
+        self.told = start
 
     def get_copy_data(self, _nonblocking: int) -> tuple[int, bytes]:
         """The next message: its size, 0 if there is none now, -1 at the end."""
@@ -255,9 +257,10 @@ class WalSender:
                 self.told = commit.end
         if self._out and self._out[0][0] < cluster.delivered:
             payload = self._out.popleft()[1]
+            self.spoke = True
             return len(payload), payload
         if not self._out and self._asked:
-            self._asked = False
+            self._asked, self.spoke = False, True
             if self._next == len(cluster.commits):
                 self.told = max(self.told, cluster.flushed)
             payload = messages.keepalive(self.told)
@@ -353,6 +356,9 @@ class SimLog(PostgresLog):
 
     def _wait(self, until_s: float) -> None:  # noqa: ARG002  the caller waits
         self.idle = True
+        sender = self._connection
+        if sender.spoke:
+            sender.spoke, self._heard_s = False, self.monotonic()
 
     def close(self) -> None:
         """End the session; the world may do so, too, when the job has died."""
@@ -389,6 +395,7 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
                 process.close()
                 raise SourceError(problem)
             slot.reader, slot.application = process.pid, application
+            server.opened()
             return _Session(process, WalSender(process, slot, lsn))
 
     def opened(*arguments: Any) -> PostgresLog:

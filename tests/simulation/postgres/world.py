@@ -96,7 +96,7 @@ class PostgresWorld(World):
         identities = {T: (t,), U: (u,), B: ("f",), P: tuple(p)}
         self.database = Cluster(self.setup.xid, identities)
         self.server = SimServer(self.database, self.now)
-        self.server.acknowledged = self._flushed
+        self.server.acknowledged, self.server.opened = self._flushed, self._log_opened
         self.oracle = PostgresOracle(self.database, knows=self.setup.knows)
         self.poisoned: set[tuple[CollectionId, Any]] = set()
         self._changing: list[tuple[Any, str]] = []
@@ -104,6 +104,7 @@ class PostgresWorld(World):
         self._holder = self._lacks = ""
         self._asked_at: dict[str, int] = {}
         self._moved = False
+        self._next_log: Cluster | None = None
         self._copy: Cluster | None = None
         self._states: dict[str, bytes] | None = None
 
@@ -213,6 +214,8 @@ class PostgresWorld(World):
         state = seen.state
         self.note(f"turn {state.turn} saved at {format_lsn(int(state.position.order[0]))}", "turn")
         self.oracle.told |= {fault.collection for fault in state.incomplete}
+        aside = {fault.collection for fault in state.incomplete if fault.aside}
+        self.oracle.pass_over(aside & self.oracle.unkeyed, int(state.position.order[0]))
         members = state.memory.get("members", {}).get("entries", {})
         self.database.watched |= {oid for oids in members.values() for oid in oids}
 
@@ -407,15 +410,20 @@ class PostgresWorld(World):
         for slot in sorted(found.open):
             found.abort(slot)
         found.take_over(self.database, promoted=promoted)
-        self.database = self.server.cluster = self.oracle.cluster = found
+        self.database = self.server.cluster = self._next_log = found
         lost = {label for label, at in self._asked_at.items() if at >= len(found.log)}
         for label in lost & self.answers.asked.keys():
             # The signal is in no log any more; but it may have been obeyed before.
             self.answers.asked[label].kind = "lost"
             self.answers.asked[label].outcomes.setdefault("", [])
-        if self.oracle.position > len(found.log):
-            self._lacks = how
         del life
+
+    def _log_opened(self) -> None:
+        """The log is opened. What was taken from the one before belongs to a turn that has ended by now."""
+        if self._next_log is not None:
+            self.oracle.cluster, self._next_log = self._next_log, None
+            if self.oracle.position > len(self.oracle.cluster.log):
+                self._lacks = "it was restored or promoted"
 
     def _drop_slot(self, _life: Life) -> None:
         """Somebody drops the slot."""
