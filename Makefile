@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table jdbc-killed older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -54,10 +54,11 @@ golden: setup ## compare our events with the recorded ones, case by case
 		$(BIN)/python -m tests.golden $$cases; done
 
 test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with the driver; needs the right to unshare
-	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
+	$(PYTEST) tests/integration/test_cluster.py tests/integration/check_cluster*.py $(ARGS)
 
-debezium-cases: setup ## the cases of Debezium's incremental snapshot tests, by their names there
-	$(PYTEST) tests/integration/check_debezium_cases.py $(ARGS)
+debezium-cases: setup ## the cases of Debezium's tests of incremental snapshots, signals and notifications, by their names there
+	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py \
+		tests/integration/check_debezium_blocking.py $(ARGS)
 
 test-page: setup ## the status page in a headless Chromium, with axe-core; SCREENSHOT=file.png keeps a picture
 	@.ci/chromium
@@ -78,11 +79,17 @@ import-offsets: setup ## a job that goes on where the real Debezium 2.1.4 or 3.6
 server-move: setup ## a job moves to what pg_upgrade made of its server, and nowhere else
 	$(PYTEST) tests/integration/check_server_move.py $(ARGS)
 
-delta-table: setup ## README's code for a Delta table, crashed behind each merge, compared with its source
+delta-table: setup ## PYTHON.md's code for a Delta table, crashed behind each merge, compared with its source
 	$(PYTEST) tests/integration/check_delta_table.py $(ARGS)
 
 jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50
 	$(PYTEST) tests/integration/check_jdbc_killed.py $(ARGS)
+
+lake: setup ## jobs with the sinks delta and iceberg, whose packages are downloaded: types, evolution, upkeep, crashes
+	$(PYTEST) tests/integration/check_lake_job.py tests/integration/check_lake_tables.py $(ARGS)
+
+lake-killed: setup ## a job with the sink delta, killed under load and snapshots; then its tables are compared; KILLS=50 SINK=iceberg
+	$(PYTEST) tests/integration/check_lake_killed.py $(ARGS)
 
 older-release: setup ## the last commit before version 2 of the state continues a state saved by this one, and back
 	$(PYTEST) tests/integration/check_older_release.py $(ARGS)
@@ -127,6 +134,9 @@ demo: setup ## a snapshot under a live write load, compared with its source; MOD
 demo-kafka: setup ## the same through a Kafka broker: the signal as a record, the events from a consumer
 	$(BIN)/python -m tests.demo --sink kafka $(ARGS)
 
+demo-lake: setup ## the same into tables of Delta Lake, compared by Spark SQL; SINK=iceberg: of Iceberg
+	$(BIN)/python -m tests.demo --sink $(or $(SINK),delta) $(ARGS)
+
 demo-mongodb: setup ## the same on a replica set of MongoDB
 	$(BIN)/python -m tests.demo --source mongodb $(if $(filter initial,$(MODE)),--initial) $(ARGS)
 
@@ -138,6 +148,11 @@ lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(LOCK) --upgrade
 	$(LOCK_IMAGE) --upgrade
 	$(LOCK_BUILD) --upgrade
+
+manifests: setup ## the manifests for Kubernetes by its published schemas, of the version in ARGS (1.37)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(TOOL) kubernetes-validate==1.37.0 kubernetes-validate --strict --quiet \
+		--kubernetes-version $(or $(ARGS),1.37) adapters/kubernetes/*.yaml
 
 audit: setup ## what is known against the locked packages and the jars: asks PyPI and OSV, so it needs the Internet
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -1,8 +1,8 @@
 """Strict reading of what adapters and channels keep in the saved state. Pure.
 
-`engine.job.state` owns the document. The parts that others keep in it are theirs to interpret. They may have
-been written by another release, edited by hand or damaged by a failing disk. So a value is accepted only if
-it has the type that was saved.
+`engine.job.saved.state` owns the document. The parts that others keep in it are theirs to interpret. They may
+have been written by another release, edited by hand or damaged by a failing disk. So a value is accepted only
+if it has the type that was saved.
 """
 
 from __future__ import annotations

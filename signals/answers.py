@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from engine.errors import SignalError
     from engine.model import Command, Scope, Target
-    from engine.snapshot.estimate import Estimate
+    from engine.snapshot.pace.estimate import Estimate
     from signals.model import Message
     from signals.parse.commands import Accepted
 

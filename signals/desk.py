@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from engine.model import CollectionId, Command, SignalRow
-    from engine.snapshot.estimate import Estimate
     from engine.snapshot.extent import Gap
-    from engine.snapshot.queue import Table
+    from engine.snapshot.pace.estimate import Estimate
+    from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
     from signals.actions import SignalAction
     from signals.channels.port import SignalChannel

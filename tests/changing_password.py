@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import parse
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

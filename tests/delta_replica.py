@@ -1,4 +1,4 @@
-"""Runs README's code for a Delta table in a Spark session with Delta, and prints what the table then holds.
+"""Runs the code for a Delta table in PYTHON.md, with Delta in the session, and prints what the table holds.
 
 A program of its own: Delta's extension must be there when Spark starts. It crashes once behind each of the
 first merges, before Spark knows that the batch is done.
@@ -27,15 +27,15 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 CRASH = "crash behind a merge"
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "PYTHON.md"
 
 
 def code(events: str, lake: str, topic: str) -> str:
-    """README's block, with these places."""
+    """PYTHON.md's block, with these places."""
     block: str
     (block,) = [
         found
-        for found in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+        for found in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
         if "def merge" in found
     ]
     for then, now in {

@@ -12,7 +12,7 @@ import pyarrow as pa
 from engine.errors import InvariantError, SinkError
 from engine.events.batch import EventForm
 from engine.model import Checksum, Part
-from engine.ports import SavedState, SavedStates
+from engine.ports.state_store import SavedState, SavedStates
 from engine.staging.checksum import checksum_of
 from engine.staging.event_rows import EventRows
 from signals.channels.topic import Place, Record

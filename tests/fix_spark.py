@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     # Imported here, so that tests without Spark do not pay for it.
     from adapters.spark.session import POSTGRES_JDBC, SQLSERVER_JDBC, spark_session  # noqa: PLC0415
+    from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION  # noqa: PLC0415
 
     # the stand-in for SQL Server is read by PostgreSQL's driver
     drivers = (POSTGRES_JDBC, SQLSERVER_JDBC) if docker_answers() else (POSTGRES_JDBC,)
-    session = spark_session("local[2]", {}, drivers)
+    # One process has one Spark, so it has what the sinks of tables need, too.
+    session = spark_session("local[2]", LAKE_SESSION, (*drivers, *LAKE_PACKAGES))
     yield session
     session.stop()

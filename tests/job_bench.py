@@ -12,11 +12,11 @@ from adapters.spark.executors import LocalExecutors
 from engine.errors import SchemaChanged, SignalError, SourceError, StateError, TableBusy
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
-from engine.job.notices import Notices, Outlet
-from engine.job.observation import Observation
 from engine.job.parts import JobParts, Pace
-from engine.job.state import State
-from engine.job.verification import Verification
+from engine.job.reports.notices import Notices, Outlet
+from engine.job.reports.observation import Observation
+from engine.job.saved.state import State
+from engine.job.verify.verification import Verification
 from engine.model import CollectionId, Position
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from engine.job.certificates import Certificates
+    from engine.job.verify.certificates import Certificates
     from engine.model import Target
-    from engine.ports import Encoded
+    from engine.ports.source import Encoded
     from signals.answers import Answer
     from signals.channels.port import SignalChannel
 
@@ -177,6 +177,7 @@ class Bench:
         self.verification = Verification()
         self.channels: dict[str, SignalChannel] = {}
         self.pulse = Heartbeat(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
+        self.tasks: int = pace.pop("tasks", 2)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
 
@@ -192,6 +193,7 @@ class Bench:
             clock=lambda: self.now_s,
             sleep=self.sleep,
             new_id=lambda: f"window-{next(self.numbers)}",
+            tasks=lambda: self.tasks,
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
             notices=Notices(self.outlet),

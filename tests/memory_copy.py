@@ -14,7 +14,7 @@ from engine.verify.copy import ExtraRow, Findings, Touched
 from engine.verify.deletes import DeleteEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from engine.model import CollectionId
     from engine.verify.copy import Asked, SeenRows, Settled, Span
@@ -96,6 +96,9 @@ class MemoryCopy:
     polls: int = 0
     follows: int = 2
 
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Each turn is in the sink."""
+
     def refusal(self) -> str:
         return ""
 
@@ -135,11 +138,11 @@ class MemoryCopy:
         copied, truncates = self._copied(topic, span.since + 1, upto)
         return Touched(frozenset(copied.column("key").to_pylist()), upto, bool(truncates))
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         found = []
         for row in extra:
             event = self.sink.turns[row.turn][row.offset]
-            assert event["key"] is not None
+            assert (event["topic"], event["key"] is None) == (topic, False)
             said = list(rows_in(event))[-1]
             found.append((event["key"], said.text))
         return found
@@ -166,7 +169,9 @@ class MemoryCopy:
                     rows = pa.array([text or ""], pa.large_string())
                     columns["key"] += key_digests(keys).to_pylist()
                     columns["row"] += [None] if text is None else digests_of_rows(keys, rows).to_pylist()
-                    for name, value in zip(COPIED.names[2:], (turn, 0, offset, 1, row.lacks), strict=True):
+                    for name, value in zip(
+                        COPIED.names[2:], (turn, 0, offset, 1, row.lacks, False), strict=True
+                    ):
                         columns[name].append(value)
         return pa.table(columns, schema=COPIED), truncates
 

@@ -18,7 +18,7 @@ from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.model import CollectionId, Position, SignalRow, Staged
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
@@ -31,9 +31,10 @@ from tests.staged import files_in, texts_in
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Key, Range, Scope, Target, Window
-    from engine.ports import PartWriter, Reading
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Reading
 
 SIGNALS = CollectionId(("public", "signals"))
 SEED = 7

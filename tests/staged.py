@@ -21,7 +21,7 @@ from tests.turns import Turns
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.job.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, Emitted
 
 T = CollectionId(("public", "t"))
 NOTHING_AROUND = Surroundings()

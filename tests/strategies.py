@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Limit, Position, Range, Scope, Stretch, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress, Scoped
-from engine.snapshot.queue import Request, Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Request, Table
 from engine.verify.certificate import Chain
 from engine.verify.certified_ranges import CertifiedRange, CertifiedRanges, Frontier
 from tests.unit.adapters.postgres.wal import WalServer

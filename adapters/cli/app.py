@@ -15,9 +15,9 @@ import orjson
 import typer
 
 from adapters.cli import certificate, import_offsets, inspection, package, signal, state, status
+from adapters.cli.display.first_screen import first_screen
+from adapters.cli.display.log_format import LogFormat, set_up_logging
 from adapters.cli.exits import FAILED, exit_codes
-from adapters.cli.first_screen import first_screen
-from adapters.cli.log_format import LogFormat, set_up_logging
 from adapters.cli.stopping import run_until_signalled
 from engine.config import Explained, Settings, explain, load, read
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from adapters.source.wiring import Onlookers
+    from adapters.source.assembly.wiring import Onlookers
 
 # local variables in a traceback could show a password
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -55,7 +55,9 @@ def build_job(settings: Settings, *, drawn: bool = False) -> Callable[[threading
     run_job = cast("RunJob", import_module(settings.runs).run)
 
     def job(stop: threading.Event) -> None:
-        with import_module("adapters.cli.live_progress").onlookers_for(settings, drawn=drawn) as onlookers:
+        with import_module("adapters.cli.display.live_progress").onlookers_for(
+            settings, drawn=drawn
+        ) as onlookers:
             run_job(settings, stop=stop, onlookers=onlookers)
 
     return job

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from adapters.storage.checkpoint_reader import checkpoint_of
-from adapters.storage.lease import Claim, FileLease, Leases
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim
 from adapters.storage.state_files import newest_epoch, sealed, state_name
 from adapters.system import system_clock
-from engine.config.hidden import without_secrets
 from engine.config.settings import StateForm
+from engine.config.text.hidden import without_secrets
 from engine.errors import ConfigError, StateError
-from engine.job.state_document import CURRENT, PREVIOUS, to_json
+from engine.job.saved.forms import PREVIOUS
+from engine.job.saved.state_document import CURRENT, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from adapters.storage.checkpoint_reader import CheckpointReader, SavedTurn
     from adapters.storage.directory import Storage
     from engine.config import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 class Change:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, cast
 
@@ -12,6 +10,7 @@ import typer
 
 from adapters.cli.checkpoint_change import beginning
 from adapters.cli.exits import exit_codes
+from adapters.source.commands import offered
 from adapters.source.debezium.java_objects import MOST_BYTES
 from adapters.source.debezium.offsets import for_prefix, newest, offsets_in
 from engine.config import read
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 
     from adapters.source.debezium.offsets import StoredOffset
     from engine.config import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 _TOPIC: Final = "topic:"
-_SOURCE: Final = ".debezium_offset"
 
 
 class StateOf(Protocol):
@@ -88,10 +86,10 @@ def _in_topic(settings: Settings, topic: str) -> list[StoredOffset]:
 
 
 def _maker(settings: Settings) -> StateOf:
-    package = settings.runs.rpartition(".")[0]
-    if not package or find_spec(package + _SOURCE) is None:
+    module = offered(settings, "debezium_offset")
+    if module is None:
         raise ConfigError("offsets of this source's connector can't be imported")
-    return cast("StateOf", import_module(package + _SOURCE).state_of)
+    return cast("StateOf", module.state_of)
 
 
 def _show(settings: Settings, state: State, *, as_json: bool) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -14,6 +12,7 @@ import orjson
 import typer
 
 from adapters.cli.exits import FAILED, exit_codes
+from adapters.source.commands import offered
 from engine.config import parse
 from engine.errors import ConfigError
 
@@ -32,7 +31,7 @@ _COMMENTS: Final = {
     "mongodb.password": "taken from the environment whenever a connection is made",
     "topic.prefix": "topics are named prefix.schema.table",
     "signal.data.collection": "insert rows here to request snapshots; leave it out to use a file or a topic",
-    "tidemark.sink": "files, kafka, jdbc, console or null; kafka needs bootstrap.servers",
+    "tidemark.sink": "files, kafka, jdbc, delta, iceberg, console or null; kafka needs bootstrap.servers",
     "tidemark.sink.files.dir": "must be empty at the first start",
     "tidemark.checkpoint": "what the job saves; keep it as long as the job",
 }
@@ -116,10 +115,10 @@ def distance_of(settings: Settings, position: Position | None) -> Distance:
 
 
 def _inspection(settings: Settings) -> Any:
-    package = settings.runs.rpartition(".")[0]
-    if not package or find_spec(f"{package}.inspection") is None:
+    inspection = offered(settings, "inspection")
+    if inspection is None:
         raise ConfigError("this source can't be looked at by command")
-    return import_module(f"{package}.inspection")
+    return inspection
 
 
 def _reference() -> str:

@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from adapters.cli.exits import exit_codes
-from adapters.spark.archive import DIRECTORY, default_name, write_archive
+from adapters.spark.cluster.archive import DIRECTORY, default_name, write_archive
 
 
 def package(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import orjson
 import typer
 
-from adapters.cli.answer_display import display_of
+from adapters.cli.display.answer_display import display_of
 from adapters.cli.exits import FAILED, exit_codes
-from adapters.source.signal_sender import send_signal
+from adapters.source.signals.signal_sender import send_signal
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.system import system_clock
 from engine.config import read
@@ -23,7 +23,7 @@ from signals.outcome import Fate
 from signals.request import SignalRequest, SignalType, snapshot_data
 
 if TYPE_CHECKING:
-    from adapters.cli.answer_display import Display
+    from adapters.cli.display.answer_display import Display
     from adapters.storage.checkpoint_reader import CheckpointReader
     from engine.clock import Clock
 

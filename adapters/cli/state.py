@@ -7,7 +7,6 @@ first keeps a copy of the state beside it.
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path  # noqa: TC003  typer reads it at run time
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -16,11 +15,12 @@ import typer
 
 from adapters.cli.checkpoint_change import changing, newest_of
 from adapters.cli.exits import exit_codes
+from adapters.source.commands import offered
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.storage.disk import open_private
 from engine.config import read
 from engine.errors import ConfigError, StateError
-from engine.job.state_document import CURRENT, to_json
+from engine.job.saved.state_document import CURRENT, to_json
 from engine.model import CollectionId
 from engine.staging.files import write_all
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 app = typer.Typer(no_args_is_help=True, help="Look at the saved state of a job, or change it.")
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
@@ -145,13 +145,7 @@ def _say(text: str, facts: dict[str, Any], *, as_json: bool) -> None:
 
 def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     """What the source can do with a state. Raises ConfigError if it can't."""
-    module = settings.runs.rpartition(".")[0] + ".state_change"
-    try:
-        found = getattr(import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        found = None
+    found = getattr(offered(settings, "state_change"), name, None)
     if found is None:
         raise ConfigError(
             "this can't be done for this source",

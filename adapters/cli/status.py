@@ -16,8 +16,8 @@ from adapters.cli.inspection import distance_of
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.system import system_clock
 from engine.config import read
-from engine.job.overview import CollectionOverview, Overview, overview
-from engine.job.progress_log import duration
+from engine.job.reports.progress_log import duration
+from engine.job.saved.overview import CollectionOverview, Overview, overview
 from engine.printable import printable
 
 if TYPE_CHECKING:

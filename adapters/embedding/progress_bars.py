@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from engine.job.overview import Stage
-from engine.job.progress_log import duration
+from engine.job.reports.progress_log import duration
+from engine.job.saved.overview import Stage
 from engine.printable import printable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from engine.job.overview import CollectionOverview
+    from engine.job.saved.overview import CollectionOverview
 
 MOST_DRAWN: Final = 12
 """How many bars are drawn; the others are counted."""

@@ -15,12 +15,12 @@ import orjson
 from adapters.embedding.progress_bars import showing
 from adapters.embedding.signal_fates import SignalFates
 from adapters.http.monitor import Monitor
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from adapters.system import RUNNING, start_thread, system_clock
 from engine.errors import SignalError, TidemarkError
-from engine.job.overview import overview
+from engine.job.reports.tally import Standing
 from engine.job.running_job import JobStatus, SentSignal, SignalResult
-from engine.job.tally import Standing
+from engine.job.saved.overview import overview
 from signals.channels.in_process import InProcessChannel
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _SHOWN_EVERY_S: Final = 0.25
 
 
 class RunJob(Protocol):
-    """A source's `run`; see `adapters.source.job.SourceJob`."""
+    """A source's `run`; see `adapters.source.assembly.job.SourceJob`."""
 
     def __call__(
         self, settings: Settings, *, stop: Event, spark: SparkSession | None, onlookers: Onlookers

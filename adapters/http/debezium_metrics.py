@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily
 
 from adapters.http.key_space import chunk_ends, segments
-from engine.job.snapshot_tally import MOST_NAMED
-from engine.ports import ReadsAhead
+from engine.job.reports.snapshot_tally import MOST_NAMED
+from engine.ports.log import ReadsAhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from adapters.http.monitor import Monitor
-    from engine.job.snapshot_tally import Course
-    from engine.job.tally import Tally
-    from engine.snapshot.queue import Table
+    from engine.job.reports.snapshot_tally import Course
+    from engine.job.reports.tally import Tally
+    from engine.snapshot.queue_entry import Table
 
 PREFIX: Final = "debezium_metrics_"
 _LABELS: Final = ("plugin", "name", "context")

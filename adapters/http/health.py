@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.http.history import STALLED_S
-from engine.job.tally import Standing
+from engine.job.reports.tally import Standing
 
 if TYPE_CHECKING:
     from adapters.http.monitor import Monitor

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.model import Range, Run, Window
     from engine.snapshot.extent import Failed, Progress
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 _LEAST = 0.01
 """How wide a failed segment is at least whose place is not known."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
 from adapters.release import release
-from engine.config.settings import SinkKind
+from engine.config.sinks.lake import LAKES
+from engine.config.sinks.settings import SinkKind
 from engine.errors import TidemarkError
 from engine.events.names import topic_of
 
@@ -104,6 +106,10 @@ def _outputs(settings: Settings, captured: Iterable[CollectionId]) -> list[dict[
     if sink.kind == SinkKind.JDBC:
         server, _slash, database = sink.jdbc.place.rpartition("/")
         return [{"namespace": f"postgres://{server}", "name": database}]
+    if sink.kind in LAKES and sink.lake.warehouse:
+        place = urlsplit(sink.lake.warehouse)
+        authority = f"{place.scheme}://{place.netloc}" if place.scheme else "file"
+        return [{"namespace": authority, "name": place.path}]
     if sink.kind != SinkKind.KAFKA:
         return []
     broker = sink.kafka.client.get("bootstrap.servers", "").partition(",")[0].strip()

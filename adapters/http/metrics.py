@@ -1,7 +1,7 @@
 """The metrics page, in Prometheus' text format: Tidemark's own metrics, Debezium's, and the process's.
 
-The numbers are those that the job keeps anyway (`engine/job/tally.py`). They are put together when somebody
-asks. No label has a value of a row or a secret.
+The numbers are those that the job keeps anyway (`engine/job/reports/tally.py`). They are put together when
+somebody asks. No label has a value of a row or a secret.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 from adapters.http.debezium_metrics import DebeziumMetrics
 from adapters.http.health import ready
 from adapters.release import release
-from engine.job.overview import Stage, overview
-from engine.job.snapshot_tally import MOST_NAMED
+from engine.job.reports.snapshot_tally import MOST_NAMED
+from engine.job.saved.overview import Stage, overview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

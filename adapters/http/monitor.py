@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.http.history import History, Sample
-from engine.job.tally import Tally
+from engine.job.reports.tally import Tally
 from signals.answers import answers_in
 from signals.channels.in_process import InProcessChannel
 

@@ -12,7 +12,7 @@ from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.http.webhook import Webhook
 from adapters.system import system_clock
-from engine.job.tally import Standing
+from engine.job.reports.tally import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,13 +14,13 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.disclosure import postgres_message
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 from engine.errors import SinkError, SinkRefused, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.config.settings import JdbcSettings
+    from engine.config.sinks.settings import JdbcSettings
 
 _DEFAULTS: Final = {
     "connect_timeout": "10",

@@ -28,18 +28,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.jdbc.column_types import escaped, texts
-from adapters.jdbc.table_rows import Columns, column_texts, columns_of, default_text, key_texts, lines, value
+from adapters.jdbc.table_rows import column_texts, default_text, key_texts, lines
+from adapters.lake.row_columns import Columns, columns_of, value
 from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.events.record.schema import Schema
     from engine.events.values.text import Ints, Text
 
 Mask = npt.NDArray[np.bool_]
 _OPS: Final = pa.array(["c", "u", "d", "t", "r"], pa.large_string())
-_CREATE, _UPDATE, _DELETE, _TRUNCATE = range(4)
+_CREATE, _UPDATE, _DELETE, _TRUNCATE, _READ = range(5)
 _NOWHERE: Final = -1
 
 
@@ -76,6 +77,22 @@ class Placeholders:
             letters = ",".join(f'"{letter}"' for letter in np.frombuffer(self.data, np.int8))
             return pa.scalar(f"{{{letters}}}", pa.large_string())
         return None
+
+
+class Patches(NamedTuple):
+    """Rows to be written that lack values.
+
+    - `rows` are their events
+    - `taken` has, by column, the events whose values they get; -1: the target's value is kept
+    - `base` are the keys of the target's rows that have those, -1 where there is none: a row that is new has
+      the column's default
+    - `moved` says which of them had another key
+    """
+
+    rows: Ints
+    taken: dict[str, Ints]
+    base: Ints
+    moved: Mask
 
 
 class Fold:
@@ -145,9 +162,18 @@ class Fold:
         last = self._last(np.ones(len(self._rows), bool))
         return np.sort(last[last != _NOWHERE])
 
+    @cached_property
+    def _deletions(self) -> Ints:
+        gone: Ints = self._finals[self._ops[self._finals] == _DELETE]
+        return gone
+
+    def gone(self) -> Iterator[tuple[pa.RecordBatch, Columns]]:
+        """The events that delete the rows that are to be deleted, batch by batch."""
+        return self._chosen(np.sort(self._rows[self._deletions]))
+
     def deletes(self) -> Text | None:
         """The keys whose rows are to be deleted, as lines of COPY that end in `t`; None if there are none."""
-        gone = self._finals[self._ops[self._finals] == _DELETE]
+        gone = self._deletions
         true = pa.repeat(pa.scalar("t", pa.large_string()), len(gone))
         return lines([self._key_lines(self._codes[gone]), true]) if len(gone) else None
 
@@ -159,13 +185,23 @@ class Fold:
         writes: Ints = self._finals[self._ops[self._finals] != _DELETE]
         return writes
 
-    def rows(self) -> Iterator[Text]:
-        """The rows to be written that have all values, as lines of COPY, batch by batch."""
+    def whole(self) -> Iterator[tuple[pa.RecordBatch, Columns]]:
+        """The events of the rows to be written that have all values, batch by batch."""
         chosen = self._writes[~self._partial[self._writes]] if self._lacking else self._writes
-        names = list(self.columns.all)
         for taken, columns in self._chosen(np.sort(self._rows[chosen])):
             _refuse_patches(taken)
+            yield taken, columns
+
+    def rows(self) -> Iterator[Text]:
+        """The rows to be written that have all values, as lines of COPY, batch by batch."""
+        names = list(self.columns.all)
+        for taken, columns in self.whole():
             yield lines(column_texts(taken, columns, names))
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether all events are of rows that were read."""
+        return bool((self._ops == _READ).all())
 
     def _chosen(self, places: Ints) -> Iterator[tuple[pa.RecordBatch, Columns]]:
         """The events at these places, which ascend, batch by batch."""
@@ -215,27 +251,46 @@ class Fold:
         partial: Mask = np.logical_or.reduce(list(self._lacking.values()))
         return partial
 
-    def patched(self) -> Text | None:
-        """The rows to be written that lack values, as lines of COPY; None if there are none.
-
-        Behind its columns a row has a 1 for each column of which the target's value is kept, else a 0, and
-        the key of the target's row that has it.
-        """
+    def patches(self) -> Patches | None:
+        """The rows to be written that lack values; None if there are none."""
         if not self._lacking:
             return None
         rows = self._writes[self._partial[self._writes]]
         if not len(rows):
             return None
         base = np.full(len(rows), _NOWHERE)
+        taken = {name: self._taken(name, rows, base) for name in self._lacking}
+        return Patches(rows, taken, base, (base != _NOWHERE) & (base != self._codes[rows]))
+
+    def patched(self) -> Text | None:
+        """The rows to be written that lack values, as lines of COPY; None if there are none.
+
+        Behind its columns a row has a 1 for each column of which the target's value is kept, else a 0, and
+        the key of the target's row that has it.
+        """
+        patches = self.patches()
+        if patches is None:
+            return None
         fields, kept = [], list[pa.Scalar | pa.Array]()
         for name, schema in self.columns.all.items():
-            taken = self._taken(name, rows, base) if name in self._lacking else rows
+            taken = patches.taken.get(name, patches.rows)
             fields.append(self._gathered(name, schema, taken))
             kept.append(pc.cast(pa.array(taken == _NOWHERE), pa.int8()).cast(pa.large_string()))
         flags = pc.binary_join_element_wise(*kept, pa.scalar("", pa.large_string()))
         width = len(self.columns.key)
         none = pa.scalar("\t".join(["\\N"] * width), pa.large_string())
-        return lines([*fields, flags, pc.fill_null(self._key_lines(base), none)])
+        return lines([*fields, flags, pc.fill_null(self._key_lines(patches.base), none)])
+
+    def gathered(self, rows: Ints, convert: Callable[[pa.RecordBatch, Columns], pa.Array]) -> pa.Array:
+        """What `convert` makes of these events, in their order; null where there is none."""
+        places, at = np.unique(np.where(rows == _NOWHERE, 0, self._rows[rows]), return_inverse=True)
+        found = [convert(batch, columns) for batch, columns in self._chosen(places)]
+        return pa.chunked_array(found).combine_chunks().take(pa.array(at, mask=rows == _NOWHERE))
+
+    def of_key(self, codes: Ints) -> Ints:
+        """An event of each of these keys, -1 where there is no key."""
+        last = self._last(np.ones(len(self._rows), bool))
+        return np.where(codes == _NOWHERE, _NOWHERE, last[codes])
 
     def _taken(self, name: str, rows: Ints, base: Ints) -> Ints:
         """The event whose value of a column each row has, -1 for the target's; notes in `base` whose."""
@@ -285,9 +340,7 @@ class Fold:
 
     def _gathered(self, name: str, schema: Schema, rows: Ints) -> Text:
         """The values of a column in these events; its default where there is none."""
-        places, at = np.unique(np.where(rows == _NOWHERE, 0, self._rows[rows]), return_inverse=True)
-        found = [column_texts(batch, columns, [name])[0] for batch, columns in self._chosen(places)]
-        taken = pa.chunked_array(found).combine_chunks().take(pa.array(at))
+        taken = self.gathered(rows, lambda batch, columns: column_texts(batch, columns, [name])[0])
         default = pa.array([default_text(schema)], pa.large_string())
         return pc.if_else(pa.array(rows == _NOWHERE), escaped(default)[0], taken)
 

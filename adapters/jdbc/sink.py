@@ -21,10 +21,10 @@ import psycopg
 from adapters.jdbc.connection import Target, is_tables_fault, said
 from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
 from adapters.jdbc.parts import packed, topic_of, unpacked
-from adapters.jdbc.table import Table, TableGoneError, TableName, table_name
+from adapters.jdbc.table import Table, TableGoneError, naming
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
-from engine.config.settings import TopicRecreated
+from engine.config.sinks.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.column_rows import ColumnRows
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.config.settings import JdbcSettings
+    from adapters.lake.table_name import TableName
+    from engine.config.sinks.settings import JdbcSettings
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class Holder(NamedTuple):
@@ -56,6 +57,7 @@ class JdbcSink:
 
     def __init__(self, settings: JdbcSettings, directory: Path | str, holder: Holder) -> None:
         self._settings, self._directory = settings, Path(directory).absolute()
+        self._naming = naming(settings.table_format)
         self._staging = Staging(self._directory)
         # Names of sessions are cut at 63 bytes.
         session = f"tidemark sink {_digest(holder.job)}"
@@ -188,7 +190,7 @@ class JdbcSink:
                 continue
             source = events.column("source")[0].as_py()
             try:
-                name = table_name(self._settings.table_format, topic, source)
+                name = self._naming.table(topic, source)
             except SinkRefused as error:
                 raise TopicsRefused({topic: error}) from error
             tables.setdefault(name, []).append(PlacedBatch(part, events))

@@ -15,15 +15,15 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from psycopg import sql
 
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.table_rows import default_text
-from engine.config.jdbc import DATABASE, EVOLUTION, FORMAT, SCHEMA, TABLE, TOPIC
-from engine.config.settings import SchemaEvolution
+from adapters.lake.table_name import Naming, TableName
+from engine.config.sinks.jdbc import EVOLUTION, FORMAT
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
 from engine.events.values.text import text_parts
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from adapters.jdbc.fold import Fold
-    from adapters.jdbc.table_rows import Columns
+    from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Text
 
@@ -47,53 +47,18 @@ _WIDER: Final = {
     "real": ("double precision",),
 }
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
-_DOTS: Final = re.compile(r"\.(?![^{}]*\})")
-"""The dots of a pattern that are in no variable's name."""
 _BLOCK: Final = 1 << 20
 _COLUMNS: LiteralString = """SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TableName:
-    """A table's schema, empty for the session's first one, and its name."""
-
-    schema: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.name}" if self.schema else self.name
-
-    @property
-    def sql(self) -> sql.Identifier:
-        """The name in a statement."""
-        return sql.Identifier(*([self.schema] if self.schema else []), self.name)
+def naming(pattern: str) -> Naming:
+    """How the target's tables are named."""
+    return Naming(pattern, FORMAT, _LONGEST)
 
 
-def table_name(pattern: str, topic: str, source: Mapping[str, str | None]) -> TableName:
-    """The table of a topic's events. `source` has the `db`, `schema` and `table` of their source blocks.
-
-    Raises SinkRefused if the events lack what the name needs, or if it is too long.
-    """
-    given = {
-        TOPIC: topic.replace(".", "_"),
-        DATABASE: source.get("db"),
-        SCHEMA: source.get("schema"),
-        TABLE: source.get("table") or source.get("collection"),
-    }
-    parts = [_filled(part, given) for part in _DOTS.split(pattern)]
-    return TableName(parts[0] if len(parts) > 1 else "", parts[-1])
-
-
-def _filled(part: str, given: Mapping[str, str | None]) -> str:
-    for variable, value in given.items():
-        if variable in part:
-            if not value:
-                raise SinkRefused(f"its events have no {variable}, of which its table's name is made")
-            part = part.replace(variable, value)
-    if len(part.encode()) > _LONGEST:
-        raise SinkRefused(f"the name {part!r} has more than {_LONGEST} bytes", hint=f"set {FORMAT}")
-    return part
+def _identifier(name: TableName) -> sql.Identifier:
+    return sql.Identifier(*([name.schema] if name.schema else []), name.name)
 
 
 class TableGoneError(Exception):
@@ -215,7 +180,7 @@ class Table:
 
     def _types(self, connection: Connection) -> dict[str, str]:
         """The types of the target's columns; none if it is missing."""
-        rows = connection.execute(_COLUMNS, [self._name.sql.as_string(connection)]).fetchall()
+        rows = connection.execute(_COLUMNS, [_identifier(self._name).as_string(connection)]).fetchall()
         return dict(rows)
 
     def _create(self, connection: Connection, wanted: Mapping[str, str], key: Sequence[str]) -> None:
@@ -274,7 +239,7 @@ class Table:
         )
 
     def _sql(self, statement: LiteralString, **given: sql.Composable) -> sql.Composed:
-        return sql.SQL(statement).format(target=self._name.sql, staging=self._staging, **given)
+        return sql.SQL(statement).format(target=_identifier(self._name), staging=self._staging, **given)
 
 
 def _listed(names: Iterable[str]) -> sql.Composed:

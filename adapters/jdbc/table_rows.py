@@ -1,72 +1,26 @@
-"""The columns that a batch of typed events gives a target table, and their values as text. Pure.
-
-A table of a relational source has the columns of its rows, and those of its key. A collection of documents
-has the columns of its key, and `document`. Values of key columns are those of the key, which masks don't
-apply to.
-"""
+"""The values of a batch of typed events as fields and lines of COPY. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.jdbc.column_types import escaped, texts
-from engine.errors import SinkRefused
-from engine.events.record.schema_json import schema_from_json
+from adapters.lake.row_columns import value
 from engine.events.record.typed import constant
 from engine.events.values.text import join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Text
 
-DOCUMENT: Final = "document"
 _END: Final = "\n"
 _NULL: Final = "\\N"
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The columns of a table by the schemas of its events, and the source's `connector`."""
-
-    key: tuple[tuple[str, Schema], ...]
-    row: tuple[tuple[str, Schema], ...]
-    connector: str
-
-    @property
-    def all(self) -> dict[str, Schema]:
-        """All columns by name, in order; the key's schemas count for its columns."""
-        return {**dict(self.row), **dict(self.key)}
-
-
-def columns_of(batch: pa.RecordBatch) -> Columns:
-    """The columns of a batch. Raises SinkRefused for a table without a key."""
-    key = batch.schema.field("key")
-    if key.metadata is None:
-        raise SinkRefused(
-            "the table has no key, by which its rows could be found again",
-            hint="give it a primary key, or name columns in message.key.columns",
-        )
-    after, source = (_schema(_metadata(batch, name)) for name in ("after", "source"))
-    row = after.fields if after.type == "struct" else ((DOCUMENT, after),)
-    connector = (source.name or "").removeprefix("io.debezium.connector.").partition(".")[0]
-    return Columns(_schema(key.metadata[b"schema"]).fields, row, connector)
-
-
-def _metadata(batch: pa.RecordBatch, name: str) -> bytes:
-    metadata: dict[bytes, bytes] = batch.schema.field(name).metadata
-    return metadata[b"schema"]
-
-
-@lru_cache(maxsize=1024)
-def _schema(text: bytes) -> Schema:
-    return schema_from_json(text)
 
 
 def key_texts(batch: pa.RecordBatch, columns: Columns) -> Text:
@@ -84,12 +38,6 @@ def _keys(batch: pa.RecordBatch, columns: Columns) -> dict[str, Text]:
         name: escaped(texts(member, schema))
         for (name, schema), member in zip(columns.key, members, strict=True)
     }
-
-
-def value(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """The typed values of a column of the rows after the changes."""
-    after = batch.column("after")
-    return after if not pa.types.is_struct(after.type) else pc.struct_field(after, name)
 
 
 def column_texts(batch: pa.RecordBatch, columns: Columns, names: Sequence[str]) -> list[Text]:

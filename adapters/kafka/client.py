@@ -1,7 +1,7 @@
 """Configures Kafka's clients, and gives them current credentials: when they are created, and while they live.
 
 Owns the producer settings that hold whatever the operator's options say: an event may occasionally arrive
-twice, but never out of order, and none is lost. `engine.config.kafka` translates the options.
+twice, but never out of order, and none is lost. `engine.config.sinks.kafka` translates the options.
 
 librdkafka keeps the credentials that it is given and logs in with them at each reconnect. `renew` passes a
 changed password to it. For tokens, librdkafka itself asks for a new one before the old one expires, as long
@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException
 
 from adapters.kafka.errors import said
 from adapters.kafka.tokens import expiry
-from engine.config.kafka_login import LINE, login_of
-from engine.config.references import fresh, may_change, refuse
+from engine.config.sinks.kafka_login import LINE, login_of
+from engine.config.text.references import fresh, may_change, refuse
 from engine.errors import ConfigError, SinkError, SourceError
 
 if TYPE_CHECKING:

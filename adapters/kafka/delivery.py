@@ -15,33 +15,36 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import batch_bytes, client, opened, renew
 from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
-from adapters.kafka.parts import of_topics
-from engine.config.settings import KafkaSettings
+from adapters.kafka.parts import without
+from adapters.kafka.records import (
+    Header,
+    Record,
+    between_truncates,
+    ends_of,
+    headers_of,
+    records_of,
+    slice_end,
+    truncated,
+)
+from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    import pyarrow as pa
     from confluent_kafka import Message
 
-    from engine.events.values.text import Ints
 
 _log = logging.getLogger("adapters")
-_ROWS: Final = 10_000
-"""The most events between two checks for failures."""
 _SLICES: Final = 4
 """The least number of slices in flight per window."""
 _WAIT_S: Final = 0.005
@@ -50,11 +53,6 @@ _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
 """The most bytes of a record set aside: a broker's default socket limit."""
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
-_BYTES: Final = pa.large_binary()
-_TRUNCATED: Final = '{"before":null,"after":null,"source":'
-
-Record = tuple[str, bytes | None, bytes | None]
-"""Topic, value and key, in the order of `Producer.produce`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +61,6 @@ class Delivered:
 
     truncated: frozenset[str] = frozenset()
     refused: Mapping[str, SinkError] = field(default_factory=dict)
-
-
-Header = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,37 +106,57 @@ class Delivery:
         self._refused: dict[str, SinkError] = {}
         self._aside: Delivery | None = None
 
-    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> Delivered:
+    def send(
+        self, batches: Iterable[pa.RecordBatch], total: int = 0, barriers: Collection[str] = ()
+    ) -> Delivered:
         """Send every event, in order, and wait until all are delivered; `total` is for the progress log.
 
-        A topic that refuses an event gets no more of them; the others get theirs. Raises SinkError.
+        Truncates of topics in `barriers`, which have several partitions, are sent alone: all events before
+        them are delivered by then, and none behind them is sent yet. A topic that refuses an event gets no
+        more of them; the others get theirs. Raises SinkError.
         """
         self._truncated.clear()
         self._refused.clear()
         self._sent, self._total, self._told_s = 0, total, time.monotonic()
         self._begin()
         for batch in batches:
-            self._truncated |= truncated(batch)
-            ends = _ends(batch)
-            start = 0
-            while start < batch.num_rows:
-                end = _slice_end(ends, start, self._flow.window // _SLICES)
-                sent = without(batch.slice(start, end - start), self._refused)
-                self._produce(sent)
-                self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
-                self._await_room()
-                start = end
+            found = truncated(batch)
+            self._truncated |= found
+            if found.isdisjoint(barriers):
+                self._send_batch(batch)
+                continue
+            for piece, alone in between_truncates(batch, barriers):
+                if alone:
+                    self._flush()
+                self._send_batch(piece)
+                if alone:
+                    self._flush()
         self._flush()
         self._end()
         return Delivered(frozenset(self._truncated), dict(self._refused))
+
+    def _send_batch(self, batch: pa.RecordBatch) -> None:
+        ends = ends_of(batch)
+        start = 0
+        while start < batch.num_rows:
+            end = slice_end(ends, start, self._flow.window // _SLICES)
+            sent = without(batch.slice(start, end - start), self._refused)
+            self._produce(sent)
+            self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
+            self._await_room()
+            start = end
+
+    def prepare(self) -> None:
+        """Make the producer the only one with its id, if it has one. Raises SinkError."""
+        if self.transactional_id and not self._begun:
+            begin(self._producer, self.transactional_id, self._reason)
+            self._begun = True
 
     def _begin(self) -> None:
         """Begin a transaction, if the producer has an id. Raises SinkError."""
         if not self.transactional_id:
             return
-        if not self._begun:
-            begin(self._producer, self.transactional_id, self._reason)
-            self._begun = True
+        self.prepare()
         self._step("does not begin", self._producer.begin_transaction)
 
     def _end(self) -> None:
@@ -234,10 +249,10 @@ class Delivery:
     def _produce(self, batch: pa.RecordBatch) -> None:
         produce = self._producer.produce
         headers = batch.column("headers")
-        records = _records(batch)
+        records = records_of(batch)
         if headers.null_count < len(headers):
             for record, own in zip(records, headers.to_pylist(), strict=True):
-                self._insist(produce, record, _headers(own))
+                self._insist(produce, record, headers_of(own))
             return
         for record in records:
             try:
@@ -352,51 +367,3 @@ class Delivery:
         self._flush()
         for error in self._refused.values():
             raise error
-
-
-def _records(batch: pa.RecordBatch) -> Iterator[Record]:
-    topic = batch.column("topic")
-    names = topic.dictionary.to_pylist()
-    topics = repeat(names[0]) if len(names) == 1 else np.array(names, object)[topic.indices.to_numpy()]
-    value, key = (batch.column(name).cast(_BYTES).to_numpy(zero_copy_only=False) for name in ("value", "key"))
-    return zip(topics, value, key)  # noqa: B905  one topic is repeated without end
-
-
-def _ends(batch: pa.RecordBatch) -> Ints:
-    """Where each event's key and value would begin if all were concatenated."""
-    ends = np.zeros(batch.num_rows + 1, np.int64)
-    for name in ("key", "value"):
-        lengths = pc.fill_null(pc.binary_length(batch.column(name)), 0)
-        ends[1:] += lengths.to_numpy(zero_copy_only=False)
-    return np.cumsum(ends)
-
-
-def _slice_end(ends: Ints, start: int, most_bytes: int) -> int:
-    """The end of a slice: at least one event, at most `_ROWS` events, and otherwise at most `most_bytes`."""
-    end = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
-    return min(max(end, start + 1), start + _ROWS, len(ends) - 1)
-
-
-def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
-    """The events of a batch that don't go to these topics, in order."""
-    if not topics:
-        return batch
-    names = frozenset(batch.column("topic").dictionary.to_pylist())
-    return of_topics(batch, names - frozenset(topics))
-
-
-def _headers(text: str | None) -> list[Header] | None:
-    """Headers as Kafka Connect's JsonConverter writes them: each value as JSON text."""
-    if text is None:
-        return None
-    return [(header["key"], header["value"]) for header in orjson.loads(text)]
-
-
-def truncated(batch: pa.RecordBatch) -> set[str]:
-    """The topics of this batch's truncates, which have no key and no row."""
-    keyless = pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
-    if not pc.any(keyless).as_py():
-        return set()
-    events = batch.filter(keyless)
-    events = events.filter(pc.match_substring(events.column("value"), _TRUNCATED))
-    return set(events.column("topic").cast(pa.string()).unique().to_pylist())

@@ -20,7 +20,7 @@ from adapters.staging.turn_parts import ArrowPart, ArrowParts, written_files
 from engine.model import NO_FILE, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -125,3 +125,11 @@ def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:
     if mine.all():
         return batch
     return batch.filter(pa.array(mine[column.indices.to_numpy()]))
+
+
+def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The events of a batch that don't go to these topics, in order."""
+    if not topics:
+        return batch
+    names = frozenset(batch.column("topic").dictionary.to_pylist())
+    return of_topics(batch, names - frozenset(topics))

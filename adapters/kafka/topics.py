@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import client, opened, renew
 from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
-from engine.config.selection import group_of
+from engine.config.sources.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import TopicPartitionInfo
 
-    from engine.config.settings import KafkaSettings
+    from engine.config.sinks.settings import KafkaSettings
 
 _TIMEOUT_S: Final = 10.0
 _LOOK_EVERY_S: Final = 10.0

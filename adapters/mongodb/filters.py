@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from engine.config.shapes import Shape
+from engine.config.properties.shapes import Shape
 
 
 def _filter(raw: str) -> str | None:

@@ -1,7 +1,7 @@
 """Builds a MongoDB job from its settings: its source, and the connection to the deployment.
 
-`adapters.source.job` has what all jobs share. `run` serves the command line. `building` yields the job to
-Python code that has its own Spark session.
+`adapters.source.assembly.job` has what all jobs share. `run` serves the command line. `building` yields the
+job to Python code that has its own Spark session.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.tools import SourceTools
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.verifying import Verifiable
+from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
+from adapters.verify.copied_events import Traits
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.snapshot.initial import Held
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from engine.config.settings import Settings
 
 _LOCAL_CHANGES = 5_000
@@ -51,7 +54,18 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         figures=source.figures,
+        verifiable=Verifiable(Traits(looked_up=True), source.deletes, why=_not_compared(settings)),
     )
+
+
+def _not_compared(settings: Settings) -> str:
+    """Why events don't say what documents are like, if they don't."""
+    mongodb = settings.source_as(MongoSettings)
+    if not mongodb.capture_mode.looks_up:
+        return f"capture.mode {mongodb.capture_mode.value} leaves the document out of updates"
+    if mongodb.matches:
+        return "cursor.pipeline may leave changes out"
+    return ""
 
 
 def make_source(
@@ -63,7 +77,7 @@ def make_source(
     connection = connection_of(settings.source_as(MongoSettings))
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
-    reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
+    reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
     clock = places.clock
     first: InitialSnapshot[Held] = InitialSnapshot(

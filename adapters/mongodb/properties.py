@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from adapters.mongodb.documents.selection import FieldRule
 from adapters.mongodb.filters import FILTER, MATCHES
 from adapters.mongodb.settings import CaptureMode, CaptureScope, MongoSettings, Oversize
-from engine.config import every_source
-from engine.config.expression_shapes import EXPRESSIONS
 from engine.config.plugins import Connector, SourceSettings
-from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Catalogue, Property
+from engine.config.properties.expression_shapes import EXPRESSIONS
+from engine.config.properties.row import APPLIED, IGNORED, REFUSED, RENAMED, Catalogue, Property
+from engine.config.properties.shapes import FLAG, NAMES, TEXT, Shape, choice, harmless, whole
 from engine.config.settings import (
     Watermarking,
 )
-from engine.config.shapes import FLAG, NAMES, TEXT, Shape, choice, harmless, whole
+from engine.config.sources import every_source
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 P = Property
 _MS = whole(0, 2**31 - 1)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NotRequired, TypeAlias, TypedDict
 
 from adapters.mongodb.log.position import checked
 from adapters.mongodb.settings import CaptureScope
-from adapters.source.open_transaction import SavedTransaction, from_json
+from adapters.source.log.open_transaction import SavedTransaction, from_json
 from engine.saved import read_as, read_position, read_text, reading_saved
 
 if TYPE_CHECKING:
-    from adapters.source.open_transaction import OpenTransaction
-    from engine.job.state import State
+    from adapters.source.log.open_transaction import OpenTransaction
+    from engine.job.saved.state import State
     from engine.model import Position
 
 Order: TypeAlias = list[int | str]

@@ -29,14 +29,14 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.windows import OpenWindows, Session
-from adapters.source.no_log import NoLog
-from adapters.source.open_transaction import to_json
-from adapters.source.span_encoder import EncodePart
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.no_log import NoLog
+from adapters.source.log.open_transaction import to_json
+from adapters.source.log.span_encoder import EncodePart
+from adapters.source.log.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
 from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.saved import saved_position
 from engine.snapshot.merge import Superseded
 
@@ -48,13 +48,15 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.tools import SourceTools
-    from adapters.source.open_transaction import OpenTransaction
-    from engine import ports
+    from adapters.source.log.open_transaction import OpenTransaction
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position, Window
-    from engine.ports import PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Moved, Reading
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -218,7 +220,7 @@ class MongoSource:
         """Whether a job that streams no log has finished."""
         return self._first.done(state)
 
-    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, _reading: Reading) -> Moved:
         """None: documents keep their `_id`."""
         return {}
 
@@ -235,10 +237,10 @@ class MongoSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
+        reading: Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
     ) -> Encoded:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):
@@ -305,6 +307,12 @@ class MongoSource:
     def open_window(self, window: Window) -> MongoWindow:
         """Choose a cluster time, and start the tasks that read the window's runs as of it."""
         return self._windows.open(window, self._opened(), self._streamed_to)
+
+    # What the wiring asks for besides.
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of documents are written that only a copy has."""
+        return self._windows.deletes(collection, self._opened(), self._streamed_to)
 
 
 def _bounds(settings: Settings) -> LogBounds:

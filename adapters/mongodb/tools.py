@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
     from adapters.mongodb.snapshot.initial import Held
     from adapters.source.initial import InitialSnapshot
-    from adapters.source.span_encoder import SpanEncoder
+    from adapters.source.log.span_encoder import SpanEncoder
     from engine.clock import Clock
 
 

@@ -6,8 +6,8 @@ The others reach only the JDBC readers.
 
 from __future__ import annotations
 
-from engine.config.row import APPLIED, IGNORED, Property
-from engine.config.shapes import TEXT
+from engine.config.properties.row import APPLIED, IGNORED, Property
+from engine.config.properties.shapes import TEXT
 
 LIBPQ = {
     "ApplicationName": "application_name",

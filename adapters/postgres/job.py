@@ -1,7 +1,8 @@
 """Builds a PostgreSQL job from its settings: its source, and what runs before and after.
 
-`drivers` says how libpq and pgjdbc reach the server, `adapters.source.job` has what all jobs share. `run`
-serves the command; `building` gives the job to a caller who drives it from Python with a session of theirs.
+`drivers` says how libpq and pgjdbc reach the server, `adapters.source.assembly.job` has what all jobs share.
+`run` serves the command; `building` gives the job to a caller who drives it from Python with a session of
+theirs.
 """
 
 from __future__ import annotations
@@ -11,26 +12,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
-from adapters.postgres.events.placeholders import placeholders
+from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.log.slot import drop_slot
-from adapters.postgres.log.xmin import SlotXmin
-from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
+from adapters.postgres.log.slots.slot import drop_slot
+from adapters.postgres.log.slots.xmin import SlotXmin
 from adapters.postgres.server.position import numbers, shown
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key
+from adapters.postgres.server.watches.lock_watch import ANSWERED_WITHIN_S, LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.verifying import Verifiable
+from adapters.source.assembly.wiring import LOCAL_ROWS, Wired
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.verifying import Verifiable
-from adapters.source.wiring import LOCAL_ROWS, Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import Held
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from engine.config.settings import Settings
 
 
@@ -78,7 +81,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        verifiable=Verifiable(placeholders(settings.events), source.deletes, source.settled),
+        verifiable=Verifiable(Traits(tuple(placeholders(settings.events))), source.deletes, source.settled),
     )
 
 
@@ -99,7 +102,7 @@ def _source(
     )
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
-    reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
+    reader = ChunkReader(spark, jdbc, places.windows, slots=slots_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, places.clock, xmin)

@@ -1,6 +1,6 @@
 """The properties that only Debezium's PostgreSQL connector has, and the settings that all of them make.
 
-`engine.config.connector` has those that other connectors share, `driver_options` those of the driver.
+`engine.config.sources.connector` has those that other connectors share, `driver_options` those of the driver.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.driver_options import DRIVER, OPTIONS
 from adapters.postgres.settings import Autocreate, PostgresSettings, SchemaRefresh, SslMode
-from engine.config import relational
-from engine.config.connect import CONNECT
-from engine.config.connector import HOST, ROWS
 from engine.config.own import OWN_OF_POSTGRES
 from engine.config.plugins import Connector, SourceSettings
-from engine.config.row import APPLIED, LATER, LATER_REFUSED, RENAMED, Catalogue, Property
-from engine.config.shapes import FLAG, STATEMENTS, TEXT, choice, stream_options, text, whole
+from engine.config.properties.row import APPLIED, LATER, LATER_REFUSED, RENAMED, Catalogue, Property
+from engine.config.properties.shapes import FLAG, STATEMENTS, TEXT, choice, stream_options, text, whole
+from engine.config.sources import relational
+from engine.config.sources.connect import CONNECT
+from engine.config.sources.connector import HOST, ROWS
 from engine.events.settings import EventSettings, Fault, HstoreMode, IntervalMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 P = Property
 _IDENTIFIER = text(r"[^\0]{1,63}", "a name of 1 to 63 characters")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from adapters.postgres.log.pending_visibility import PendingVisibility
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 class Began(TypedDict):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.server.column_watch import ColumnWatch
-from adapters.postgres.server.membership import MembershipWatch
 from adapters.postgres.server.publication import Publication, ensure_publication
 from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.server.watches.column_watch import ColumnWatch
+from adapters.postgres.server.watches.membership import MembershipWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables

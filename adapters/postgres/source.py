@@ -16,7 +16,7 @@ from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.settled import SettledIn
 from adapters.postgres.log.opening import await_past
 from adapters.postgres.log.reader import PostgresLog, Span
-from adapters.postgres.log.retention import Retention
+from adapters.postgres.log.slots.retention import Retention
 from adapters.postgres.log.subscription import Start
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
@@ -28,11 +28,11 @@ from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.blocking import BlockingViews
 from adapters.postgres.snapshot.initial import SlotStart
 from adapters.postgres.snapshot.initial_view import InitialView
-from adapters.postgres.snapshot.older_writers import PublishedTables
+from adapters.postgres.snapshot.table_changes.older_writers import PublishedTables
 from adapters.postgres.snapshot.windows import OpenWindows
 from adapters.postgres.spans import Spans, shown_position
 from adapters.postgres.streamed import Streamed
-from adapters.source.no_log import NoLog
+from adapters.source.log.no_log import NoLog
 from engine.errors import (
     InvariantError,
     PositionLost,
@@ -43,16 +43,17 @@ from engine.model import Appeared, CollectionId
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.postgres.log.takeover import Takeover
+    from adapters.postgres.log.slots.takeover import Takeover
     from adapters.postgres.saved import Began, Memory
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
-    from engine import ports
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Window
-    from engine.ports import Encoded, PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Encoded, Moved, Reading
     from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
@@ -250,10 +251,10 @@ class PostgresSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),
+        reading: Reading = MappingProxyType({}),
     ) -> Encoded:
         """Encode a span into the writer, and return what it superseded."""
         if not isinstance(span, Span):
@@ -264,7 +265,7 @@ class PostgresSource:
             self._takeover.count(span, opened.session.relations.ids)
         return encoded
 
-    def hidden_moves(self, reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, reading: Reading) -> Moved:
         """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         return self._opened().spans.hidden_moves(reading)
 

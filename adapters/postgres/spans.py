@@ -11,10 +11,10 @@ from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown
 from adapters.postgres.snapshot import superseded_keys
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
 from engine.isolation.incomplete import Letters, undecodable
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.windows import OpenWindows
     from adapters.postgres.streamed import Streamed
     from engine.model import CollectionId, Position
-    from engine.ports import Moved, PartWriter, Reading
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Moved, Reading
     from engine.snapshot.merge import Superseded
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from adapters.postgres.log.reader import Span
     from adapters.postgres.log.timeline import TransactionContext
     from adapters.postgres.saved import OpenTransaction, StreamedMemory
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 class ConsoleSink(Forgetful):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 MANIFEST: Final = ".manifest.json"
 _TURN: Final = re.compile(r"turn-(\d{12,})")
@@ -78,14 +78,18 @@ class FilesSink:
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
+        return StagedWriter(self.begin(turn), json_lines, self._mode)
+
+    def begin(self, turn: int) -> Path:
+        """Begin a turn; returns the directory of its parts."""
         if self.applied(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
                 place=str(self._directory),
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
-        self._have_root()
-        return StagedWriter(self._staging.begin(turn), json_lines, self._mode)
+        self.held()
+        return self._staging.begin(turn)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
         """Do nothing: no topic refuses events here."""
@@ -140,7 +144,7 @@ class FilesSink:
             with contextlib.suppress(FileNotFoundError):
                 if name := path.read_text("ascii").strip():
                     return name
-            self._have_root()
+            self.held()
             partial = self._root / ".id"
             with partial.open("w", encoding="ascii") as file:
                 file.write(f"{uuid.uuid4()}\n")
@@ -165,7 +169,7 @@ class FilesSink:
     def _path(self, turn: int) -> Path:
         return self._directory / turn_name(turn)
 
-    def _have_root(self) -> None:
+    def held(self) -> None:
         """Recreate the epoch's directory if somebody removed it.
 
         Raises LeaseLost if that was the next job.

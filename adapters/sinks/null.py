@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from engine.config.settings import SnapshotSettings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.initial import Snapshotter
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships 
 from pyspark.errors import PySparkException
 
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
-from engine.config.references import refuse
+from engine.config.text.references import refuse
 from engine.errors import ExecutorsFailed, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from engine.config.hidden import is_secret, without_secrets
-from engine.config.references import Hidden
+from engine.config.text.hidden import is_secret, without_secrets
+from engine.config.text.references import Hidden
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.settings import Encryption
-from engine.config.row import APPLIED, IGNORED, REFUSED, Property
-from engine.config.shapes import FLAG, TEXT, VERBATIM, Shape, harmless, whole
+from engine.config.properties.row import APPLIED, IGNORED, REFUSED, Property
+from engine.config.properties.shapes import FLAG, TEXT, VERBATIM, Shape, harmless, whole
 
 if TYPE_CHECKING:
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _ENCRYPTION = {
     **{str(mode): mode for mode in Encryption},

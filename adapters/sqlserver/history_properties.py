@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.settings import HistoryKind, HistorySettings
-from engine.config.kafka import CONSUMER, PRODUCER, Given, Table, translate
-from engine.config.row import APPLIED, IGNORED, RENAMED, Property
-from engine.config.shapes import TEXT, Shape, whole
+from engine.config.properties.row import APPLIED, IGNORED, RENAMED, Property
+from engine.config.properties.shapes import TEXT, Shape, whole
+from engine.config.sinks.kafka import CONSUMER, PRODUCER, Given, Table, translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 P = Property
 _PREFIX = "schema.history.internal."

@@ -1,7 +1,7 @@
 """Builds a SQL Server job from its settings: its source, and the connection to the server.
 
-`adapters.source.job` has what all jobs share. `run` serves the command line. `building` yields the job to
-Python code that has its own Spark session. `job_of` has both for another way to the server.
+`adapters.source.assembly.job` has what all jobs share. `run` serves the command line. `building` yields the
+job to Python code that has its own Spark session. `job_of` has both for another way to the server.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.verifying import Verifiable
+from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
-from adapters.source.job import SourceJob, trying
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Wired, tasks_of
+from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.log.database_log import LogBounds
@@ -26,6 +28,7 @@ from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
+from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import Held
     from engine.config.settings import Settings
@@ -81,7 +84,10 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
         longest_window_s=_LONGEST_WINDOW_S,
         done=source.done,
         appeared=source.appeared,
+        actions=source.actions,
+        added=source.added,
         numbers=numbers,
+        verifiable=Verifiable(Traits(), source.deletes),
     )
 
 
@@ -94,13 +100,13 @@ def make_source(
     """The source of the settings."""
     found = _server(reach, settings)
     chosen = snapshotter(settings.snapshot)
-    databases, tasks = Databases(settings, found, chosen.statement), tasks_of(spark)
+    databases, slots = Databases(settings, found, chosen.statement), slots_of(spark)
     jdbc, clock = found.reach.jdbc, places.clock
     tools = SourceTools(
         SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_ROWS),
-        ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
+        ChunkReader(spark, jdbc, places.windows, settings.snapshot, slots=slots),
         lambda database: ChangeReader(spark, jdbc, database, places.spans.within("log"), clock.new_id),
-        _bounds(settings, tasks),
+        _bounds(settings, slots()),
         clock,
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),
     )

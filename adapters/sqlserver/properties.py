@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from adapters.sqlserver.driver_options import DRIVER, driver_name
 from adapters.sqlserver.history_properties import HISTORY, history_settings
 from adapters.sqlserver.settings import Encryption, Isolation, SqlServerSettings
-from engine.config import relational
-from engine.config.connector import HOST
 from engine.config.plugins import Connector, SourceSettings
-from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Catalogue, Property
+from engine.config.properties.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Catalogue, Property
+from engine.config.properties.shapes import FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, text, whole
 from engine.config.settings import SnapshotMode, Watermarking
-from engine.config.shapes import FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, text, whole
+from engine.config.sources import relational
+from engine.config.sources.connector import HOST
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
     from engine.events.settings import EventSettings
 
 P = Property

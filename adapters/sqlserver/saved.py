@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from adapters.source.open_transaction import SavedTransaction  # noqa: TC001  likewise
+from adapters.source.log.open_transaction import SavedTransaction  # noqa: TC001  likewise
 from adapters.sqlserver.log.capture_instances import marks_of
 from adapters.sqlserver.server.position import began_at, check_lsn, places_of
 from adapters.sqlserver.server.table import Column  # noqa: TC001  the form is read at run time
@@ -13,7 +13,7 @@ from engine.saved import Natural, read_as, read_text, reading_saved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 
 class Began(TypedDict):

@@ -18,6 +18,7 @@ from adapters.sqlserver.log.database_log import Asking, DatabaseTail
 from adapters.sqlserver.log.reader import LogSlice, Span, SqlServerLog
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.saved import check_saved
+from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.position import Place, places_of, position_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
@@ -25,9 +26,12 @@ from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
 from adapters.sqlserver.spans import StreamedSpans
 from engine.errors import InvariantError
+from signals.actions import SignalAction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow as pa
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
@@ -36,12 +40,14 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.initial import Held
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.tools import SourceTools
-    from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Position, Window
-    from engine.ports import Encoded, PartWriter
+    from engine.ports.log import Span as TakenSpan
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Encoded, Moved, Reading
+    from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
 
@@ -116,6 +122,15 @@ class SqlServerSource:
     def appeared(self) -> Sequence[Appeared]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         return self._spans.appeared() if self._first.streams else ()
+
+    @property
+    def actions(self) -> Mapping[str, SignalAction]:
+        """The signals that only this source knows."""
+        return {SCHEMA_CHANGES: SignalAction(self._spans.state_schemas)}
+
+    def added(self) -> Sequence[pa.RecordBatch]:
+        """The events that signals have asked for since the last call."""
+        return self._spans.added()
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
         """The log. Its first spans report shapes that are new since the state."""
@@ -196,13 +211,17 @@ class SqlServerSource:
         """Whether a job that streams no log has finished."""
         return not self._spans.announcing and self._first.done(state)
 
-    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
+    def hidden_moves(self, _reading: Reading) -> Moved:
         """None: what was streamed is committed, and rows are read with locks."""
         return {}
 
     def tables(self) -> SqlServerTables:
         """The tables that a signal can name."""
         return self._extents
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        return self._windows.deletes(collection)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""
@@ -213,10 +232,10 @@ class SqlServerSource:
 
     def encode(
         self,
-        span: ports.Span,
+        span: TakenSpan,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
+        reading: Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
     ) -> Encoded:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):

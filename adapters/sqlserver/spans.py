@@ -9,33 +9,37 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from adapters.source.open_transaction import from_json, to_json
-from adapters.source.span_encoder import EncodePart
-from adapters.source.table_faults import encode_without_faults
+from adapters.source.log.open_transaction import from_json, to_json
+from adapters.source.log.span_encoder import EncodePart
+from adapters.source.log.table_faults import encode_without_faults
 from adapters.sqlserver.events.codec import listed_name
 from adapters.sqlserver.events.dead_letters import rows_of
 from adapters.sqlserver.events.decode import Rules
-from adapters.sqlserver.events.schema_changes import ChangeType
+from adapters.sqlserver.events.schema_changes import ChangeType, schema_changes
 from adapters.sqlserver.events.span_encoder import DecodePart, PartContext, encode_parts
 from adapters.sqlserver.log.changes import NOTHING
 from adapters.sqlserver.log.span_planner import completed
 from adapters.sqlserver.log.span_reader import forget
-from adapters.sqlserver.schema.table_schemas import filled
+from adapters.sqlserver.schema.stated import stated_tables
+from adapters.sqlserver.schema.table_schemas import alike, filled
 from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.config.settings import NewCollections
+from engine.errors import SignalError, SourceError
 from engine.events.counts import total
 from engine.events.record.envelope import PLAIN
 from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.model import Appeared
-from engine.ports import Encoded, SourceNotice
+from engine.ports.source import Encoded, SourceNotice
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from adapters.source.open_transaction import OpenTransaction
+    import pyarrow as pa
+
+    from adapters.source.log.open_transaction import OpenTransaction
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
     from adapters.sqlserver.events.decode import Decoded
@@ -49,7 +53,8 @@ if TYPE_CHECKING:
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
+    from signals.actions import ReceivedSignal
 
 
 class StreamedSpans:
@@ -69,6 +74,7 @@ class StreamedSpans:
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
         self._appeared: list[Appeared] = []
+        self._stated: list[SchemaChange] = []
 
     def resume(self, memory: Mapping[str, Any], places: Mapping[str, Place], announced: int) -> None:
         """Go on from a saved state, at these places. The first `announced` spans only report shapes."""
@@ -76,6 +82,7 @@ class StreamedSpans:
         self._open = {name: from_json(left.get(name)) for name in places}
         self._tracker.recover(memory.get("shapes"), places)
         self._announced = announced
+        self._stated = []
 
     @property
     def announcing(self) -> bool:
@@ -163,6 +170,40 @@ class StreamedSpans:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         found, self._appeared = self._appeared, []
         return found
+
+    def state_schemas(self, signal: ReceivedSignal) -> str:
+        """Announce and record tables' schemas that a signal states; returns the answer.
+
+        Raises SignalError if it can't be done.
+        """
+        tables = stated_tables(signal.data, self._databases.names)
+        if unknown := [one.collection for one in tables if not self._databases.captures(one.collection)]:
+            raise SignalError(f"{unknown[0]} is not captured", hint="only captured tables can be named")
+        tells = self._settings.source_as(SqlServerSettings).include_schema_changes
+        if not (tells or self._tools.history):
+            raise SignalError(
+                "nobody would learn of it",
+                hint="set include.schema.changes=true, or schema.history.internal",
+            )
+        places = {name: self._databases.place(name) for name in self._databases.names}
+        try:
+            made = self._tracker.stated(tables, places)
+        except SourceError as error:
+            raise SignalError(f"it can't be recorded: {error}") from error
+        self._stated += made if tells else []
+        return "; ".join(self._answer(change) for change in made)
+
+    def _answer(self, change: SchemaChange) -> str:
+        table = change.table.id
+        logged = self._databases.logged(table.parts[0]).get(table)
+        differs = logged is not None and (change.type is ChangeType.DROP or not alike(logged, change.table))
+        but = ", but its events keep the columns of its capture instance" if differs else ""
+        return f"{change.type} of {table} is announced{but}"
+
+    def added(self) -> list[pa.RecordBatch]:
+        """The events that signals have asked for since the last call."""
+        stated, self._stated = self._stated, []
+        return [schema_changes(stated, self._settings.events)] if stated else []
 
     def _decoded(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.source.span_encoder import SpanEncoder
+    from adapters.source.log.span_encoder import SpanEncoder
     from adapters.sqlserver.log.database_log import LogBounds
     from adapters.sqlserver.log.span_reader import ChangeReader
     from adapters.sqlserver.schema.history import History

@@ -177,10 +177,24 @@ class ArrowPart:
             content = source.read_buffer()
             if checksum_of(content) != self.checksum:
                 raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
-            reader = pa.BufferReader(content)
-            while reader.tell() < content.size:
-                with pa.ipc.open_stream(reader) as stream:
-                    yield from stream
+            yield from _batches_in(content)
+
+
+def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The batches of a part of a committed turn, memory-mapped. Raises SinkError if it can't be read."""
+    with sink_errors(path), pa.memory_map(str(path)) as source:
+        try:
+            yield from _batches_in(source.read_buffer())
+        except pa.ArrowInvalid as error:
+            raise SinkError("is damaged", place=str(path)) from error
+
+
+def _batches_in(content: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """The batches of streams that stand one after another."""
+    reader = pa.BufferReader(content)
+    while reader.tell() < content.size:
+        with pa.ipc.open_stream(reader) as stream:
+            yield from stream
 
 
 def _write(path: Path, texts: Iterable[pa.LargeStringArray], mode: int | None) -> tuple[int, Checksum]:

@@ -17,14 +17,14 @@ from adapters.storage import figures
 from adapters.storage.answer_journal import answers_after, last_answers, latest_turn
 from adapters.storage.lease import last_owner
 from adapters.storage.state_files import QUEUE, opened, state_name, turns_in
-from engine.config.hidden import hidden_in, without_secrets
+from engine.config.text.hidden import hidden_in, without_secrets
 from engine.errors import ConfigError, StateError
-from engine.job.state_document import from_json
+from engine.job.saved.state_document import from_json
 
 if TYPE_CHECKING:
-    from adapters.storage.lease import Owner
+    from adapters.storage.owner import Owner
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 _ATTEMPTS: Final = 5
 """How often a state is looked for. A running job removes a state a few turns later."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from adapters.storage.directory import Storage
     from adapters.system import StartBeside
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from engine.model import Position
 
 FILE: Final = "figures.json"

@@ -24,20 +24,14 @@ A holder that died on this machine is recognised by its process, so a restart ne
 from __future__ import annotations
 
 import logging
-import os
 import re
-import socket
 import threading
 import time
-import uuid
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
-import orjson
-
+from adapters.storage.owner import UNKNOWN, Claim, Owner, document_of, owner_in
 from adapters.system import start_thread
 from engine.errors import LeaseHeld, LeaseLost, StateError
 
@@ -62,99 +56,6 @@ def clock() -> float:
 
 def _clock() -> float:
     return clock()
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process, described so that others on the same machine can tell whether it still runs.
-
-    `boot` is the machine's boot id, `namespace` the PID namespace, `started` the process's start in kernel
-    ticks. All are empty if the system does not provide them.
-    """
-
-    host: str
-    pid: int
-    boot: str = ""
-    namespace: str = ""
-    started: str = ""
-
-    @property
-    def gone(self) -> bool:
-        """Whether it has certainly ended; False if this machine can't know."""
-        here = this_process()
-        same = bool(self.boot) and (self.boot, self.namespace) == (here.boot, here.namespace)
-        return same and _started(self.pid) != self.started
-
-
-@cache
-def this_process() -> Process:
-    """The calling process."""
-    boot = namespace = ""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    return Process(socket.gethostname(), os.getpid(), boot, namespace, _started(os.getpid()))
-
-
-def _started(pid: int) -> str:
-    """When a process started; empty if there is none or if it is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in {"Z", "X"} else fields[19]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The holder of a lease: `id` is unique to one run, `job` is its `topic.prefix`."""
-
-    id: str
-    job: str
-    process: Process
-    ttl_ms: int
-    released: bool = False
-
-    def __str__(self) -> str:
-        if not self.id:
-            return "another job"
-        return f"job {self.job!r}, process {self.process.pid} on {self.process.host}"
-
-
-_UNKNOWN: Final = Owner("", "", Process("", 0), 0)
-"""The owner in a file whose writer has not finished it."""
-
-
-def _document(owner: Owner) -> bytes:
-    return orjson.dumps(asdict(owner), option=orjson.OPT_INDENT_2)
-
-
-def _owner_in(document: bytes) -> Owner:
-    """The owner that a file names."""
-    try:
-        fields: dict[str, Any] = orjson.loads(document)
-        return Owner(**{**fields, "process": Process(**fields["process"])})
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        return _UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a job asks for: to hold leases with a time to live of `ttl_ms`.
-
-    `wait`: stand by while another job holds one; otherwise LeaseHeld is raised.
-    """
-
-    job: str
-    ttl_ms: int = 6_000
-    wait: bool = True
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    process: Process = field(default_factory=lambda: this_process())  # noqa: PLW0108  tests replace it
-
-    @property
-    def owner(self) -> Owner:
-        """The claiming process as the owner."""
-        return Owner(self.id, self.job, self.process, self.ttl_ms)
 
 
 @dataclass(slots=True)
@@ -186,9 +87,9 @@ def last_owner(files: LeaseFiles, prefix: str = "") -> Owner | None:
     if not newest:
         return None
     try:
-        return _owner_in(files.read(_lease_name(newest, prefix)))
+        return owner_in(files.read(_lease_name(newest, prefix)))
     except FileNotFoundError:
-        return _UNKNOWN
+        return UNKNOWN
 
 
 def newest_lease(names: Iterable[str]) -> int:
@@ -242,7 +143,7 @@ class FileLease:
         if owner is not None:
             return owner
         epoch = max(newest, self._epoch_in(self._storage.names())) + 1
-        if not self._storage.create_new(self._name(epoch), _document(self._claim.owner)):
+        if not self._storage.create_new(self._name(epoch), document_of(self._claim.owner)):
             return self._owner(epoch)  # another job was faster
         self.epoch = self._known = epoch
         for epoch in self._epochs():
@@ -288,14 +189,14 @@ class FileLease:
         if newest > self.epoch:
             by = self._owner(newest)
             raise LeaseLost(f"taken over by {by} (epoch {newest}, ours was {self.epoch})", place=self.place)
-        self._storage.refresh(self._name(self.epoch), _document(self._claim.owner))
+        self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
 
     def release(self) -> None:
         """Free the lease at once; does nothing if it is not ours any more."""
         if self.epoch and self._newest() == self.epoch:
             owner = self._claim.owner
             released = Owner(owner.id, owner.job, owner.process, owner.ttl_ms, released=True)
-            self._storage.create(self._name(self.epoch), _document(released))
+            self._storage.create(self._name(self.epoch), document_of(released))
         self.epoch = 0
 
     def _newest(self) -> int:
@@ -325,9 +226,9 @@ class FileLease:
 
     def _owner(self, epoch: int) -> Owner:
         try:
-            return _owner_in(self._storage.read(self._name(epoch)))
+            return owner_in(self._storage.read(self._name(epoch)))
         except StateError:
-            return _UNKNOWN
+            return UNKNOWN
 
 
 class Leases:

@@ -1,7 +1,7 @@
 """The state store: one JSON file per turn, in a directory on any storage that Hadoop supports.
 
 Owns when the files of a checkpoint directory are written, renamed and removed. `state_files.py` has their
-names and content, `directory.py` writes them, and `engine.job.state` defines the document. A file named
+names and content, `directory.py` writes them, and `engine.job.saved.state` defines the document. A file named
 `.turn-….<unique>.partial` is being written, or was left by a crash: it is never read, and loading removes it.
 
 A job that has lost the lease can't promote. Loading takes the pending states of older epochs away: the one
@@ -26,7 +26,7 @@ from adapters.storage.state_files import (
     turns_in,
 )
 from engine.errors import InvariantError, LeaseLost, StateError
-from engine.ports import SavedState, SavedStates
+from engine.ports.state_store import SavedState, SavedStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import StateError
-from engine.ports import SavedState
+from engine.ports.state_store import SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 16 << 20
 """How many bytes of a file are decoded at once."""
 _SEEN_AT_ONCE: Final = 1_000_000
+_OPEN_FILES: Final = 64
 _TEXT: Final = pa.large_binary()
 
 
@@ -78,6 +79,20 @@ _AS_BARE: Final = msgspec.json.Decoder(_Bare)
 
 
 @dataclass(frozen=True, slots=True)
+class Traits:
+    """What is peculiar to a source's events.
+
+    `placeholders` are the texts that stand in them for values that the log left out. With `looked_up` the row
+    of an update was looked up when its event was read: it may be later than the event, or be missing.
+    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key.
+    """
+
+    placeholders: tuple[bytes, ...] = ()
+    looked_up: bool = False
+    in_order: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class EventFile:
     """A file of a turn's events."""
 
@@ -105,12 +120,16 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class SortEvents:
-    """The task that reads some files. The result goes below `directory`. `placeholders` as in `Settings`."""
+    """The task that reads some files. The result goes below `directory`.
+
+    Rows that were looked up for events of turns after `look` may be later than what windows have read.
+    """
 
     directory: str
     topic: str
-    placeholders: tuple[bytes, ...]
+    traits: Traits
     partitions: int
+    look: int = 0
 
     def __call__(self, numbered: tuple[int, Sequence[EventFile]]) -> Sorted:
         """Sort the events of these files. Raises SourceError if a line is no event with a key."""
@@ -158,6 +177,11 @@ class SortEvents:
         ops = _spread(pa.array(map(attrgetter("op"), payloads), pa.string()), has)
         rows = _spread(pa.array(list(map(bytes, map(attrgetter("after"), payloads))), _TEXT), has)
         emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        if emptied.any() and not self.traits.in_order:
+            raise SourceError(
+                "it was truncated, and its topic's partitions don't tell which rows came before",
+                place=self.topic,
+            )
         begins = np.cumsum([0, *(len(piece.content) for piece in pieces)])[:-1]
         at = np.searchsorted(begins, starts, side="right") - 1
         keyless = pc.equal(keys, b"null").to_numpy(zero_copy_only=False) & ~emptied
@@ -172,25 +196,34 @@ class SortEvents:
         }
         where = (own[name][emptied].tolist() for name in ("turn", "part", "offset"))
         chosen = pa.array(~emptied)
-        placeholders = [placeholder for placeholder in self.placeholders if placeholder in text]
-        table = self._digests(keys.filter(chosen), ops.filter(chosen), rows.filter(chosen), placeholders)
+        placeholders = [placeholder for placeholder in self.traits.placeholders if placeholder in text]
+        late = pa.array(own["turn"][~emptied] > self.look)
+        events = pa.table(
+            [keys.filter(chosen), ops.filter(chosen), rows.filter(chosen), late],
+            names=["key", "op", "row", "late"],
+        )
+        table = self._digests(events.combine_chunks(), placeholders)
         columns = [
             pa.array(own[name][~emptied]) if name in own else table.column(name) for name in COPIED.names
         ]
         return pa.Table.from_arrays(columns, schema=COPIED), [Place(*one) for one in zip(*where, strict=True)]
 
-    @staticmethod
-    def _digests(keys: pa.Array, ops: pa.Array, rows: pa.Array, placeholders: Sequence[bytes]) -> pa.Table:
-        """The columns `key`, `row` and `lacks`."""
+    def _digests(self, events: pa.Table, placeholders: Sequence[bytes]) -> pa.Table:
+        """The columns `key`, `row`, `lacks` and `ahead`."""
+        keys, ops, rows, late = (_one_chunk(events.column(name)) for name in events.column_names)
         bare = bare_keys(keys.cast(pa.large_string()))
-        gone = pc.fill_null(pc.or_(pc.equal(ops, "d"), pc.equal(rows, b"null")), True)  # noqa: FBT003
-        texts = pc.if_else(gone, pa.scalar(b"", _TEXT), rows)
+        no_row = pc.fill_null(pc.equal(rows, b"null"), True)  # noqa: FBT003
+        gone = pc.or_(pc.fill_null(pc.equal(ops, "d"), True), no_row)  # noqa: FBT003
+        texts = _unquoted(pc.if_else(gone, pa.scalar(b"", _TEXT), rows))
         digests = digests_of_rows(bare, texts.cast(pa.large_string()))
-        lacks = pa.repeat(pa.scalar(False), len(rows))  # noqa: FBT003
+        lacks = ahead = pa.repeat(pa.scalar(False), len(rows))  # noqa: FBT003
+        if self.traits.looked_up:
+            updates = pc.fill_null(pc.equal(ops, "u"), False)  # noqa: FBT003
+            lacks, ahead = pc.and_(updates, no_row), pc.and_(updates, late)
         for placeholder in placeholders:
             lacks = pc.or_(lacks, pc.match_substring(texts, placeholder))
-        columns = [key_digests(bare), pc.if_else(gone, pa.scalar(None, DIGEST), digests), lacks]
-        return pa.table(columns, names=["key", "row", "lacks"])
+        columns = [key_digests(bare), pc.if_else(gone, pa.scalar(None, DIGEST), digests), lacks, ahead]
+        return pa.table(columns, names=["key", "row", "lacks", "ahead"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +284,38 @@ def partition_of(paths: Sequence[str], partition: int, schema: pa.Schema) -> pa.
     return pa.concat_tables(tables).combine_chunks()
 
 
-def line_at(path: str, offset: int, size: int) -> tuple[bytes, bytes | None]:
-    """The key of the event in this line of a file, and its row; None for a delete."""
-    with Path(path).open("rb") as file:
-        file.seek(offset)
-        line = file.read(size)
+class Lines:
+    """Lines of files, read again by their places. Keeps the last files open; close it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, mmap.mmap] = {}
+
+    def at(self, path: str, offset: int, size: int) -> bytes:
+        """A line. Raises OSError or ValueError for a file that is gone or empty."""
+        content = self._open.get(path)
+        if content is None:
+            with Path(path).open("rb") as file:
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if len(self._open) >= _OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[path] = content
+        return content[offset : offset + size]
+
+    def close(self) -> None:
+        """Close the files."""
+        for content in self._open.values():
+            content.close()
+        self._open.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+def key_and_row(line: bytes) -> tuple[bytes, bytes | None]:
+    """The key of the event in a line, and its row; None for a delete."""
     try:
         event: _WithSchema | _Bare = _AS_WITH_SCHEMA.decode(line)
     except msgspec.ValidationError:
@@ -266,10 +326,8 @@ def line_at(path: str, offset: int, size: int) -> tuple[bytes, bytes | None]:
     return key, None if gone or payload is None else bytes(payload.after)
 
 
-def source_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """The source block of the event in this line of a file, as JSON."""
-    file.seek(offset)
-    line = file.read(size)
+def source_of(line: bytes) -> bytes:
+    """The source block of the event in a line, as JSON."""
     try:
         return bytes(_AS_SOURCED_WITH_SCHEMA.decode(line).value.payload.source)
     except msgspec.ValidationError:
@@ -339,3 +397,13 @@ def _spread(present: pa.Array, has: NDArray[np.bool_]) -> pa.Array:
     """The values at the places that have one; null elsewhere."""
     places = pa.array(np.cumsum(has) - 1, mask=~has)
     return present.take(places)
+
+
+def _unquoted(rows: pa.Array) -> pa.Array:
+    """The rows; of MongoDB's, which are JSON in a string, what is between the quotes."""
+    quoted = pc.starts_with(rows, b'"')
+    return pc.if_else(quoted, pc.binary_slice(rows, 1, -1), rows) if pc.any(quoted).as_py() else rows
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

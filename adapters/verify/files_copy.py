@@ -19,14 +19,24 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from adapters.staging.turn_parts import turn_name
-from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, line_at, partition_of, source_at
+from adapters.verify.copied_events import (
+    EventFile,
+    Lines,
+    SortEvents,
+    SortSeen,
+    Traits,
+    key_and_row,
+    partition_of,
+    source_of,
+)
 from engine.errors import SourceError
 from engine.snapshot.merge_key import key_of
 from engine.staging.files import sink_errors
@@ -36,10 +46,11 @@ from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings, Touc
 from engine.verify.event_history import folded, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from concurrent.futures import Future
 
-    from engine.ports import Executors
+    from engine.events.values.text import Ints
+    from engine.ports.executors import Executors
     from engine.verify.copy import Asked, SeenRows, Span
 
 _TURN: Final = re.compile(r"turn-(\d{12,})")
@@ -50,6 +61,7 @@ _PARTITION_BYTES: Final = 256 << 20
 """How many bytes of events have the keys of a partition, if there are partitions enough."""
 _PARTITION_ROWS: Final = 500_000
 _MOST_PARTITIONS: Final = 256
+_PLACE: Final = ("turn", "part", "offset", "size")
 _FOLLOWED_BYTES: Final = 1 << 20
 """How many bytes of later turns are read at once while the stream waits."""
 
@@ -67,22 +79,31 @@ class ComparePartition:
 
     def __call__(self, partition: int) -> Findings:
         """What differs in a partition."""
+        with Lines() as lines:
+            return self._findings(partition, lines)
+
+    def _findings(self, partition: int, lines: Lines) -> Findings:
         seen = partition_of(self.seen, partition, SEEN_ROWS)
         copied = partition_of(self.events, partition, COPIED)
         found = compare(seen, copied, self.truncates, self.asked.span.since, self.asked.span.upto)
-        different = self._different(found, seen, copied)
+        different = self._different(found, seen, copied, lines)
         undecided = seen.take(pa.array(found.undecided))
         mends = self.asked.mends
         wrong = [*found.missing.tolist(), *different] if mends else []
-        extra = self._settled(copied, found.extra.tolist())
-        numbers = {"missing": found.missing.tolist(), "different": different}
+        extra = self._settled(copied, found.extra, lines)
+        older = set(found.older.tolist())
+        numbers = {
+            "missing": found.missing.tolist(),
+            "different": [number for number in different if number not in older],
+            "older": [number for number in different if number in older],
+        }
         first = {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
         counts = {kind: len(rows) for kind, rows in numbers.items()}
         return Findings(
             found.equal + len(found.different) - len(different),
             found.changed,
             counts | {"extra": len(extra)},
-            first | {"extra": self._extra(copied, extra[:FIRST_KEYS])},
+            first | {"extra": self._extra(copied, extra[:FIRST_KEYS], lines)},
             tuple(
                 zip(
                     undecided.column("merge_key").to_pylist(),
@@ -95,21 +116,24 @@ class ComparePartition:
             len(found.extra) - len(extra),
         )
 
-    def _settled(self, copied: pa.Table, events: Sequence[int]) -> list[int]:
-        """The events whose transactions the windows could see."""
-        files: dict[str, list[tuple[int, ExtraRow]]] = {}
-        for event, row in zip(events, _extra_rows(copied, events), strict=True):
-            files.setdefault(_path(self.directory, row.turn, row.part), []).append((event, row))
-        found = []
-        for path, rows in files.items():
-            with _reading(path), Path(path).open("rb") as file:
-                found += [
-                    event for event, row in rows if self.asked.settled(source_at(file, row.offset, row.size))
-                ]
+    def _settled(self, copied: pa.Table, events: Ints, lines: Lines) -> list[int]:
+        """The events whose transactions the windows could see, file by file."""
+        if not len(events):
+            return []
+        turn, part, offset, size = (copied.column(name).to_numpy()[events] for name in _PLACE)
+        order = np.lexsort((offset, part, turn))
+        found: list[int] = []
+        for at in order.tolist():
+            path = _path(self.directory, int(turn[at]), int(part[at]))
+            with _reading(path):
+                if self.asked.settled(source_of(lines.at(path, int(offset[at]), int(size[at])))):
+                    found.append(int(events[at]))
         return found
 
-    def _different(self, found: Compared, seen: pa.Table, copied: pa.Table) -> list[int]:
-        """The rows that differ also if their events are read column by column."""
+    def _different(self, found: Compared, seen: pa.Table, copied: pa.Table, lines: Lines) -> list[int]:
+        """The rows that differ also if their events are read column by column, if they have columns."""
+        if not self.asked.columns:
+            return [int(number) for number in found.different]
         wanted = seen.take(pa.array(found.different)).to_pylist()
         its = pa.compute.is_in(
             copied.column("key"), pa.array([row["key"] for row in wanted], SEEN_ROWS.types[0])
@@ -120,51 +144,60 @@ class ComparePartition:
         return [
             number
             for number, row in zip(found.different.tolist(), wanted, strict=True)
-            if not self._says(events[row["key"]], row["row"], row["turn"])
+            if not self._says(events[row["key"]], row, lines)
         ]
 
-    def _says(self, events: Sequence[dict[str, int]], digest: bytes, turn: int) -> bool:
-        """Whether the events of a key up to a turn say that its row has this digest."""
+    def _says(self, events: Sequence[dict[str, int]], seen: dict[str, Any], lines: Lines) -> bool:
+        """Whether the events of a key up to the turn of a row seen say what was seen."""
         places = sorted((event["turn"], event["part"], event["offset"], event["size"]) for event in events)
-        lines = [
-            line_at(_path(self.directory, *place[:2]), *place[2:]) for place in places if place[0] <= turn
-        ]
-        row = folded((text for _key, text in lines), self.placeholders)
+        said = [self._said(place, lines) for place in places if place[0] <= seen["turn"]]
+        row = folded((text for _key, text in said), self.placeholders)
         if row is None:
             return False
         shown = texts(row, self.asked.columns)
-        keys = [lines[-1][0].decode()] * len(shown)
+        keys = [said[-1][0].decode()] * len(shown)
         digests = digests_of_rows(pa.array(keys, pa.large_string()), pa.array(shown, pa.large_string()))
-        return digest in digests.to_pylist()
+        return seen["row"] in digests.to_pylist()
 
-    def _extra(self, copied: pa.Table, events: Sequence[int]) -> tuple[str, ...]:
+    def _extra(self, copied: pa.Table, events: Sequence[int], lines: Lines) -> tuple[str, ...]:
         """The keys of events, as their JSON."""
         places = copied.take(pa.array(events, pa.int64())).to_pylist()
-        return tuple(
-            line_at(_path(self.directory, at["turn"], at["part"]), at["offset"], at["size"])[0].decode()
-            for at in places
-        )
+        return tuple(self._said(tuple(at[name] for name in _PLACE), lines)[0].decode() for at in places)
+
+    def _said(self, place: tuple[int, ...], lines: Lines) -> tuple[bytes, bytes | None]:
+        """The key and row of the event at a place: turn, part, offset, size."""
+        turn, part, offset, size = place
+        path = _path(self.directory, turn, part)
+        with _reading(path):
+            return key_and_row(lines.at(path, offset, size))
 
 
 class FilesCopy:
     """Implements `Copy` for the directory of a files sink. Tasks keep what they sort below `work`."""
 
-    def __init__(
-        self, directory: str, work: str, executors: Executors, placeholders: Sequence[bytes] = ()
-    ) -> None:
+    def __init__(self, directory: str, work: str, executors: Executors, traits: Traits) -> None:
         self._directory = str(Path(directory).absolute())
-        self._work, self._executors, self._placeholders = work, executors, tuple(placeholders)
+        self._work, self._executors, self._traits = work, executors, traits
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Do nothing: a turn is a directory."""
 
     def refusal(self) -> str:
         """None: a directory can always be compared."""
         return ""
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
-        """Begin to compare, in a thread that waits for the tasks."""
+    def compare(
+        self,
+        topic: str,
+        seen: tuple[SeenRows, int],
+        asked: Asked,
+        before: Callable[[], None] = lambda: None,
+    ) -> FilesComparison:
+        """Begin to compare, in a thread that waits for the tasks. It calls `before` first."""
         rows, ticket = seen
         work = f"{self._work}/{ticket}"
         sorting = _Sorting(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
-        return FilesComparison(self._executors, sorting, self._placeholders, asked)
+        return FilesComparison(self._executors, sorting, self._traits, (asked, before))
 
     def touched(self, topic: str, span: Span) -> Touched:
         """Read the events of the next turns: at least one, then some of them."""
@@ -176,17 +209,18 @@ class FilesCopy:
                 for file, its in _parts(self._directory, upto):
                     files.append(file)
                     size += its
-        events, truncates = SortEvents("", topic, (), 1).events(files)
+        events, truncates = SortEvents("", topic, Traits(), 1).events(files)
         return Touched(frozenset(events.column("key").to_pylist()), upto, bool(truncates))
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
-        """Read the lines."""
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
+        """Read the lines, whichever topic they are of."""
         found: list[tuple[str, str | None]] = []
-        for row in extra:
-            path = _path(self._directory, row.turn, row.part)
-            with _reading(path):
-                key, text = line_at(path, row.offset, row.size)
-            found.append((key.decode(), None if text is None else text.decode()))
+        with Lines() as lines:
+            for row in extra:
+                path = _path(self._directory, row.turn, row.part)
+                with _reading(path):
+                    key, text = key_and_row(lines.at(path, row.offset, row.size))
+                found.append((key.decode(), None if text is None else text.decode()))
         return found
 
 
@@ -205,10 +239,14 @@ class FilesComparison:
     """A comparison in a thread."""
 
     def __init__(
-        self, executors: Executors, sorting: _Sorting, placeholders: tuple[bytes, ...], asked: Asked
+        self,
+        executors: Executors,
+        sorting: _Sorting,
+        traits: Traits,
+        asked: tuple[Asked, Callable[[], None]],
     ) -> None:
-        self._executors, self._sorting = executors, sorting
-        self._placeholders, self._asked = placeholders, asked
+        self._executors, self._sorting, self._traits = executors, sorting, traits
+        self._asked, self._before = asked
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
         self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
 
@@ -227,6 +265,7 @@ class FilesComparison:
         try:
             with sink_errors(sorting.work):
                 Path(sorting.work).mkdir(parents=True)
+            self._before()
             return self._compared()
         finally:
             shutil.rmtree(sorting.work, ignore_errors=True)
@@ -235,7 +274,7 @@ class FilesComparison:
         sorting, asked = self._sorting, self._asked
         items, size = _items(sorting.directory, asked.span.upto)
         partitions = _partitions(size, sorting.rows)
-        sort = SortEvents(sorting.work, sorting.topic, self._placeholders, partitions)
+        sort = SortEvents(sorting.work, sorting.topic, self._traits, partitions, asked.look)
         events = self._executors.map(sort, list(enumerate(items)))
         (seen,) = self._executors.map(SortSeen(sorting.work, partitions), [sorting.seen])
         compared = ComparePartition(
@@ -243,7 +282,7 @@ class FilesComparison:
             tuple(one.path for one in seen),
             tuple(one.path for one in events),
             tuple(place for one in events for place in one.truncates),
-            self._placeholders,
+            self._traits.placeholders,
             asked,
         )
         return reduce(or_, self._executors.map(compared, range(partitions)), Findings())
@@ -298,7 +337,7 @@ def _reading(path: str) -> Iterator[None]:
     """Raise SourceError for a line that can't be read, or that is not what it was."""
     try:
         yield
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise SourceError(f"a line can't be read again: {error}", place=path) from error
 
 

@@ -5,19 +5,18 @@
 """
 
 from engine.config.explain import Explained, explain
-from engine.config.files import load
 from engine.config.parse import parse, read
-from engine.config.selection import CaptureSettings
 from engine.config.settings import (
     JobSettings,
     Settings,
     SignalSettings,
-    SinkKind,
-    SinkSettings,
     SnapshotMode,
     SnapshotSettings,
     Watermarking,
 )
+from engine.config.sinks.settings import SinkKind, SinkSettings
+from engine.config.sources.selection import CaptureSettings
+from engine.config.text.files import load
 
 __all__ = [
     "CaptureSettings",

@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from engine.config.hidden import shown_value
 from engine.config.plugins import (
     BUILT_IN_CHANNELS,
     CHANNELS,
@@ -22,14 +21,15 @@ from engine.config.plugins import (
     find,
     registered,
 )
-from engine.config.row import Catalogue
-from engine.config.settings import SinkKind
-from engine.config.shapes import TEXT, names, subset
+from engine.config.properties.row import Catalogue
+from engine.config.properties.shapes import TEXT, names, subset
+from engine.config.sinks.settings import SinkKind
+from engine.config.text.hidden import shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.config.shapes import Shape
+    from engine.config.properties.shapes import Shape
 
 _CLASS, _SINK, _CHANNELS = "connector.class", "tidemark.sink", "signal.enabled.channels"
 _POSTGRES = "adapters.postgres.properties"

@@ -12,25 +12,33 @@ from urllib.parse import urlparse
 
 from engine.config.http import http_problems
 from engine.config.notifications import incomplete_notifications
-from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+from engine.config.settings import SnapshotMode, Watermarking
+from engine.config.sinks.lake import LAKES
+from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from engine.config.plugins import Connector
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
 _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")
 
 
 def problems(
-    values: Values, connector: Connector, *, signals: Iterable[str], kafka: Iterable[str], jdbc: Iterable[str]
+    values: Values,
+    connector: Connector,
+    *,
+    signals: Iterable[str],
+    kafka: Iterable[str],
+    jdbc: Iterable[str],
+    lake: Iterable[str],
 ) -> Iterator[str]:
     """Yield the faults that involve more than one property.
 
-    `signals`, `kafka` and `jdbc` are those that reading the settings of the channels and of these sinks has
-    found.
+    `signals`, `kafka`, `jdbc` and `lake` are those that reading the settings of the channels and of these
+    sinks has found.
     """
     yield from _missing(values)
     yield from connector.problems(values)
@@ -39,7 +47,7 @@ def problems(
     yield from signals
     yield from incomplete_notifications(values)
     yield from http_problems(values)
-    yield from _sink(values, kafka, jdbc)
+    yield from _sink(values, {SinkKind.KAFKA: kafka, SinkKind.JDBC: jdbc, **dict.fromkeys(LAKES, lake)})
     yield from _overlaps(values)
 
 
@@ -95,15 +103,15 @@ def _local(place: str) -> Path | None:
     return Path(os.path.abspath(found.path))  # noqa: PTH100  links are not followed
 
 
-def _sink(values: Values, kafka: Iterable[str], jdbc: Iterable[str]) -> Iterator[str]:
-    """Sinks that keep events need a checkpoint, and a place of their own."""
+def _sink(values: Values, found: Mapping[SinkKind, Iterable[str]]) -> Iterator[str]:
+    """Sinks that keep events need a checkpoint, and a place of their own. `found` has each one's problems."""
     kind = values.get("tidemark.sink", str)
-    if kind not in {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC} or not values.sure("tidemark.sink"):
+    if kind not in {SinkKind.FILES, *found} or not values.sure("tidemark.sink"):
         return
     needed = {"tidemark.checkpoint": "a directory or URI for the job's saved state"}
     if kind == SinkKind.FILES:
         needed["tidemark.sink.files.dir"] = "the directory that the sink 'files' writes to"
-    yield from {SinkKind.KAFKA: kafka, SinkKind.JDBC: jdbc}.get(SinkKind(kind), ())
+    yield from found.get(SinkKind(kind), ())
     for name, meaning in needed.items():
         if values.sure(name) and not values.get(name, str):
             yield f"missing {name!r}: {meaning}"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config.catalogue import catalogue_of
-from engine.config.hidden import is_secret, shown_value
-from engine.config.mask import MASK, shown_name
-from engine.config.row import Kind, Property
+from engine.config.properties.row import Kind, Property
+from engine.config.text.hidden import is_secret, shown_value
+from engine.config.text.mask import MASK, shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.row import APPLIED, Property
-from engine.config.shapes import FLAG, NAMES, TEXT, VERBATIM, WEB_ADDRESS, Shape, text, whole
+from engine.config.properties.row import APPLIED, Property
+from engine.config.properties.shapes import FLAG, NAMES, TEXT, VERBATIM, WEB_ADDRESS, Shape, text, whole
 from engine.config.web_settings import HttpSettings, LineageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 P = Property
 _PORT_NAME, _HOST, _TOKEN = "tidemark.http.port", "tidemark.http.host", "tidemark.http.token"

@@ -9,7 +9,7 @@ from engine.config.settings import NotificationChannel, NotificationSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _CHANNELS = "notification.enabled.channels"
 _NEEDS = {

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.config import http, jdbc
-from engine.config.expression_shapes import EXPRESSIONS
-from engine.config.row import APPLIED, IGNORED, Property
-from engine.config.settings import (
-    Certificate,
-    Conditions,
-    Destination,
-    Fencing,
-    GeneratedColumns,
-    NewCollections,
-    SinkAhead,
-    SinkKind,
-    SnapshotRestart,
-    StagingKind,
-    StateForm,
-    TableErrors,
-    TopicRecreated,
-)
-from engine.config.shapes import (
+from engine.config import http
+from engine.config.properties.expression_shapes import EXPRESSIONS
+from engine.config.properties.row import APPLIED, IGNORED, Property
+from engine.config.properties.shapes import (
     FILE_MODE,
     FLAG,
     SIZE,
@@ -34,6 +19,18 @@ from engine.config.shapes import (
     subset,
     whole,
 )
+from engine.config.settings import (
+    Certificate,
+    Conditions,
+    GeneratedColumns,
+    NewCollections,
+    SnapshotRestart,
+    StagingKind,
+    StateForm,
+    TableErrors,
+)
+from engine.config.sinks import jdbc, lake
+from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
 P = Property
@@ -123,8 +120,7 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic, or a table of the sink jdbc, is made anew: its table is told to be"
-        " incomplete",
+        "what to do where a Kafka topic, or a sink's table, is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
     ),
@@ -142,12 +138,13 @@ _SHARED = (
         TEXT,
     ),
     *jdbc.ROWS,
+    *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(
         "tidemark.spark.archive",
         APPLIED,
         "path or URI of what tidemark package has made, for a cluster's executors; without it, it is made at"
-        " every start",
+        " every start; none: they have it installed",
         TEXT,
     ),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),

@@ -6,31 +6,29 @@ kinds; `checks` finds contradictions.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from engine.config import checks
 from engine.config.catalogue import catalogue_of, channel_types, connector_of, sink_of, unknown_connector
-from engine.config.files import read_file
 from engine.config.http import http_settings, http_warnings, idle_http, lineage_settings
-from engine.config.jdbc import jdbc_names, jdbc_warnings, read_jdbc
 from engine.config.notifications import idle_notifications, notification_settings
+from engine.config.properties.values import Values, read_values
 from engine.config.settings import (
     Certificate,
-    CustomSink,
-    Destination,
     JobSettings,
     Settings,
-    SinkAhead,
-    SinkKind,
-    SinkSettings,
     SnapshotMode,
     StagingKind,
     StateForm,
     TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
-from engine.config.topics import kafka_names, read_kafka
-from engine.config.values import Values, read_values
+from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
+from engine.config.sinks.lake import LAKES, lake_names, lake_problems, lake_warnings, read_lake
+from engine.config.sinks.settings import CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
+from engine.config.sinks.topics import kafka_names, read_kafka
+from engine.config.text.files import read_file
 from engine.errors import ConfigError
 from engine.model import Limit
 
@@ -39,7 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.config.plugins import Connector, SourceSettings
-    from engine.config.settings import JdbcSettings, KafkaSettings, SignalSettings
+    from engine.config.settings import SignalSettings
+    from engine.config.sinks.settings import JdbcSettings, KafkaSettings
 
 
 def read(path: Path | str) -> Settings:
@@ -64,10 +63,15 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
     signals, kafka = read_signals(values, channel_types(values.given)), read_kafka(values)
     source = connector.read(values)
     jdbc = read_jdbc(values, source.events)
-    sink = _sink(values, kafka.settings, jdbc.settings)
+    sink = replace(_sink(values, kafka.settings, jdbc.settings), lake=read_lake(values, source.events))
     settings = _compose(values, connector, source, signals.settings, sink)
     checked = checks.problems(
-        values, connector, signals=signals.problems, kafka=kafka.problems, jdbc=jdbc.problems
+        values,
+        connector,
+        signals=signals.problems,
+        kafka=kafka.problems,
+        jdbc=jdbc.problems,
+        lake=lake_problems(values),
     )
     found = (*problems, *values.problems, *checked)
     if found:
@@ -91,7 +95,12 @@ def _compose(
         notifications=notification_settings(values),
         http=http_settings(values),
         lineage=lineage_settings(values),
-        warnings=(*_warnings(values), *jdbc_warnings(sink, events), *connector.warnings(values)),
+        warnings=(
+            *_warnings(values),
+            *jdbc_warnings(sink, events),
+            *lake_warnings(sink, events),
+            *connector.warnings(values),
+        ),
         runs=connector.job,
     )
 
@@ -156,6 +165,8 @@ def _warnings(v: Values) -> list[str]:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if v.get("tidemark.sink", str) != SinkKind.JDBC:
         idle += (f"{name} (tidemark.sink is not jdbc)" for name in jdbc_names(v))
+    if v.get("tidemark.sink", str) not in LAKES:
+        idle += (f"{name} (tidemark.sink is neither delta nor iceberg)" for name in lake_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
     lines += http_warnings(v)

@@ -18,10 +18,11 @@ from engine.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.config.row import Catalogue, Property
-    from engine.config.selection import CaptureSettings
-    from engine.config.settings import MakeSink, SnapshotSettings
-    from engine.config.values import Values
+    from engine.config.properties.row import Catalogue, Property
+    from engine.config.properties.values import Values
+    from engine.config.settings import SnapshotSettings
+    from engine.config.sinks.settings import MakeSink
+    from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
 
 SOURCES: Final = "tidemark.sources"
@@ -49,9 +50,10 @@ def nothing(_values: Values) -> Iterable[str]:
 class Connector:
     """A source as the configuration knows it.
 
-    - `job` is the module whose `run` runs it; see `adapters.source.job`. It is imported when the job
+    - `job` is the module whose `run` runs it; see `adapters.source.assembly.job`. It is imported when the job
       starts, because the database's driver may not be installed.
-    - `catalogue` has all properties that it knows; `engine.config.relational.rows` adds the shared ones.
+    - `catalogue` has all properties that it knows; `engine.config.sources.relational.rows` adds the shared
+      ones.
     - `problems` yields the faults that involve more than one property, `warnings` what is logged once.
     """
 

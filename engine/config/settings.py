@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.config.web_settings import HttpSettings, LineageSettings
 from engine.errors import InvariantError
@@ -17,11 +17,11 @@ from engine.model import NO_LIMIT, Channel, Limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.config.selection import CaptureSettings
+    from engine.config.sinks.settings import SinkSettings
+    from engine.config.sources.selection import CaptureSettings
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
-    from engine.ports import Executors, Sink
 
 S = TypeVar("S")
 
@@ -73,30 +73,6 @@ class Watermarking(StrEnum):
     INSERT_DELETE = "insert_delete"
 
 
-class SinkKind(StrEnum):
-    """`tidemark.sink`."""
-
-    FILES = "files"
-    CONSOLE = "console"
-    NULL = "null"
-    KAFKA = "kafka"
-    JDBC = "jdbc"
-
-
-class SchemaEvolution(StrEnum):
-    """`tidemark.sink.jdbc.schema.evolution`: whether the sink `jdbc` creates what its tables lack."""
-
-    BASIC = "basic"
-    NONE = "none"
-
-
-class SinkAhead(StrEnum):
-    """`tidemark.sink.ahead`: what to do if the sink holds turns that the checkpoint does not know."""
-
-    REFUSE = "refuse"
-    REPEAT = "repeat"
-
-
 class StateForm(StrEnum):
     """`tidemark.state.form`: which form of the state is saved. Both forms are read."""
 
@@ -117,30 +93,6 @@ class StagingKind(StrEnum):
     AUTO = "auto"
     FILES = "files"
     EXECUTORS = "executors"
-
-
-class Destination(StrEnum):
-    """`tidemark.destination`: whether events go to the same destination as before, or it was moved."""
-
-    SAME = "same"
-    MOVED = "moved"
-
-
-class TopicRecreated(StrEnum):
-    """`tidemark.sink.topic.recreated`: what to do if a topic, or a table of the sink, was recreated."""
-
-    WARN = "warn"
-    STOP = "stop"
-    SNAPSHOT = "snapshot"
-
-
-class Fencing(StrEnum):
-    """`tidemark.sink.kafka.fencing`: what stops a replaced job from sending more events."""
-
-    NONE = "none"
-    """Only its lease. Records that its producers hold may still arrive."""
-    TRANSACTIONS = "transactions"
-    """Each producer has a transactional id, which the successor takes away first."""
 
 
 class TableErrors(StrEnum):
@@ -243,94 +195,6 @@ class NotificationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGroup:
-    """How topics that match `include` and not `exclude` are created. -1: the broker's default.
-
-    `engine.config.selection` matches them.
-    """
-
-    include: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = ()
-    partitions: int = -1
-    replication_factor: int = -1
-    config: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """The Kafka sink. `client` has librdkafka's names. Of `topics` the first group that fits counts.
-
-    `dead_letter_topic` takes records that are too large for their topic. Empty: their table is set aside.
-    """
-
-    client: dict[str, str] = field(default_factory=dict, repr=False)
-    create_topics: bool = True
-    topics: tuple[TopicGroup, ...] = (TopicGroup(),)
-    dead_letter_topic: str = ""
-    recreated: TopicRecreated = TopicRecreated.WARN
-    fencing: Fencing = Fencing.NONE
-
-
-class MakeSink(Protocol):
-    """Makes a sink of another package when a job starts."""
-
-    def __call__(self, settings: Any, *, executors: Executors, staging: str, tasks: int, name: str) -> Sink:
-        """The sink of these settings.
-
-        `executors` run its tasks, `tasks` at once. `staging` is a directory that driver and executors share;
-        it is removed when the job ends. `name` distinguishes the job from others.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class CustomSink:
-    """The settings of another package's sink, and what makes the sink of them."""
-
-    settings: object = field(repr=False)
-    make: MakeSink = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class JdbcSettings:
-    """The sink `jdbc`.
-
-    - `parameters` of the connection have libpq's names, and may contain secrets
-    - `table_format` gives the name of a collection's table; a dot separates its schema
-    - `unavailable_text` and `unavailable_value` stand in events for values that the log left out
-    """
-
-    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
-    table_format: str = ""
-    evolution: SchemaEvolution = SchemaEvolution.BASIC
-    recreated: TopicRecreated = TopicRecreated.WARN
-    unavailable_text: str = ""
-    unavailable_value: bytes = b""
-
-    @property
-    def place(self) -> str:
-        """The server and its database, for people."""
-        return "{host}:{port}/{dbname}".format_map(self.parameters) if self.parameters else ""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
-    """Where events go. `kind` is one of SinkKind, or the name of another package's sink.
-
-    `directory` and `mode` are for the sink `files`, `kafka` and `jdbc` for the sinks of these names, `custom`
-    for another package's. `mode` is the mode of committed files; None leaves it to the umask.
-    """
-
-    kind: str = SinkKind.FILES
-    directory: str = ""
-    mode: int | None = None
-    ahead: SinkAhead = SinkAhead.REFUSE
-    destination: Destination = Destination.SAME
-    kafka: KafkaSettings = field(default_factory=KafkaSettings)
-    jdbc: JdbcSettings = field(default_factory=JdbcSettings)
-    custom: CustomSink | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class JobSettings:
     """The job itself.
 
@@ -338,7 +202,7 @@ class JobSettings:
     - `staging` None: beside the checkpoint or the sink's directory
     - `letters` None: beside the checkpoint
     - `spark_master` None: the one of spark-submit or the session, else `local[*]`
-    - `spark_archive` None: it is made when a session on a cluster starts
+    - `spark_archive` None: it is made when a session on a cluster starts; `none`: executors have it installed
     - `certificates`: whether snapshots get certificates
     - `blocking`: whether signals may ask for blocking snapshots
     - `window_max_chunks` 0 and `max_retries` -1: no bound

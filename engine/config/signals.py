@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.config.kafka import CONSUMER, Given, translate
 from engine.config.settings import CustomChannel, SignalSettings, SignalTopic
+from engine.config.sinks.kafka import CONSUMER, Given, translate
 from engine.model import Channel, CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from engine.config.plugins import ChannelType
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 _CONSUMER = "signal.consumer."
 _RESET = f"{_CONSUMER}auto.offset.reset"

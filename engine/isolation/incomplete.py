@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 
 class Cause(StrEnum):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import CollectionId
-    from engine.ports import DeadLetters
+    from engine.ports.state_store import DeadLetters
 
 _PIECE_BYTES: Final = 16 << 20
 _LACKS: Final = "what came while its topic refused events was not all kept"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 _MOST: Final = 6
 """So often the executors may fail at the same place; the pauses between take half a minute."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 _log = logging.getLogger("engine")
 

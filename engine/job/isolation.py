@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from engine.isolation.incomplete import Letters
     from engine.isolation.release import Piece
     from engine.job.parts import JobParts, Pace
-    from engine.job.state import State
-    from engine.job.windows import Windows
+    from engine.job.saved.state import State
+    from engine.job.snapshots.windows import Windows
     from engine.model import CollectionId, Part
-    from engine.ports import Encoded
+    from engine.ports.source import Encoded
     from engine.snapshot.queue import Snapshot
 
 _log = logging.getLogger("engine")

@@ -22,9 +22,9 @@ from engine.model import ExecuteSnapshot, Target
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Appeared
-    from engine.ports import SnapshotListener
+    from engine.ports.desk import SnapshotListener
 
 _log = logging.getLogger("engine")
 _PREFIX = "tidemark-new-"

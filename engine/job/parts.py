@@ -8,31 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.job.notices import Listeners, Notices
-from engine.job.state_document import PREVIOUS
-from engine.job.tally import Tally
-from engine.job.verification import Verification
+from engine.job.reports.notices import Listeners, Notices
+from engine.job.reports.tally import Tally
+from engine.job.saved.forms import PREVIOUS
+from engine.job.verify.verification import Verification
 from engine.model import NO_LIMIT, Limit
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from engine.isolation.kept_events import Bundle
-    from engine.job.certificates import Certificates
     from engine.job.heartbeat import Heartbeat
-    from engine.job.state import State
+    from engine.job.saved.state import State
+    from engine.job.verify.certificates import Certificates
     from engine.model import Appeared, CollectionId, Position
-    from engine.ports import (
-        DeadLetters,
-        Executors,
-        Lease,
-        SignalDesk,
-        Sink,
-        SnapshotListener,
-        Source,
-        StateStore,
-    )
+    from engine.ports.desk import SignalDesk, SnapshotListener
+    from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
+    from engine.ports.source import Source
+    from engine.ports.state_store import DeadLetters, Lease, StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,6 @@ class Pace:
     window_rows: int = 200_000
     window_bytes: int = 256 << 20
     max_chunks: int | None = None
-    tasks: int = 2
     slice_s: float = 0.05
     slice_bytes: int = 8 << 20
     max_lag_s: float = 5.0
@@ -144,6 +140,7 @@ class JobParts:
 
     - `now` is Unix time in seconds, for events and logs. `clock` counts seconds and never goes back.
     - `executors` write staged rows to the sink if a slice has more than `local_rows`; else the driver does.
+    - `tasks` tells how many tasks a window should be read by.
     - `sleep` may return early when the job is to stop.
     - `new_id` makes the ids of windows.
     - `show` formats a position the way its database does.
@@ -153,6 +150,7 @@ class JobParts:
     - `done` says whether nothing is left to do.
     - `appeared` returns the collections that are captured only since its last call, or since the state was
       saved. With `reads_new` their rows are read.
+    - `added` returns the events that signals have made the source add to the turn that takes them.
     - `notices` makes the notifications, `tally` counts for those who watch.
     - `certificates` issues those of snapshots; None: there are none.
     - `verification` compares collections with their copies.
@@ -169,10 +167,12 @@ class JobParts:
     clock: Callable[[], float]
     sleep: Callable[[float], object]
     new_id: Callable[[], str]
+    tasks: Callable[[], int] = lambda: 2
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
     appeared: Callable[[], Sequence[Appeared]] = tuple
+    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
     reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)
     lease: Lease = field(default_factory=NoLease)

@@ -10,8 +10,8 @@ from engine.errors import SignalError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.job.overview import CollectionOverview
-    from engine.job.tally import Standing
+    from engine.job.reports.tally import Standing
+    from engine.job.saved.overview import CollectionOverview
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from engine.expressions import first_found, matches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.config.selection import CaptureSettings
+    from engine.config.sources.selection import CaptureSettings
     from engine.model import CollectionId
 
 

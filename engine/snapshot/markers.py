@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.model import Run, Staged
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
 
 class Marker(StrEnum):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from engine.model import Key, Range, Target
     from engine.snapshot.extent import Progress
-    from engine.snapshot.queue import Snapshot, Table
+    from engine.snapshot.queue import Snapshot
+    from engine.snapshot.queue_entry import Table
 
     Boundaries = Callable[[Target, Range, int, int], Sequence[Key]]
     """`(target, left, step_rows, count)`: up to `count` keys of the range, without its last one, each about

@@ -24,8 +24,8 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.model import NO_LIMIT, Purpose, Target
-from engine.snapshot.extent import Advance, Extent, Failed, Progress, begun
+from engine.model import Purpose, Target
+from engine.snapshot.queue_entry import ORDINARY, Pairs, Request, Table, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,105 +34,16 @@ if TYPE_CHECKING:
         CollectionId,
         ExecuteSnapshot,
         Key,
-        Limit,
         PauseSnapshot,
         ResumeSnapshot,
         StopSnapshot,
     )
+    from engine.snapshot.extent import Advance, Extent, Failed
 
-Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 Waiting: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
 """The entries that merely wait, in order; and by ticket, further requests for an entry."""
-_ORDINARY = 2
 _REMEMBERED = 1_000
 """How many failed collections the state remembers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request for a collection: `signal` is the signal's label, `id` the name that its sender gave it."""
-
-    signal: str
-    id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """An entry of the queue. `ticket` distinguishes entries for the same collection.
-
-    `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
-    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of an
-    initial or a blocking snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
-    The entries of a signal share its `limit`.
-    """
-
-    ticket: int
-    signal: str
-    target: Target
-    progress: Progress | None = None
-    id: str | None = None
-    resumes: Failed | None = None
-    place: tuple[int, int] | None = None
-    merged: tuple[Request, ...] = ()
-    paused: bool = False
-    priority: int = 0
-    limit: Limit = NO_LIMIT
-
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        """All requests for this entry, each to be answered."""
-        return (Request(self.signal, self.id), *self.merged)
-
-    @property
-    def untouched(self) -> bool:
-        """Whether all of it is to be read, and no window has read any of it."""
-        if self.initial or self.resumes is not None:
-            return False
-        return self.progress is None or self.progress.untouched
-
-    @property
-    def initial(self) -> bool:
-        """Whether it belongs to the initial snapshot, which is read before the log."""
-        return self.target.initial
-
-    @property
-    def blocking(self) -> bool:
-        """Whether the stream waits while it is read."""
-        return self.target.blocking
-
-    @property
-    def rests(self) -> bool:
-        """Whether no window reads it for now: it is paused, or all is read and waits for a verdict."""
-        return self.paused or (self.target.judged and self.progress is not None and self.progress.done)
-
-    @property
-    def waits(self) -> bool:
-        """Whether it merely waits: nothing of it has been measured or read."""
-        return self.progress is None and self.resumes is None and not self.initial
-
-    @property
-    def stage(self) -> tuple[int, str]:
-        """What it is read together with; entries of other stages are read before or after it."""
-        if self.initial:
-            return 0, ""
-        return (1, self.signal) if self.blocking else (_ORDINARY, "")
-
-    def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
-        """Whether it was measured or read before the place in the log given for its collection."""
-        if self.progress is None:
-            return self.resumes is not None
-        return self.progress.extent.as_of < places[self.target.collection]
-
-    def began(self, extent: Extent, now_ms: int) -> Table:
-        """The entry after it was measured."""
-        if self.resumes is not None:
-            return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
-        return replace(self, progress=begun(extent, now_ms))
-
-    @property
-    def anew(self) -> Table:
-        """The entry as it was before it was measured."""
-        return replace(self, target=self.target.as_asked, progress=None, resumes=None)
 
 
 @dataclass(frozen=True)
@@ -169,8 +80,8 @@ class Snapshot:
         tickets = {waiting[target] for target in asked if target in waiting}
         tables = self.tables
         if tickets:
-            joined = (_merged(table, command) if table.ticket in tickets else table for table in tables)
-            tables = tuple(sorted(joined, key=_rank))
+            joined = (table.joined(command) if table.ticket in tickets else table for table in tables)
+            tables = tuple(sorted(joined, key=rank))
         known = {failed.target: failed for failed in self.failed if failed.target not in waiting}
         new = [target for target in command.targets if target not in waiting]
         added = tuple(
@@ -186,7 +97,7 @@ class Snapshot:
             )
             for ticket, target in enumerate(new, self.next_ticket)
         )
-        at = bisect_right(tables, (_ORDINARY, -command.priority), key=_rank)
+        at = bisect_right(tables, (ORDINARY, -command.priority), key=rank)
         return replace(
             self,
             tables=(*tables[:at], *added, *tables[at:]),
@@ -348,7 +259,7 @@ class Snapshot:
 
     def gave_up(self, tables: Iterable[Table]) -> Snapshot:
         """The queue without these failed entries. What they lack is remembered."""
-        lost = {failed.target: failed for failed in map(_failed, tables) if failed}
+        lost = {failed.target: failed for failed in (table.failed for table in tables) if failed}
         kept = tuple(failed for failed in self.failed if failed.target not in lost)
         return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
 
@@ -378,14 +289,14 @@ class Snapshot:
         They may have been measured long before that.
         """
         return replace(
-            self, tables=tuple(_opened(t, now_ms) if t.ticket in tickets else t for t in self.tables)
+            self, tables=tuple(t.opened(now_ms) if t.ticket in tickets else t for t in self.tables)
         )
 
     def advanced(self, *advances: Advance) -> Snapshot:
         """Record a window's work on some entries. Entries stopped meanwhile are ignored."""
         done = {advance.ticket: advance for advance in advances}
         return replace(
-            self, tables=tuple(_advanced(t, done[t.ticket]) if t.ticket in done else t for t in self.tables)
+            self, tables=tuple(t.advanced(done[t.ticket]) if t.ticket in done else t for t in self.tables)
         )
 
     def restarted(self, ticket: int) -> Snapshot:
@@ -474,7 +385,7 @@ class Snapshot:
         """
         keys = frozenset(after for _before, after in pairs)
         tables = (
-            _moved(table, pairs) if table.target.collection == collection else table for table in self.tables
+            table.moved(pairs) if table.target.collection == collection else table for table in self.tables
         )
         failed = (
             failure.with_keys(keys) if failure.target.collection == collection else failure
@@ -487,7 +398,7 @@ class Snapshot:
         later = {table.ticket for table in tables}
         stages = {stage: at for at, stage in enumerate(dict.fromkeys(table.stage for table in self.tables))}
         order = sorted(
-            self.tables, key=lambda table: (stages[table.stage], *_rank(table), table.ticket in later)
+            self.tables, key=lambda table: (stages[table.stage], *rank(table), table.ticket in later)
         )
         return replace(self, tables=tuple(order))
 
@@ -509,11 +420,6 @@ def scope_size(targets: Iterable[Target]) -> int:
     return sum(target.scope.size for target in targets if target.scope is not None)
 
 
-def asked(command: ExecuteSnapshot, target: Target) -> Table:
-    """An entry that is in no queue, for an answer about a collection of a command."""
-    return Table(0, command.signal, target, id=command.id)
-
-
 def _placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
     """New entries for the targets, numbered per database."""
     totals = Counter(target.collection.database for target in targets)
@@ -524,75 +430,3 @@ def _placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
         counted[database] += 1
         entries.append(Table(number, signal, target, place=(counted[database], totals[database])))
     return entries
-
-
-def _failed(table: Table) -> Failed | None:
-    """What a collection lacks. A signal may ask for it, also if an initial entry failed.
-
-    A verification lacks nothing: it counts only if it has compared everything.
-    """
-    if table.progress is None or table.target.judged:
-        return None
-    return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
-
-
-def _rank(table: Table) -> tuple[int, int]:
-    """What the queue is ordered by.
-
-    Initial entries come first, then blocking ones, because the log waits for them, and the others need the
-    log.
-    """
-    return table.stage[0], -table.priority
-
-
-def _merged(table: Table, command: ExecuteSnapshot) -> Table:
-    return replace(
-        table,
-        progress=None,
-        merged=(*table.merged, Request(command.signal, command.id)),
-        priority=max(table.priority, command.priority),
-    )
-
-
-def _opened(table: Table, now_ms: int) -> Table:
-    if table.progress is None or table.progress.chunks:
-        return table
-    return replace(table, progress=replace(table.progress, since_ms=now_ms))
-
-
-def _advanced(table: Table, advance: Advance) -> Table:
-    return replace(table, progress=advance.applied(table.progress)) if table.progress else table
-
-
-def _moved(table: Table, pairs: Pairs) -> Table:
-    if table.target.compared:
-        return table  # nobody waits for its values
-    if table.resumes is not None:
-        return replace(table, resumes=table.resumes.with_keys(frozenset(after for _before, after in pairs)))
-    return replace(table, progress=_reading_again(table.progress, pairs)) if table.progress else table
-
-
-def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
-    """The progress with the moved rows that must be read again.
-
-    While ranges are left or rows are missing, any moved row may have escaped. Once all ranges are read, only
-    two kinds of moves matter: away from a key that is to be read again, and into the collection from outside,
-    since nobody has read such a row. All other moves are counted by the windows themselves. If only some
-    rows were asked for, any row may come in from those that nobody has read.
-    """
-    if progress.left or progress.points or progress.missing or progress.extent.scoped:
-        moved = {after for _before, after in pairs}
-    else:
-        moved = _whither(progress.reread, pairs) | {after for before, after in pairs if before is None}
-    added = tuple(sorted(moved.difference(progress.reread), key=str))
-    return replace(progress, reread=progress.reread + added)
-
-
-def _whither(keys: Sequence[Key], pairs: Pairs) -> set[Key]:
-    """The keys to which rows under these keys may have moved, over several moves."""
-    found: set[Key] = set()
-    there = set(keys)
-    while more := {after for before, after in pairs if before in there} - found:
-        found |= more
-        there |= more
-    return found

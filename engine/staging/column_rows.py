@@ -13,7 +13,7 @@ from engine.staging.surroundings import by_marker
 
 if TYPE_CHECKING:
     from engine.model import Part
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore, BlockWriter

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from engine.events.values.text import Ints
     from engine.model import Part
-    from engine.ports import Render, TextWriter
+    from engine.ports.sink import Render, TextWriter
     from engine.snapshot.markers import Marker, Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore, BlockWriter

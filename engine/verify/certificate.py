@@ -1,7 +1,7 @@
 """The certificate of a collection's snapshot: what was asked, what was read when, and what was sent. Pure.
 
 A certificate is one line of JSON. The next one names its SHA-256, so a certificate that was changed or taken
-away shows. README.md describes the fields, `row_digest.py` the sums.
+away shows. SIGNALS.md describes the fields, `row_digest.py` the sums.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.verify.row_digest import ALGORITHM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.certified_ranges import CertifiedRange, CertifiedRanges, Frontier
 
 VERSION: Final = 1

@@ -11,16 +11,23 @@ still counts:
     e3   differs from the row, and heals whatever was wrong with e2
 
 - *Equal*: the event says what was read.
-- *Missing*, *different*: it does not, and no event follows.
+- *Missing*, *different*: it does not, and no event follows. *Older* is different, too: an earlier event says
+  what was read, and the last one repeats what an event before that one said.
 - *Extra*: no window has read the key, and its last event, which says there is a row, is no newer than
   `since`. The stream has carried nothing for the key since then, so the source had no row when the key's
   range was read.
 - *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
-  `since`, or events that lack a value follow a difference.
+  `since`, events that lack a value follow a difference, or the event that differs may be ahead of its place.
 
 `since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
+An event is *ahead* if the row in it may be later than its place in the log: MongoDB looks an updated document
+up when the event is read. What made it later follows in the log, perhaps only after `upto`:
+
+    cluster time    ── u1 ─────── T: window reads ── u2 ──── u1 is read from the log
+    document           a          a                  b       so the event of u1 says b; that of u2 follows
+
 Digests that differ don't prove that rows do: `different` are candidates, which `event_history.py` examines.
 """
 
@@ -74,9 +81,13 @@ COPIED: Final = pa.schema(
         ("offset", pa.int64()),
         ("size", pa.int64()),
         ("lacks", pa.bool_()),
+        ("ahead", pa.bool_()),
     ]
 )
-"""Events of a copy, with where they stand. A null row is a delete. `lacks`: a value may be missing in it."""
+"""Events of a copy, with where they stand. A null row is a delete.
+
+`lacks`: a value may be missing in it. `ahead`: its row may be later than what a window has read.
+"""
 _NEVER: Final = np.iinfo(np.int64).max
 _TURNS: Final = 1 << 40
 """More than there are turns."""
@@ -95,13 +106,15 @@ class Place:
 class Compared:
     """The outcome: how many rows are equal or changed, and the numbers of the others.
 
-    `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events.
+    `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events. `older` are some of
+    `different`.
     """
 
     equal: int
     changed: int
     missing: Ints
     different: Ints
+    older: Ints
     undecided: Ints
     extra: Ints
 
@@ -116,20 +129,24 @@ def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since:
     its = ids_seen[rows]
     kind = _ints(seen, "seen")[rows]
     when = _ints(seen, "turn")[rows]
-    at, live = history.as_of(its, when)
+    at, live, ahead = history.as_of(its, when)
     same = live & _same(seen.column("row"), rows, copied.column("row"), at)
     wrong = ((kind == Seen.ROW) & ~same) | ((kind == Seen.ABSENT) & live)
     changed = wrong & (history.whole[its] > when)
     changed |= (kind == Seen.SUPERSEDED) & (history.whole[its] > since)
-    open_ = wrong & ~changed & (history.newest[its] > when)
+    open_ = wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == Seen.SUPERSEDED) & ~changed
     left = wrong & ~changed & ~open_
     unread, new = history.unread(latest < 0, since)
+    other = left & (kind == Seen.ROW) & live
     return Compared(
         equal=int((same & (kind == Seen.ROW)).sum()),
         changed=int(changed.sum()) + new,
         missing=rows[left & (kind == Seen.ROW) & ~live],
-        different=rows[left & (kind == Seen.ROW) & live],
+        different=rows[other],
+        older=rows[other][
+            history.gone_back(its[other], when[other], _words(seen.column("row"))[rows[other]], at[other])
+        ],
         undecided=rows[open_],
         extra=np.concatenate((at[left & (kind == Seen.ABSENT)], unread)),
     )
@@ -152,6 +169,7 @@ class _History:
         self._ids, self._turn = ids[self._at], turn[self._at]
         self._places = self._ids * _TURNS + self._turn
         self._row = _mask(copied.column("row").is_valid())[self._at]
+        self._words = _words(copied.column("row"))
         self._gone = np.full(len(self._at), _NEVER)
         part, offset = part[self._at], offset[self._at]
         for place in truncates:
@@ -163,19 +181,44 @@ class _History:
         emptied = max((place.turn for place in truncates), default=-1)
         self.newest = np.full(count, emptied)
         np.maximum.at(self.newest, self._ids, self._turn)
+        self._ahead = _mask(copied.column("ahead"))[self._at]
         whole = ~_mask(copied.column("lacks"))[self._at]
         self.whole = np.full(count, emptied)
         np.maximum.at(self.whole, self._ids[whole], self._turn[whole])
 
-    def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask]:
-        """For each key its last event up to a turn (any if there is none), and whether it says: a row."""
+    def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask, Mask]:
+        """For each key its last event up to a turn, whether it says: a row, and whether it is ahead.
+
+        Where there is no event it is any, and both are false.
+        """
         if not len(self._at):
-            return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
+            none = np.zeros(len(ids), np.bool_)
+            return np.zeros(len(ids), np.int64), none, none
         found = np.searchsorted(self._places, ids * _TURNS + turns, side="right") - 1
         known = found >= 0
         found = np.maximum(found, 0)
-        live = known & (self._ids[found] == ids) & self._row[found] & (self._gone[found] > turns)
-        return self._at[found], live
+        known &= self._ids[found] == ids
+        live = known & self._row[found] & (self._gone[found] > turns)
+        return self._at[found], live, known & self._ahead[found]
+
+    def gone_back(self, ids: Ints, turns: Ints, rows: NDArray[np.uint64], at: Ints) -> Mask:
+        """Whether a key's last event up to a turn, at `at`, repeats one from before an event with this row.
+
+        `rows` are digests in two words.
+        """
+        first = np.searchsorted(self._ids, ids, side="left")
+        counts = np.searchsorted(self._places, ids * _TURNS + turns, side="right") - first
+        owner = np.repeat(np.arange(len(ids)), counts)
+        skipped = np.repeat(first - (np.cumsum(counts) - counts), counts)
+        event = np.arange(len(owner)) + skipped
+        said = self._words[self._at[event]]
+        right = self._row[event] & (said == rows[owner]).all(axis=1)
+        same = self._row[event] & (said == self._words[at][owner]).all(axis=1)
+        latest, earliest = np.full(len(ids), -1), np.full(len(ids), _NEVER)
+        np.maximum.at(latest, owner[right], event[right])
+        np.minimum.at(earliest, owner[same], event[same])
+        back: Mask = earliest < latest
+        return back
 
     def unread(self, unread: Mask, since: int) -> tuple[Ints, int]:
         """The last events of unread keys that say: a row; those up to `since`, and how many came later."""

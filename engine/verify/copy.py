@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pyarrow as pa
 
@@ -87,13 +87,15 @@ class Asked:
 
     `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
     block whether measuring and all windows could see its transaction. With `mends` the findings have what
-    a repair needs.
+    a repair needs. `look` is a turn before the windows of the last look, be it the first one or one at
+    undecided rows.
     """
 
     span: Span
     columns: tuple[Columns, ...]
     settled: Settled
     mends: bool = False
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,13 @@ class SeenRows(Protocol):
 
 
 class Copy(Protocol):
-    """Something that holds what the job has sent. Verifying takes the first two methods, repairing all."""
+    """Something that holds what the job has sent. Verifying takes the first three methods, repairing all."""
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Know that these topics, and no others, are or will be compared, and that a turn was sent.
+
+        Called between turns, at least once after each from `Span.since` on. Raises SourceError.
+        """
 
     def refusal(self) -> str:
         """Why nothing can be compared with it; empty if something can."""
@@ -149,5 +157,5 @@ class Copy(Protocol):
         It gets further by at least one turn. Raises SourceError if events can't be read.
         """
 
-    def rows(self, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """The key, without a schema, and the row of each event, as JSON. Raises SourceError."""

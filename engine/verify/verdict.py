@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from engine.verify.certificate import Circumstances
     from engine.verify.copy import Findings, Span
 

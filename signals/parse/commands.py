@@ -55,7 +55,8 @@ _BLOCKING: Final = "blocking"
 _PURPOSES: Final = {str(purpose): purpose for purpose in (Purpose.VERIFY, Purpose.REPAIR)}
 """The types whose rows are not just sent."""
 
-_NOT_YET: Final = frozenset({"schema-changes"})
+_OF_SOURCES: Final = {"schema-changes": "for SQL Server alone: other sources have no schema history"}
+"""Types that only some sources know, and what others answer."""
 _MAX_NAMED: Final = 5
 
 
@@ -145,13 +146,13 @@ def _check_whole(fields: Fields, type_: str) -> None:
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:
-    # If there is no data at all, the error still names the type, which is what the operator must add.
-    fields = object_of(signal.data or "{}")
+    fields = object_of(signal.data if signal.data and signal.data.strip() else "{}")
     unknown = ignored(fields, (_TYPE, _COLLECTIONS))
     type_ = text_in(fields, _TYPE)
-    if type_ is None:
-        raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental" or "blocking"')
-    blocking = _snapshot_type(type_, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
+    if type_ is None and unknown:
+        # It may be a misspelt name, and would then stop what it does not mean.
+        raise SignalError(f"{_TYPE!r} is missing, and {unknown[0]}", hint=f'add "{_TYPE}": "{_INCREMENTAL}"')
+    blocking = _snapshot_type(type_ or _INCREMENTAL, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
     patterns = _patterns(fields)
     if not patterns:
         return Accepted(StopSnapshot(signal.label, None, blocking), unknown)
@@ -202,7 +203,7 @@ _READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
     "resume-snapshot": _resume,
     "log": _log,
 }
-BUILT_IN: Final = frozenset({*_READERS, *_NOT_YET, *WINDOW_TYPES})
+BUILT_IN: Final = frozenset({*_READERS, *_OF_SOURCES, *WINDOW_TYPES})
 """The types that no other package may take."""
 
 
@@ -210,8 +211,8 @@ def _unknown_type(type_: str) -> SignalError:
     known = ", ".join(_READERS)
     if not type_:
         return SignalError("the signal has no type", hint=f"known: {known}")
-    if type_ in _NOT_YET:
-        return SignalError(f"signal type {type_!r} is not supported yet", hint=f"known: {known}")
+    if (why := _OF_SOURCES.get(type_)) is not None:
+        return SignalError(f"signal type {type_!r} is {why}", hint=f"known: {known}")
     if type_ in WINDOW_TYPES:
         message = f"{type_!r} marks a window in the signal table and asks for nothing"
         return SignalError(message, hint=f"known: {known}")

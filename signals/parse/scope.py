@@ -111,7 +111,7 @@ def _check_key(key: object, place: str) -> None:
         raise SignalError(f"{place} holds a NUL character")
 
 
-# Made at the import, as in `engine/job/state_document.py`.
+# Made at the import, as in `engine/job/saved/state_document.py`.
 _AS_RAW = msgspec.json.Decoder(_Raw)
 _AS_ENDS = msgspec.json.Decoder(list[_Ends])
 

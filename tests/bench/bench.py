@@ -17,7 +17,7 @@ from psycopg.errors import ObjectInUse
 
 from adapters.postgres.job import building
 from adapters.postgres.server.visibility import normalised, parse_lsn
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from engine.config import parse
 from engine.model import Position
 from signals.answers import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job.loop import Job
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from signals.answers import Answer
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer
@@ -110,9 +110,9 @@ class Bench:
         broker = self.broker._process if self.broker else None
         return (postmaster(self.database.server), *([broker.pid] if broker else []))
 
-    def signal(self, label: str, table: str) -> None:
-        """Ask for a snapshot of one table, or of all that a pattern matches."""
-        data = orjson.dumps({"type": "incremental", "data-collections": [f"public.{table}"]}).decode()
+    def signal(self, label: str, table: str, type_: str = "incremental") -> None:
+        """Ask for a snapshot, or a verification, of one table, or of all that a pattern matches."""
+        data = orjson.dumps({"type": type_, "data-collections": [f"public.{table}"]}).decode()
         with self.database.connect() as connection:
             connection.execute(
                 f"INSERT INTO {SIGNALS} VALUES (%s, 'execute-snapshot', %s)".encode(), [label, data]

@@ -27,7 +27,7 @@ def measure_memory(
     made(bench, table, 0)
     last = 0
     for rows in sorted(sizes):
-        _fill(bench, table, last, rows)
+        fill(bench, table, last, rows)
         last = rows
         with (
             bench.slot(f"memory_{rows}") as slot,
@@ -46,7 +46,8 @@ def measure_memory(
         }
 
 
-def _fill(bench: Bench, table: BenchTable, last: int, rows: int) -> None:
+def fill(bench: Bench, table: BenchTable, last: int, rows: int) -> None:
+    """Add the rows after `last`, up to `rows`."""
     with bench.database.connect() as connection:
         for first in range(last, rows, _FILLED_AT_ONCE):
             connection.execute(table.insertion(first + 1, min(first + _FILLED_AT_ONCE, rows)).encode())

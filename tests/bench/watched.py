@@ -23,15 +23,15 @@ from adapters.http.monitor import Monitor
 from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.postgres.job import building
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.system import system_clock
 from engine.config import parse
 from engine.events.counts import EventCounts
-from engine.job.observation import Observation
-from engine.job.state import State
-from engine.job.tally import Tally
-from engine.ports import Encoded
+from engine.job.reports.observation import Observation
+from engine.job.reports.tally import Tally
+from engine.job.saved.state import State
+from engine.ports.source import Encoded
 from tests.driven import SIGNAL_TABLE, properties
 from tests.servers.postgres import PostgresServer
 

@@ -15,16 +15,16 @@ import orjson
 from adapters.mongodb.job import make_source
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.server.lock_watch import LockWatch
+from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import Held
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
+from adapters.source.assembly.wiring import Places
 from adapters.source.initial import InitialSnapshot
-from adapters.source.span_encoder import SpanEncoder
-from adapters.source.wiring import Places
+from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.source import MongoSource
-    from engine.job.state import State
-    from engine.ports import LogReader, Source
+    from engine.job.saved.state import State
+    from engine.ports.log import LogReader
+    from engine.ports.source import Source
     from tests.servers.mongodb import MongoServer
     from tests.servers.postgres import Database
 
@@ -188,7 +189,7 @@ class PostgresSubject(SubjectOnServer):
         )
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(LocalExecutors(), FileBlocks(staging), local_rows=1_000_000)
-        reader = ChunkReader(self._spark, jdbc, files_in(staging), tasks=2)
+        reader = ChunkReader(self._spark, jdbc, files_in(staging), slots=lambda: 2)
         server, clock = make_server(settings.source_as(PostgresSettings)), system_clock()
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)

@@ -1,4 +1,4 @@
-"""What every log reader must promise; see `engine.ports.LogReader`."""
+"""What every log reader must promise; see `engine.ports.log.LogReader`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.job.state import State
+from engine.job.saved.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log, until
 from tests.fakes import MemorySink
 from tests.memory_source import Change
 from tests.turns import Turns
 
 if TYPE_CHECKING:
-    from engine.ports import LogReader, Source, Span
+    from engine.ports.log import LogReader, Span
+    from engine.ports.source import Source
     from tests.conformance.subjects import Row, Subject
 
 

@@ -10,11 +10,12 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import SignalError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import Scope, Stretch, Window
 from engine.snapshot.extent import Advance, Extent, Scoped
 from engine.snapshot.plan import Budget, plan_window
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.conformance.subjects import T, open_log
 from tests.conformance.test_window import rows_of, staged_by
 from tests.memory_source import Change
@@ -22,7 +23,7 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.ports import Source
+    from engine.ports.source import Source
     from tests.conformance.subjects import Subject
 
 ROWS = (-20, -3, 0, 1, 2, 9, 10, 11, 30, 100, 101, 130)

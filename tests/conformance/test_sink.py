@@ -1,4 +1,4 @@
-"""What every sink must promise; see `engine.ports.Sink`."""
+"""What every sink must promise; see `engine.ports.sink.Sink`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from adapters.sinks.files import FilesSink
 from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.settings import JdbcSettings, KafkaSettings
+from engine.config.sinks.settings import JdbcSettings, KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text
+from tests.lake import MemoryTables, lake
 from tests.turns import Turns
 from tests.typed_batches import change, typed
 
@@ -151,26 +152,40 @@ class JdbcBench:
             return [str(key) for (key,) in connection.execute("SELECT id FROM rows ORDER BY ctid")]
 
 
+@dataclass
+class LakeBench:
+    directory: Path
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    remembers = True
+    opened: int = 0
+
+    def open(self):
+        self.opened += 1
+        return TypedSink(lake(self.directory, self.tables, self.opened))
+
+    def keys(self):
+        lake(self.directory, self.tables, self.opened).drain()
+        found = [row["id"] for table in self.tables.tables.values() for row in table.rows]
+        return [str(key) for key in found]
+
+
 @pytest.fixture(
     params=[
-        *("memory", "files", "console", "null"),
+        *("memory", "files", "console", "null", "lake"),
         *(pytest.param(name, marks=pytest.mark.integration) for name in ("kafka", "jdbc")),
     ]
 )
 def bench(request, tmp_path):
-    match request.param:
-        case "jdbc":
-            return JdbcBench(request.getfixturevalue("database"), tmp_path / "staging")
-        case "kafka":
-            return KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging")
-        case "memory":
-            return MemoryBench()
-        case "files":
-            return FilesBench(tmp_path / "events")
-        case "console":
-            return ConsoleBench()
-        case _:
-            return NullBench()
+    benches = {
+        "jdbc": lambda: JdbcBench(request.getfixturevalue("database"), tmp_path / "staging"),
+        "lake": lambda: LakeBench(tmp_path / "journal"),
+        "kafka": lambda: KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging"),
+        "memory": MemoryBench,
+        "files": lambda: FilesBench(tmp_path / "events"),
+        "console": ConsoleBench,
+        "null": NullBench,
+    }
+    return benches[request.param]()
 
 
 @pytest.fixture

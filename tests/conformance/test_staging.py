@@ -13,7 +13,7 @@ from xxhash import xxh3_128_intdigest
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from engine.errors import SourceError
-from engine.job.emission import Emission, Emitted
+from engine.job.snapshots.emission import Emission, Emitted
 from engine.model import Part, Staged
 from engine.snapshot.markers import Marker, Markers
 from engine.snapshot.merge import Newer

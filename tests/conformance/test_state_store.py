@@ -1,4 +1,4 @@
-"""What every state store must promise; see `engine.ports.StateStore`."""
+"""What every state store must promise; see `engine.ports.state_store.StateStore`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
 from engine.errors import InvariantError
-from engine.ports import SavedState, SavedStates
+from engine.ports.state_store import SavedState, SavedStates
 from tests.fakes import MemoryStateStore
 from tests.hadoop_storage import through_hadoop
 

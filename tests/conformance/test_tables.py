@@ -1,4 +1,4 @@
-"""What every catalog must promise; see `engine.ports.Tables` and `engine.snapshot.plan.Boundaries`."""
+"""What every catalog must promise; see `engine.ports.source.Tables` and `engine.snapshot.plan.Boundaries`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.errors import SignalError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent
 from tests.conformance.subjects import T, open_log
@@ -17,7 +17,7 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.ports import Tables
+    from engine.ports.source import Tables
     from tests.conformance.subjects import Subject
 
 NOBODY = CollectionId(("public", "nobody"))

@@ -1,4 +1,4 @@
-"""What every window must promise; see `engine.ports.Source.open_window` and `OpenWindow`."""
+"""What every window must promise; see `engine.ports.source.Source.open_window` and `OpenWindow`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from engine.errors import SourceError
-from engine.job.emission import Emission
-from engine.job.state import State
+from engine.job.saved.state import State
+from engine.job.snapshots.emission import Emission
 from engine.model import Run, Target, Window
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Superseded
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.model import Key, Staged
-    from engine.ports import LogReader, OpenWindow, Source
+    from engine.ports.log import LogReader
+    from engine.ports.source import OpenWindow, Source
     from tests.conformance.subjects import Row, Subject
 
 TARGET = Target(T)

@@ -92,7 +92,7 @@ def test_keys_and_rows_are_those_that_debezium_sends(
 
 
 def agreed(value: str | bytes | None) -> list[tuple[Any, Any]]:
-    """The schema and the value of each field of a row, numbers as text; README tells of the others."""
+    """The schema and the value of each field of a row, numbers as text; DEBEZIUM.md tells of the others."""
     left_out = {column.name for column in COLUMNS if not column.agrees}
     event = json.loads(value or b"", parse_int=str, parse_float=str)
     fields = next(field for field in event["schema"]["fields"] if field["field"] == "after")["fields"]

@@ -14,7 +14,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.config.sinks.lake import LAKES
+from engine.config.sinks.settings import SinkKind
 from tests.demo.display import Display
+from tests.demo.lake import LakeRoad
 from tests.demo.load import Load
 from tests.demo.mongodb import MongoShop
 from tests.demo.postgres import PostgresShop
@@ -77,6 +80,9 @@ def _road(sink: str) -> Iterator[Road]:
     if sink == "files":
         yield FilesRoad()
         return
+    if sink in LAKES:
+        yield LakeRoad(SinkKind(sink))
+        return
     with KafkaBroker() as broker:
         yield KafkaRoad(broker)
 
@@ -106,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0, help="go on writing for this long at least")
     parser.add_argument(
         "--sink",
-        choices=("files", "kafka"),
+        choices=("files", "kafka", *sorted(LAKES)),
         default="files",
         help="kafka: signal and events through a broker",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.embedding.progress_bars import Bars
-    from engine.job.overview import CollectionOverview
+    from engine.job.saved.overview import CollectionOverview
 
 
 class Display:

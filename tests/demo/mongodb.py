@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bson.codec_options import CodecOptions
     from pymongo import MongoClient
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from tests.demo.load import Load
     from tests.demo.users import Users
     from tests.servers.mongodb import MongoServer

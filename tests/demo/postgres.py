@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from tests.demo.load import Load
     from tests.demo.users import Users
     from tests.servers.postgres import Database

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tests.demo.tidemark import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tests import replay
     from tests.demo.shop import Shop
     from tests.demo.tidemark import Folder
     from tests.servers.kafka import KafkaBroker
 
+Compared: TypeAlias = "tuple[replay.Figures, list[replay.Compared], list[str]]"
 _PARTITIONS = 3
 _SIGNAL_TOPIC = f"{PREFIX}-signal"
 
@@ -34,6 +36,9 @@ class Road(Protocol):
 
     def collect(self, folder: Folder, topics: Sequence[str]) -> str:
         """See to it that the events of these topics lie in the folder as lines; gives what was done."""
+
+    def compared(self, shop: Shop, folder: Folder, say: Callable[[str], None]) -> Compared:
+        """What has come of the events, laid beside the database; a few differences, for a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class FilesRoad:
     def collect(self, folder: Folder, topics: Sequence[str]) -> str:  # noqa: ARG002  they lie there
         """Nothing is to be done."""
         return ""
+
+    def compared(self, shop: Shop, folder: Folder, say: Callable[[str], None]) -> Compared:
+        """Replay the events."""
+        return replayed(shop, folder, say)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +92,13 @@ class KafkaRoad:
             self.broker.save(topic, folder.events)
         records = sum(self.broker.count(topic) for topic in topics)
         return f"consumed {records:,} records of {len(topics)} topics"
+
+    def compared(self, shop: Shop, folder: Folder, say: Callable[[str], None]) -> Compared:
+        """Replay the events."""
+        return replayed(shop, folder, say)
+
+
+def replayed(shop: Shop, folder: Folder, say: Callable[[str], None]) -> Compared:
+    """The events in the folder, replayed."""
+    say(f"replaying {folder.events} and comparing")
+    return shop.compared(folder.events)

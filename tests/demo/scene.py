@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.job.overview import of_entries
+from engine.job.saved.overview import of_entries
 from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from tests import replay
     from tests.demo.display import Display
     from tests.demo.load import Load
@@ -58,10 +58,13 @@ class Verdict:
             )
             for table in self.tables
         )
-        return (
-            f"{'EQUAL' if self.equal else 'NOT EQUAL'}: {tables}; "
+        events = (
             f"{self.figures.events:,} events, {reads:,} of them READs,"
             f" {self.rows_read - reads:,} {self.units} read were superseded;"
+        )
+        return (
+            f"{'EQUAL' if self.equal else 'NOT EQUAL'}: {tables};"
+            f"{f' {events}' if self.figures.events else ''}"
             f" snapshot {self.rows_read / self.snapshot_s:,.0f} {self.units}/s for {self.snapshot_s:.1f} s"
             f" under {self.writes_per_s:,.0f} writes/s"
         )
@@ -156,8 +159,7 @@ class Scene:
         topics = [f"{PREFIX}.{name}" for name in self.shop.names]
         if collected := self.road.collect(self.folder, topics):
             self.display.say(collected)
-        self.display.say(f"replaying {self.folder.events} and comparing")
-        figures, compared, wrong = self.shop.compared(self.folder.events)
+        figures, compared, wrong = self.road.compared(self.shop, self.folder, self.display.say)
         for line in wrong:
             self.display.say(f"  {line}")
         return Verdict(tuple(compared), figures, rows_read, snapshot_s, writes_per_s, self.shop.units)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from tests.demo.load import Load
     from tests.demo.users import Users
     from tests.replay import Compared, Figures

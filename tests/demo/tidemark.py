@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from engine.job import state_document as saved
-from engine.job.state import State
+from engine.job.saved import state_document as saved
+from engine.job.saved.state import State
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from engine.job import window_scheduler
-from engine.job.windows import Windows
+from engine.job.snapshots import window_scheduler
+from engine.job.snapshots.windows import Windows
 from engine.snapshot.merge import Newer, Superseded
 from tests.exhaustive import engine_steps
 from tests.exhaustive.engine_steps import EngineSteps

@@ -35,7 +35,7 @@ from adapters.sqlserver.events.decode import Rules, Watch, decode
 from adapters.sqlserver.log.changes import collided, in_order, raw_batch, unnumbered
 from adapters.sqlserver.log.entries import instance_of
 from adapters.sqlserver.server.table import Column, Table
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
 from engine.errors import PositionLost, SourceError
 from engine.events.settings import EventSettings
 from engine.events.values.row_form import RowMode, RowShape

@@ -19,8 +19,8 @@ from adapters.storage.directory import LocalStorage
 from adapters.storage.state import FileStateStore
 from engine.config import parse
 from engine.errors import StateError
-from engine.job.state import State
-from engine.job.state_document import to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import to_json
 from engine.model import Channel, Position
 from signals.channels.file import FileChannel
 from signals.channels.topic import TopicChannel
@@ -117,7 +117,7 @@ _CHANNELS = {
 
 
 def _state(take: Callable[[State], object], data: bytes) -> object:
-    """What a source makes of a state; what is none is left to `engine.job.state`."""
+    """What a source makes of a state; what is none is left to `engine.job.saved.state`."""
     try:
         fields: dict[str, Any] = orjson.loads(data)
         position = fields["position"]

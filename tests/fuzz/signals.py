@@ -12,7 +12,7 @@ from adapters.postgres.conditions.grammar import GRAMMAR as POSTGRES
 from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.source.conditions.selects import selected
 from adapters.source.conditions.writer import Found
-from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
+from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.sqlserver.conditions.trusted_sql import check_trusted
 from engine.errors import SignalError

@@ -32,12 +32,12 @@ from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.staging.file_blocks import FileBlock, FileBlocks
 from adapters.storage.state_files import opened, sealed
 from engine.config import read
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.events.settings import EventSettings
 from engine.expressions import bounded_matcher, matches, split_expressions
-from engine.job.state import State
-from engine.job.state_document import from_json, to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import from_json, to_json
 from engine.model import Channel, CollectionId, Position, Target
 from engine.patterns.untranslatable import Untranslatable
 from engine.staging.batches import StagedBatches, stage

@@ -2,14 +2,20 @@
 
 A case whose recorded answer is wrong passes by our own answer; it is counted among the passed, and
 once more as a documented difference. Exit code 1 if any case failed, 2 if there is none to run.
+
+`--plays N` runs them until N cases were played, and prints only those that failed. `--keep DIR` keeps the
+events of those.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +32,8 @@ from tests.servers.postgres import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.golden.case import Case
+    from tests.golden.event import Event
     from tests.golden.roads import Road
 
 
@@ -41,7 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no cases in {options.directory}", file=sys.stderr)
         return 2
     with _road(options.sink) as (road, order), _runner(options, source_of(folders[0]), road) as runner:
-        verdicts = [_one(folder, runner, order) for folder in folders]
+        if options.plays:
+            plays = islice(cycle(folders), options.plays)
+            verdicts = [
+                _played(folder, number, runner, order, options) for number, folder in enumerate(plays)
+            ]
+        else:
+            verdicts = [_one(folder, runner, order) for folder in folders]
     print(summary(verdicts))
     return int(any(one.fault is not None for one in verdicts))
 
@@ -73,6 +87,27 @@ def _one(folder: Path, runner: Runner | MongoRunner, order: Order) -> Verdict:
     return result
 
 
+def _played(
+    folder: Path, number: int, runner: Runner | MongoRunner, order: Order, options: argparse.Namespace
+) -> Verdict:
+    """One play of many. What differs is kept, since it may not differ again."""
+    events: list[Event] = []
+
+    def run(case: Case) -> Sequence[Event]:
+        events.extend(runner.run(case))
+        return events
+
+    result = verdict(folder, run, order)
+    if result.fault is not None:
+        print(f"{number}: {folder.name}: {result}", flush=True)
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            lines = [json.dumps(asdict(event), ensure_ascii=False) for event in events]
+            text = "\n".join([str(result), *lines, ""])
+            (options.keep / f"{number:05}-{folder.name}.txt").write_text(text, "utf-8")
+    return result
+
+
 def _report(text: str) -> None:
     print(f"    {text}", flush=True)
 
@@ -88,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", type=int, choices=(15, 18), default=15, help="PostgreSQL to run on (15)")
     parser.add_argument("--sink", choices=("files", "kafka"), default="files", help="where events go (files)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for the engine (60)")
+    parser.add_argument("--plays", type=int, default=0, metavar="N", help="run the cases until N were played")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep the events of what differs")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the database complains of")
     return parser
 

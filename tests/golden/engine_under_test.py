@@ -14,7 +14,7 @@ from adapters.mongodb.job import run as run_mongodb
 from adapters.mongodb.log.position import has_passed
 from adapters.postgres.job import run as run_postgres
 from adapters.postgres.server.visibility import normalised
-from adapters.source.wiring import Onlookers
+from adapters.source.assembly.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from engine.config import parse
 from tests.golden.roads import FilesRoad
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job.observation import Observation
+    from engine.job.reports.observation import Observation
     from engine.model import Position
     from tests.golden.event import Event
     from tests.golden.roads import Road

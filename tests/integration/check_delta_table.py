@@ -1,4 +1,4 @@
-"""README's code for a Delta table, in a Spark session with Delta, which is downloaded: `make delta-table`."""
+"""PYTHON.md's code for a Delta table, in a Spark session with Delta, downloaded by `make delta-table`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.job.state_document import beside_to_json, from_json, to_json
+from engine.job.saved.state_document import beside_to_json, from_json, to_json
 from engine.model import NO_LIMIT
 from tests.demo import source
 from tests.demo.tidemark import Folder, Tidemark, write_properties
@@ -32,10 +32,10 @@ from tests.strategies import states
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Target
     from engine.snapshot.extent import Failed, Gap, Progress
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -126,7 +126,7 @@ def test_any_state_passes_through_the_older_release(copying: Copying, tmp_path: 
 def as_the_older_knows_it(state: State) -> State:
     """The state without what the older release drops.
 
-    `tests/unit/engine/job/test_state_forms.py` says of each field why that does no harm.
+    `tests/unit/engine/job/saved/test_state_forms.py` says of each field why that does no harm.
     """
     snapshot = state.snapshot
     plain = replace(

@@ -55,7 +55,7 @@ def change(connection: psycopg.Connection[Any]) -> None:
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ColumnSink:
     made = ColumnSink(tmp_path / "columns")
-    monkeypatch.setattr("adapters.source.job.make_sink", lambda *_given, **_named: made)
+    monkeypatch.setattr("adapters.source.assembly.job.make_sink", lambda *_given, **_named: made)
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adapters.cli import app
-from adapters.sqlserver.signal_writer import write_signal
+from adapters.sqlserver.commands.signal_writer import write_signal
 from engine.config import parse
 from signals.request import SignalRequest, SignalType
 from tests import driven_sqlserver

@@ -1,4 +1,4 @@
-"""A job from Python, as README shows it, on a source and a sink of another package."""
+"""A job from Python, as PYTHON.md shows it, on a source and a sink of another package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "PYTHON.md"
 T = CollectionId(("public", "t"))
 PROPERTIES = """\
 connector.class=memory
@@ -38,7 +38,7 @@ shelf.name=top
 
 def examples() -> list[str]:
     """The one that starts a job, the one that runs a job, and those that read changes with Spark."""
-    return [str(block) for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)]
+    return [str(block) for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)]
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
@@ -71,7 +71,7 @@ def test_the_example_that_starts_a_job_takes_its_snapshot(
     for key in range(20):
         database.commit(Change(CollectionId(("public", "orders")), key, f"v{key}"))
     namespace: dict[str, Any] = {}
-    exec(compile(examples()[0], "README.md", "exec"), namespace)  # noqa: S102  our own page
+    exec(compile(examples()[0], "PYTHON.md", "exec"), namespace)  # noqa: S102  our own page
     namespace["snapshot_orders"]()
 
     reads = [event for event in shelf.events if orjson.loads(event["value"] or "{}").get("op") == "r"]
@@ -94,7 +94,7 @@ def test_the_example_runs_a_source_and_a_sink_of_another_package(
     for key in range(20):
         database.commit(Change(T, key, f"v{key}"))
     namespace: dict[str, Any] = {"spark": spark}
-    job = threading.Thread(target=exec, args=(compile(examples()[1], "README.md", "exec"), namespace))
+    job = threading.Thread(target=exec, args=(compile(examples()[1], "PYTHON.md", "exec"), namespace))
     job.start()
     try:
         until(lambda: len(shelf.events) == 20)

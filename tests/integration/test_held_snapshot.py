@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 import pytest
 
-from adapters.postgres.log.slot import find_slot
+from adapters.postgres.log.slots.slot import find_slot
 from adapters.postgres.server.connection import Server
 from adapters.postgres.snapshot.slot_snapshot import Beginning, Held, begin_log, create_slot, hold
 from adapters.system import system_clock

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from adapters.source.debezium.offsets import StoredOffset
-from adapters.sqlserver.debezium_offset import state_of
+from adapters.sqlserver.commands.debezium_offset import state_of
 from adapters.storage.directory import LocalStorage
 from adapters.storage.state_files import sealed, state_name
 from engine.config import parse
-from engine.job.state_document import to_json
+from engine.job.saved.state_document import to_json
 from engine.model import CollectionId
 from tests import driven_sqlserver
 from tests.integration import test_mongodb_job

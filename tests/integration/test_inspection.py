@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.mongodb import inspection as mongodb_inspection
+from adapters.mongodb.commands import inspection as mongodb_inspection
 from adapters.mongodb.log.position import checked
-from adapters.postgres.inspection import distance, inspect, mend
+from adapters.postgres.commands.inspection import distance, inspect, mend
 from adapters.postgres.server.position import position_at
-from adapters.sqlserver import inspection as sqlserver_inspection
+from adapters.sqlserver.commands import inspection as sqlserver_inspection
 from engine.config import parse
 from engine.model import Position
 from tests import driven_sqlserver

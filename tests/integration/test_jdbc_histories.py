@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from adapters.jdbc.sink import Holder, JdbcSink
-from engine.config.settings import JdbcSettings
+from engine.config.sinks.settings import JdbcSettings
 from tests.typed_batches import MISSING, typed
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 import pytest
 
-from adapters.source import job as source_job
-from adapters.source import wiring
+from adapters.source.assembly import job as source_job
+from adapters.source.assembly import wiring
 from tests.driven import TIMEOUT_S, Driven, driven
 
 if TYPE_CHECKING:

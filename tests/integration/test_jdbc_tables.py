@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from adapters.jdbc.sink import Holder, JdbcSink
-from engine.config.settings import JdbcSettings, SchemaEvolution, TopicRecreated
+from engine.config.sinks.settings import JdbcSettings, SchemaEvolution, TopicRecreated
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
 from tests.turns import Turns

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka.admin._acl import AclOperation
 
 from adapters.postgres.job import building
-from adapters.source import job as source_job
-from adapters.source import wiring
-from adapters.source.wiring import NOBODY
+from adapters.source.assembly import job as source_job
+from adapters.source.assembly import wiring
+from adapters.source.assembly.wiring import NOBODY
 from engine.config import parse
 from engine.errors import SinkError
 from tests.command import Command

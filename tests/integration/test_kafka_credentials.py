@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from adapters.kafka.sink import KafkaSink
-from adapters.source.signal_desk import make_desk
+from adapters.source.assembly.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker, Security
 from tests.turns import Turns
-from tests.unit.engine.config.test_kafka import KAFKA
+from tests.unit.engine.config.sinks.test_kafka import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

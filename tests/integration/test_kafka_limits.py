@@ -15,7 +15,7 @@ import pytest
 import adapters.kafka.sink as kafka_sink
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.settings import KafkaSettings
+from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 from tests.batches import batch
 from tests.command import Command

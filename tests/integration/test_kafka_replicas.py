@@ -10,7 +10,7 @@ import pytest
 
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.settings import KafkaSettings
+from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker

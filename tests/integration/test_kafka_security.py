@@ -15,7 +15,7 @@ from tests.batches import batch
 from tests.servers.certificates import Authority, Certificate
 from tests.servers.kafka import KafkaBroker, Security
 from tests.turns import Turns
-from tests.unit.engine.config.test_kafka import KAFKA
+from tests.unit.engine.config.sinks.test_kafka import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

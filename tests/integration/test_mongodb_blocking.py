@@ -11,7 +11,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.source import stop_watch
+from adapters.source.signals import stop_watch
 from tests.integration.test_mongodb_job import Driven, driven, replayed, signal, stands
 from tests.servers.mongodb import MongoSet
 

@@ -30,8 +30,8 @@ from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
-from engine.config.references import refuse
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
+from engine.config.text.references import refuse
 from engine.events.settings import EventSettings
 from engine.model import CollectionId, Key, Range, Run, Staged, Target
 from engine.snapshot.extent import Extent

@@ -25,11 +25,11 @@ from adapters.mongodb.server.connection import RAW
 from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job.loop import Job
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.snapshot.extent import Extent
+from engine.snapshot.pace.slices import Slices
 from engine.snapshot.queue import Snapshot
-from engine.snapshot.slices import Slices
 from signals.answers import Answer
 from tests.driven import driving, files_sink, read_events
 from tests.servers.mongodb import MongoServer, MongoSet

@@ -12,7 +12,7 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import Reach
 from adapters.spark.executors import SparkExecutors
 from engine.config import parse
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 from engine.errors import ConfigError, LoginRefused
 from tests.servers.oidc import OidcServer
 

@@ -1,4 +1,4 @@
-"""A running Debezium gives way to us: README's recipe, with the real one."""
+"""A running Debezium gives way to us: DEBEZIUM.md's recipe, with the real one."""
 
 from __future__ import annotations
 

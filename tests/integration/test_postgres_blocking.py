@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from adapters.source import stop_watch
+from adapters.source.signals import stop_watch
 from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:

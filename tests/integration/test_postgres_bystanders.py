@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.snapshot.chunk_reader import ChunkReader
-from adapters.source import wiring
+from adapters.source.assembly import wiring
 from engine.errors import SourceError
 from engine.job.parts import Pace
 from engine.snapshot import plan

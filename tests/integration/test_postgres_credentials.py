@@ -12,7 +12,7 @@ from psycopg import sql
 
 from adapters.postgres.job import building
 from adapters.postgres.server.connection import Server
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 from engine.errors import ConfigError
 from tests.changing_password import Load, by_references
 from tests.driven import SIGNAL_TABLE, Driven, driving, properties

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.server.questions.layouts import Layouts
-from adapters.postgres.snapshot.fingerprint import Form, difference, forms
+from adapters.postgres.snapshot.table_changes.fingerprint import Form, difference, forms
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.server import membership
+from adapters.postgres.server.watches import membership
 from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.server import membership
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
-from adapters.postgres.snapshot.older_writers import Writers
+from adapters.postgres.server.watches import membership
+from adapters.postgres.snapshot.table_changes.older_writers import Writers
 from engine.model import CollectionId
 from tests.driven import SIGNAL_TABLE, TIMEOUT_S, driven, properties, replayed_rows
 

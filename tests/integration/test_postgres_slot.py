@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.log.retention import Retention
+from adapters.postgres.log.slots.retention import Retention
 from adapters.postgres.server.connection import Identity, check_identity
 from adapters.postgres.server.questions.slots import Kept, Slots
 from engine.errors import ConfigError, PositionLost, StateError
@@ -77,6 +77,21 @@ class TestAtTheStart:
             try:
                 with (
                     pytest.raises(ConfigError, match="belongs to plugin None"),
+                    driven(table, tmp_path, spark),
+                ):
+                    pass
+            finally:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+
+    def test_a_slot_that_sends_what_is_only_prepared_is_refused(self, table, tmp_path, spark):
+        """It would send the rows of a prepared transaction that is rolled back."""
+        with table.connect() as connection:
+            name = f"slot_{table.name}"
+            made = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, true)"
+            connection.execute(made, [name])
+            try:
+                with (
+                    pytest.raises(ConfigError, match="was made for two-phase commit"),
                     driven(table, tmp_path, spark),
                 ):
                     pass

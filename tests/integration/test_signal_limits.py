@@ -58,7 +58,9 @@ def test_dry_runs_with_conditions_that_are_planned_for_long_do_not_add_up(
     """Each may take six seconds, and the stream waits meanwhile: five hundred held it for fifty minutes."""
     monkeypatch.setattr("adapters.postgres.snapshot.tables._PLAN_ANSWER_S", 0.5)
     monkeypatch.setattr("adapters.source.conditions.checking_time._AT_ONCE_S", 1.0)
-    monkeypatch.setattr("engine.job.dry_runs.LONGEST_S", 600.0)  # the other limit, which comes first
+    monkeypatch.setattr(
+        "engine.job.snapshots.dry_runs.LONGEST_S", 600.0
+    )  # the other limit, which comes first
     create(database, "CREATE TABLE tagged (id int PRIMARY KEY)")
     slow = " OR ".join(["exp(5999.5) = id"] * 400)
     with driven(database, tmp_path, spark) as job:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.source.signal_desk import make_desk
+from adapters.source.assembly.signal_desk import make_desk
 from engine.config import parse
 from engine.model import LogMessage
 from tests.servers.certificates import Authority

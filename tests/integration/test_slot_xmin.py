@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from adapters.postgres.log.slot import drop_slot
-from adapters.postgres.log.xmin import SlotXmin
+from adapters.postgres.log.slots.slot import drop_slot
+from adapters.postgres.log.slots.xmin import SlotXmin
 from adapters.postgres.server.connection import Server
 from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
 from adapters.system import system_clock

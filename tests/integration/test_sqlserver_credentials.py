@@ -19,7 +19,7 @@ from psycopg import sql
 from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.connection import Jdbc, Server, login_of
 from adapters.sqlserver.settings import SqlServerSettings
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 from engine.errors import ConfigError, LoginRefused
 from tests.changing_password import Load, by_references
 from tests.driven import Driven, driving

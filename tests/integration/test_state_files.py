@@ -11,7 +11,7 @@ import pytest
 from adapters.storage.directory import storage
 from adapters.storage.state import KEPT, FileStateStore
 from engine.errors import StateError
-from engine.ports import SavedState
+from engine.ports.state_store import SavedState
 from tests.hadoop_storage import through_hadoop
 
 pytestmark = pytest.mark.integration

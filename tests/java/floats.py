@@ -1,4 +1,4 @@
-"""Floats as the Java on PATH writes them, beside ours: the oracle of `engine.events.values.java_floats`.
+"""Floats as the Java on PATH writes them, beside ours: the oracle of `engine.events.values.floats`.
 
     python -m tests.java.floats                     ten million bit patterns of each width
     python -m tests.java.floats --patterns 1000000 --seed 7
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.events.values.java_floats import float_texts
+from engine.events.values.floats.java_floats import float_texts
 from tests.servers.java import compiled, java_version
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Takes the picture of the status page that README shows: `python -m tests.page.picture FILE`."""
+"""Takes the picture of the status page that README.md shows: `python -m tests.page.picture FILE`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from playwright.sync_api import sync_playwright
 
 from adapters.http.history import EVERY_S, Sample
 from adapters.http.monitor import Told
-from engine.job.observation import Observation
-from engine.job.state import State
-from engine.job.tally import Phase
+from engine.job.reports.observation import Observation
+from engine.job.reports.tally import Phase
+from engine.job.saved.state import State
 from engine.model import CollectionId, Position, Range, Run, Target, Window
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from signals.answers import Answer, Outcome
 from tests.unit.adapters.http.watched_job import WatchedJob
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters.postgres.properties import CONNECTOR
 from engine.config import Settings, parse, read
-from engine.config.java import parse_properties
+from engine.config.text.java import parse_properties
 from engine.errors import ConfigError
 
 LEAST = (

@@ -37,10 +37,13 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("engine/snapshot/merge.py", ()),
         ("engine/snapshot/copies.py", ("together", "taken", "left")),
     ),
-    "windows": (("engine/job/windows.py", ()), ("engine/snapshot/extent.py", ("Advance.applied", "_less"))),
+    "windows": (
+        ("engine/job/snapshots/windows.py", ()),
+        ("engine/snapshot/extent.py", ("Advance.applied", "_less")),
+    ),
     "failure policy": (
         ("engine/snapshot/failure_policy.py", ()),
-        ("engine/job/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
+        ("engine/job/snapshots/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
     ),
     "state protocol": (
         ("engine/job/loop.py", ("Job.settle", "Job._committed", "Job._commit", "Job._send", "Job._take")),

@@ -18,7 +18,7 @@ import pyarrow as pa
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.model import Position, SignalRow, Staged
-from engine.ports import Encoded
+from engine.ports.source import Encoded
 from engine.snapshot import copies
 from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from engine.isolation.incomplete import Incomplete
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Range, Run, Scope, Target, Window
-    from engine.ports import Moved, PartWriter, Reading, Span
+    from engine.ports.log import Span
+    from engine.ports.sink import PartWriter
+    from engine.ports.source import Moved, Reading
     from tests.simulation.database import Entry, Key
     from tests.simulation.world import Life
 

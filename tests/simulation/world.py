@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from adapters.staging.executor_blocks import ExecutorBlocks
-from adapters.storage.lease import Claim, FileLease, Leases, Process
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim, Process
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, TidemarkError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Scope
     from engine.snapshot.merge import Superseded
     from signals.answers import Answer
+    from tests.simulation.database import Key
     from tests.simulation.script import History, Step
     from tests.simulation.sink import Event
 
@@ -65,6 +67,7 @@ class Life:
         self.world, self.seat, self.number = world, seat, world.processes
         self.dead = False
         self.source: Any = None
+        self.sink: Any = None
         self.watch: Any = None
         self.log: Any = None
         self.leases: Leases | None = None
@@ -99,10 +102,11 @@ class Life:
         if not self.leases.take(self.sleep):
             return
         self.source = world.source_of(self)
+        self.sink = world.sink_of(self)
         desk = Desk(world.hear)
         parts = JobParts(
             source=self.source,
-            sink=world.sink_of(self),
+            sink=self.sink,
             store=FileStateStore(storage, lease.epoch),
             executors=Executors(self),
             desk=desk,
@@ -111,6 +115,7 @@ class Life:
             clock=world.clock,
             sleep=self.sleep,
             new_id=world.new_id,
+            tasks=lambda: world.setup.tasks,
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
@@ -192,12 +197,14 @@ class World:
         self._ids = count(1)
         self.database: Any = None
         self.oracle: Any = None
+        self.poisoned: set[tuple[CollectionId, Any]] = set()
         self._found()
         self.directory = Directory()
-        self.sent = Sent(self.setup.knows, self._judge)
+        self.sent = Sent(self.setup.knows, self._judge, self._judge_beside)
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
-        self.oracle.asked_for = self.answers.ask_for
+        judge: Any = self.oracle
+        judge.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
         self.time_ms, self._ahead_ms = self.begins_ms, 0
         self._budget, self.calls = 0, 0
@@ -210,7 +217,6 @@ class World:
         self.pace = Pace(
             chunk_rows=self.setup.chunk_rows,
             window_rows=self.setup.window_rows,
-            tasks=self.setup.tasks,
             slice_s=0.0,
             slice_bytes=self.setup.slice_bytes,
             max_lag_s=1e12,
@@ -242,7 +248,7 @@ class World:
 
     def sink_of(self, life: Life) -> SimSink:
         """The sink of a job that starts."""
-        return SimSink(self.sent, life, life.number)
+        return SimSink(self.sent, life, life.number, self.setup.beside)
 
     def excused(self, error: TidemarkError) -> bool:  # noqa: ARG002  of this world, none is
         """Whether a job may end with this error, and the history with it."""
@@ -303,6 +309,7 @@ class World:
         self.happened["turns"] += self.oracle.last_turn
         self.happened["READ events"] += self.oracle.reads
         self.happened["turns sent again"] += self.oracle.resent
+        self.happened["waits for rows beside turns"] += self.sent.waits
         return Played(self.happened, self._told or [], violation)
 
     def _sit(self, seat: int) -> None:
@@ -377,6 +384,8 @@ class World:
         self.time_ms += self.setup.call_ms
         self._port = port
         life.renew()
+        if life.sink is not None and not life.dead:
+            life.sink.go_on()
         while self._budget <= 0 and not self.draining:
             self._next(life, port)
             if life.dead:
@@ -453,6 +462,14 @@ class World:
         before = self.oracle.reads
         self.oracle.turn(turn, events)
         self.happened["turns with READs"] += self.oracle.reads > before
+
+    def _judge_beside(self, process: int, event: Read, read: Counter[Key]) -> None:
+        if self._told is not None:
+            self.note(f"{_shown(event)} beside the turns", "sink")
+        if process < self.sent.owner:
+            raise Violation(f"process {process} sent a row, and {self.sent.owner} has taken over")
+        self.happened["READs beside turns"] += 1
+        self.oracle.read_beside(event, read)
 
     def turn_begins(self, life: Life, job: Job) -> bool:
         """Whether the job is to stop: at the end of the history, once it has come to rest."""

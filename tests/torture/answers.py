@@ -34,7 +34,7 @@ _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'"
 _WAITS = "not read: waits for transactions that were writing to it"
 _ONLY = {
     "malformed": "rejected",
-    **dict.fromkeys(("log", "stop", "pause", "resume"), "accepted"),
+    **dict.fromkeys(("log", "stop", "pause", "resume", "schemas"), "accepted"),
 }
 
 
@@ -43,7 +43,8 @@ class Asked:
     """A committed signal, the turn in which it was streamed, and its answers.
 
     `finals` are the answers about single collections: outcome and turn, in order. `unmatched` are collections
-    that the job does not know, since nothing captures them.
+    that the job does not know, since nothing captures them. `rests` are the turns from which single
+    collections were paused, up to and without the ones that resumed them; None: not yet.
     """
 
     sent: Sent
@@ -51,6 +52,21 @@ class Asked:
     outcomes: list[str] = field(default_factory=list)
     finals: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     unmatched: set[str] = field(default_factory=set)
+    rests: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
+
+    def rested(self, collection: str, turn: int) -> bool:
+        """Whether a collection was paused in a turn."""
+        return any(
+            first <= turn and (end is None or turn < end) for first, end in self.rests.get(collection, ())
+        )
+
+    def note_rest(self, collection: str, outcome: str, turn: int) -> None:
+        """Note that a collection was paused or resumed, which may be told twice."""
+        rests = self.rests.setdefault(collection, [])
+        if outcome == "paused" and (not rests or rests[-1][1] is not None):
+            rests.append((turn, None))
+        elif outcome == "resumed" and rests and rests[-1][1] is None:
+            rests[-1] = (rests[-1][0], turn)
 
     @property
     def refused(self) -> bool:
@@ -120,9 +136,10 @@ class Answers:
             if asked.sent.kind == "plan" and _WAITS in text:
                 # A dry run asks once; a snapshot would wait. After a crash, the same dry run may be planned.
                 outcome = "planned"
-        if outcome in {"paused", "resumed"}:
-            return
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
+        if outcome in {"paused", "resumed"}:
+            asked.note_rest(collection or "", outcome, note["turn"])
+            return
         if collection is None or outcome == "accepted" or asked.sent.kind not in _FINAL:
             asked.outcomes.append(outcome)
             times, about = len(asked.outcomes), (asked.sent.id, "")
@@ -166,10 +183,21 @@ class Answers:
                 "blocking snapshots": sum(sent.blocks for sent in finished),
                 "snapshots of given rows": sum(sent.ordinals is not None for sent in finished),
                 "snapshots with a priority": sum('"priority"' in (sent.data or "") for sent in finished),
-                "snapshots with a limit": sum('"max-rows' in (sent.data or "") for sent in finished),
+                "snapshots with a limit": sum('"max-' in (sent.data or "") for sent in finished),
+                "collections paused": sum(map(len, (asked.rests for asked in self.asked.values()))),
+                "pauses by name": self._given("pause", named=True),
+                "schemas stated": self._given("schemas"),
                 "dry runs": self.outcomes["planned"],
                 "collections announced and read": self.announced,
             }
+        )
+
+    def _given(self, kind: str, *, named: bool = False) -> int:
+        """How many signals of a kind were taken; `named`: those that name collections."""
+        return sum(
+            asked.sent.kind == kind and "accepted" in asked.outcomes
+            for asked in self.asked.values()
+            if not named or asked.sent.collections
         )
 
     def settle(self, tables: Mapping[str, Table]) -> None:
@@ -183,6 +211,7 @@ class Answers:
             self._asked_for(table)
             if self.judges_pauses:
                 self._obeyed(table)
+                self._rested(table)
 
     def _settle_one(self, asked: Asked) -> None:
         sent = asked.sent
@@ -237,7 +266,9 @@ class Answers:
         """No row is read from the turn that obeys a pause until the one that obeys the next resume."""
         turns = {
             kind: sorted(
-                asked.turn for asked in self.asked.values() if asked.turn and asked.sent.kind == kind
+                asked.turn
+                for asked in self.asked.values()
+                if asked.turn and asked.sent.kind == kind and not asked.sent.collections
             )
             for kind in ("pause", "resume")
         }
@@ -246,6 +277,18 @@ class Answers:
             for turn in {turn for turns in table.read_in.values() for turn in turns}:
                 if pause <= turn < resume:
                     raise Violation(f"{table.name} was read in turn {turn}, paused from {pause} to {resume}")
+
+    def _rested(self, table: Table) -> None:
+        """No row is read in a turn in which every signal that asks for its table is paused by name."""
+        asking = [
+            asked
+            for asked in self.asked.values()
+            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+        ]
+        for turn in {turn for turns in table.read_in.values() for turn in turns}:
+            due = [asked for asked in asking if _covers(_turns_of(asked, table.name), turn)]
+            if due and all(asked.rested(table.name, turn) for asked in due):
+                raise Violation(f"{table.name} was read in turn {turn}, and all that ask for it are paused")
 
     def _scoped(self, table: Table) -> None:
         """Each row read was one that a signal of that time asked for."""
@@ -273,6 +316,10 @@ class Answers:
 
 def _ended_well(finals: list[tuple[str, int]]) -> bool:
     return bool(finals) and finals[0][0] == "finished"
+
+
+def _covers(turns: tuple[int, int], turn: int) -> bool:
+    return turns[0] <= turn <= turns[1]
 
 
 def _turns_of(asked: Asked, collection: str) -> tuple[int, int]:

@@ -51,6 +51,11 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "tables set aside": 2,
         "blocking snapshots": 2,
         "snapshots of given rows": 4,
+        "snapshots with a priority": 1,
+        "snapshots with a limit": 1,
+        "dry runs": 1,
+        "pauses by name": 1,
+        "collections paused": 1,
     },
     "sqlserver": {
         SUPERSEDED: 50,
@@ -61,6 +66,12 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "clock set back": 1,
         "blocking snapshots": 1,
         "snapshots of given rows": 1,
+        "snapshots with a priority": 1,
+        "snapshots with a limit": 1,
+        "dry runs": 1,
+        "pauses by name": 1,
+        "collections paused": 1,
+        "schemas stated": 1,
     },
     "mongodb": {
         SUPERSEDED: 4,
@@ -82,6 +93,11 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "servers put back to older files": 1,
         "blocking snapshots": 1,
         "snapshots of given rows": 1,
+        "snapshots with a priority": 1,
+        "snapshots with a limit": 1,
+        "dry runs": 1,
+        "pauses by name": 1,
+        "collections paused": 1,
     },
     # Each history of a long run has one of the last three. A run under load has few histories.
     "kafka": {

@@ -21,33 +21,26 @@ from adapters.postgres import source, spans
 from adapters.postgres.events import decode, relations
 from adapters.postgres.log import assembler, cuts, forks, pending_visibility
 from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.server import (
-    column_watch,
-    connection,
-    lock_watch,
-    membership,
-    table,
-    text_settings,
-    visibility,
-)
+from adapters.postgres.server import connection, table, text_settings, visibility
 from adapters.postgres.server.questions import layouts, transactions
+from adapters.postgres.server.watches import column_watch, lock_watch, membership
 from adapters.postgres.snapshot import (
     blocking,
     chunk_reader,
     eligibility,
     initial,
-    partitions,
     superseded_keys,
     tables,
     watermark,
     windows,
 )
+from adapters.postgres.snapshot.table_changes import partitions
 from adapters.sinks.files import FilesSink
-from adapters.source import wiring
+from adapters.source.assembly import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
 from engine.job.loop import Job
-from engine.job.windows import Windows
+from engine.job.snapshots.windows import Windows
 from engine.snapshot import copies
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot

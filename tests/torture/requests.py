@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Change = Callable[[Sent], Sent]
 
 _SCOPED, _BLOCKING, _URGENT, _SLOW, _PLANNED = 0.35, 0.5, 0.25, 0.15, 0.08
+_NAMED = 0.5
+"""The share of pauses that name collections."""
 _PLAIN = {"type", "data-collections"}
 _PAUSES = frozenset({"pause", "resume"})
 _KEYED, _ORDERED = frozenset({"int32", "int64", "string", "oid"}), frozenset({"int32", "int64"})
@@ -39,6 +41,7 @@ def varied(script: Script, wanted: str = "") -> Script:
     """
     if wanted == "blocking":
         script = _changed(script, lambda sent: sent, keeps=lambda sent: sent.kind not in _PAUSES)
+    script = _with_named_pauses(script)
     draw = Random(f"{script.seed}/scoped")
     script = _some(script, lambda sent: _scoped(draw, sent, script), draw, _SCOPED, sure=wanted == "scope")
     paused = any(sent.kind in _PAUSES for drawn in script.rounds for sent in drawn.signals)
@@ -55,6 +58,30 @@ def _changed(script: Script, change: Change, keeps: Callable[[Sent], bool] = lam
         for drawn in script.rounds
     ]
     return replace(script, rounds=rounds)
+
+
+def _with_named_pauses(script: Script) -> Script:
+    """The script with some pauses of single collections, which are then resumed by name or with all."""
+    draw = Random(f"{script.seed}/pauses")
+    names = [name for shape in script.tables for name in collections(shape, via_root=script.via_root)]
+    rounds = []
+    for drawn in script.rounds:
+        named = draw.random() < _NAMED
+        chosen, all_again = draw.sample(names, draw.randint(1, len(names))), draw.random() < 0.3
+        signals = [
+            _naming(sent, chosen) if named and (sent.kind == "pause" or _resumes(sent, all_again)) else sent
+            for sent in drawn.signals
+        ]
+        rounds.append(replace(drawn, signals=signals))
+    return replace(script, rounds=rounds)
+
+
+def _resumes(sent: Sent, all_again: bool) -> bool:  # noqa: FBT001  a draw
+    return sent.kind == "resume" and not all_again
+
+
+def _naming(sent: Sent, names: Sequence[str]) -> Sent:
+    return replace(sent, data=json.dumps({"data-collections": list(names)}), collections=list(names))
 
 
 def _some(script: Script, change: Change, draw: Random, share: float, *, sure: bool) -> Script:
@@ -84,10 +111,11 @@ def _pressing(draw: Random, sent: Sent) -> Sent:
     data: dict[str, Any] = json.loads(sent.data or "{}") if sent.kind == "execute" else {}
     urgent, slow, planned = draw.random() < _URGENT, draw.random() < _SLOW, draw.random() < _PLANNED
     priority, most = draw.choice([-1, 1, 5]), draw.choice([300, 1000])
+    limit = {"max-rows-per-second": most} if draw.random() < 0.5 else {"max-bytes-per-second": 100 * most}
     if data.get("type") != "incremental":
         return sent
     data |= {"priority": priority} if urgent else {}
-    data |= {"max-rows-per-second": most} if slow else {}
+    data |= limit if slow else {}
     if planned:
         return replace(sent, data=json.dumps(data | {"dry-run": True}), kind="plan")
     return replace(sent, data=json.dumps(data))

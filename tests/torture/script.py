@@ -80,7 +80,7 @@ class Sent:
     """A row for the signal table, and what it requests in the oracle's terms.
 
     `kind` is execute, plan (a dry run), unreadable (accepted, then rejected when it is measured), stop,
-    pause, resume, log or malformed.
+    pause, resume, log, schemas or malformed.
     `collections` are those that it names (none: all). `ordinals` are the rows that it asks for, if not all:
     stretches from a first ordinal, up to and without a last one; None: no bound.
     """

@@ -30,11 +30,34 @@ DATABASES = ("alpha", "beta")
 _STRATEGIES = ("insert_insert",) * 4 + ("insert_delete", "visibility", "visibility")
 _ISOLATIONS = ("repeatable_read", "repeatable_read", "read_committed", "snapshot", "exclusive")
 _DELAYS_S = ("0.01", "0.03", "0.03", "0.1", "0.1", "0.4")
+_STATED = 0.35
+"""The share of rounds with a signal that states a table's schema."""
 _MALFORMED = malformed_signals("alpha.dbo", ("execute-snapshot", '{"data-collections": ["gamma.dbo.t0"]}'))
 
 
 def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
+    return _with_schemas(_written(seed, wanted))
+
+
+def _with_schemas(script: Script) -> Script:
+    """The script with some signals that state a table's schema, which is not what the catalog says."""
+    draw = Random(f"{script.seed}/schemas")
+    rounds = []
+    for number, drawn in enumerate(script.rounds):
+        signals = list(drawn.signals)
+        if draw.random() < _STATED:
+            shape, kind = draw.choice(script.tables), draw.choice(["CREATE", "ALTER"])
+            column = {"name": "other", "typeName": "int", "position": 1}
+            change = {"type": kind, "id": f"dbo.{shape.name}", "table": {"columns": [column]}}
+            data = json.dumps({"database": shape.database, "changes": [change]})
+            stated = Sent(draw.choice([0.0, 0.3]), f"schemas{number}", "schema-changes", data, "schemas")
+            signals.insert(draw.randint(1, len(signals)), stated)
+        rounds.append(replace(drawn, signals=signals))
+    return replace(script, rounds=rounds)
+
+
+def _written(seed: str, wanted: Wanted) -> Script:
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
     asleep = "sleep" in wanted.blow

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.job.parts import JobParts
-    from engine.job.state import State
-    from engine.ports import LogReader, OpenWindow
+    from engine.job.saved.state import State
+    from engine.ports.log import LogReader
+    from engine.ports.source import OpenWindow
     from tests.torture.journal import Journal
     from tests.torture.script import Fuse
 

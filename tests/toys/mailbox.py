@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.config.plugins import ChannelType
-from engine.config.row import APPLIED, Property
-from engine.config.shapes import TEXT
+from engine.config.properties.row import APPLIED, Property
+from engine.config.properties.shapes import TEXT
 from engine.errors import SignalError
 from engine.model import Channel
 from engine.saved import read_integer
@@ -22,7 +22,7 @@ from signals.request import SignalRequest, SignalType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.config.values import Values
+    from engine.config.properties.values import Values
 
 BOXES: dict[str, list[bytes]] = {}
 

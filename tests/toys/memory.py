@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from adapters.source.job import SourceJob
-from adapters.source.wiring import Wired
-from engine.config import relational
+from adapters.source.assembly.job import SourceJob
+from adapters.source.assembly.wiring import Wired
 from engine.config.plugins import Connector, SourceSettings
-from engine.config.row import APPLIED, Catalogue, Property
+from engine.config.properties.row import APPLIED, Catalogue, Property
+from engine.config.properties.shapes import TABLE_NAME, TEXT, choice, whole
 from engine.config.settings import SnapshotMode, Watermarking
-from engine.config.shapes import TABLE_NAME, TEXT, choice, whole
+from engine.config.sources import relational
 from tests.memory_source import MemoryDatabase, MemorySource
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.wiring import Places
+    from adapters.source.assembly.wiring import Places
+    from engine.config.properties.values import Values
     from engine.config.settings import Settings
-    from engine.config.values import Values
-    from engine.ports import Source
+    from engine.ports.source import Source
 
 DATABASES: dict[str, MemoryDatabase] = {}
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from engine.config.plugins import SinkType
-from engine.config.row import APPLIED, Property
-from engine.config.shapes import TEXT
+from engine.config.properties.row import APPLIED, Property
+from engine.config.properties.shapes import TEXT
 from engine.errors import InvariantError, SinkRefused
 from engine.events.batch import EventForm
 from engine.model import Part
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.config.values import Values
-    from engine.ports import Executors
+    from engine.config.properties.values import Values
+    from engine.ports.executors import Executors
 
 SHELVES: dict[str, Shelf] = {}
 

@@ -14,7 +14,8 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.postgres.settings import PostgresSettings
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from engine.config import read
-from engine.config.settings import SinkKind, Watermarking
+from engine.config.settings import Watermarking
+from engine.config.sinks.settings import SinkKind
 from engine.model import Channel
 
 ROOT = Path(__file__).parents[2]

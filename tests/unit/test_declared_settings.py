@@ -11,12 +11,12 @@ import pytest
 from adapters.mongodb.properties import CONNECTOR as MONGODB
 from adapters.postgres.properties import CONNECTOR as POSTGRES
 from adapters.sqlserver.properties import CONNECTOR as SQLSERVER
-from engine.config.row import Kind
+from engine.config.properties.row import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config.row import Catalogue
+    from engine.config.properties.row import Catalogue
 
 ROOT = Path(__file__).parents[2]
 SHARED = (

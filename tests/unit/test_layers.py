@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ DRIVERS = {
 """Who may use a driver: the questions, the replication protocol, and a sink. All others get typed answers."""
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
-    "engine/config/references.py": "how long what a command printed may be used",
+    "engine/config/text/references.py": "how long what a command printed may be used",
     "signals/parse/budget.py": "how long the processor may work on a signal",
     "adapters/kafka/": "librdkafka's own pace",
     "adapters/spark/": "Spark's end",
@@ -55,7 +56,7 @@ READS_TIME = {
     "adapters/sinks/files.py": "the mark of a directory",
     "adapters/postgres/server/answering.py": "how long a socket is silent",
     "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/job.py": "the default of an embedding caller's `sleep`",
+    "adapters/source/assembly/job.py": "the default of an embedding caller's `sleep`",
     "adapters/sqlserver/log/reader.py": "the pace of a thread",
     "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
     "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
@@ -92,6 +93,7 @@ ORDER = {
         "sinks",
         "lake",
         "jdbc",
+        "lakehouse",
         "kafka",
         "http",
         "verify",
@@ -115,7 +117,7 @@ ORDER = {
                 "streamed",
                 "session",
             ),
-            *("session", "spans", "source", "job"),
+            *("session", "spans", "source", "job", "commands"),
         )
         for source in SOURCES
     },
@@ -123,9 +125,16 @@ ORDER = {
 """A room may import those before it; what only type checkers see is free."""
 
 
-def imports(source: str) -> Iterator[tuple[str, bool]]:
+parsed = functools.cache(ast.parse)
+
+
+@functools.cache
+def imports(source: str) -> tuple[tuple[str, bool], ...]:
     """The modules that a module imports, also inside of functions, and whether only types need them."""
-    tree = ast.parse(source)
+    return tuple(_imports(parsed(source)))
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     guarded = {
         inner
         for node in ast.walk(tree)
@@ -142,6 +151,7 @@ def imports(source: str) -> Iterator[tuple[str, bool]]:
                 yield inner if _file(inner) else node.module, node in guarded
 
 
+@functools.cache
 def _file(module: str) -> Path | None:
     path = ROOT / module.replace(".", "/")
     found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
@@ -178,14 +188,15 @@ def blocking(module: str, source: str) -> set[str]:
     if not module.startswith(PURE_ROOMS):
         return set()
     found = {name.split(".")[0] for name, types in imports(source) if not types} & BLOCKING
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call))
     opens = any(isinstance(node.func, ast.Name) and node.func.id == "open" for node in calls)
     return found | ({"open"} if opens else set())
 
 
+@functools.cache
 def timed(source: str) -> set[str]:
     """What a module takes of clocks, pauses and random ids from the standard library."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     names = {
         f"{node.value.id}.{node.attr}"
         for node in ast.walk(tree)
@@ -226,7 +237,7 @@ def reactions_to_text(source: str) -> set[str]:
     An error's class and its fields decide what happens, and what sinks and watermarks do is their affair.
     """
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             if any(isinstance(part, ast.Attribute) and part.attr in {"place", "message"} for part in parts):
@@ -285,7 +296,7 @@ def test_a_reaction_to_text_is_found(source: str, expected: set[str]):
         ("engine/snapshot/plan.py", "def f():\n    from adapters.postgres import log", {"adapters"}),
         ("engine/events/values/times.py", "import pyspark.sql", {"pyspark"}),
         ("engine/model.py", "from pydantic import BaseModel", {"pydantic"}),
-        ("engine/config/files.py", "import yaml, psycopg", {"psycopg"}),
+        ("engine/config/text/files.py", "import yaml, psycopg", {"psycopg"}),
         ("engine/job/loop.py", "import pyspark\nimport adapters", {"adapters", "pyspark"}),
         ("signals/channels/topic.py", "import adapters, confluent_kafka", {"adapters", "confluent_kafka"}),
         ("signals/parse/commands.py", "import json, engine.model, orjson", set()),
@@ -303,7 +314,7 @@ def test_a_forbidden_package_is_found(module: str, source: str, expected: set[st
     [
         ("engine/snapshot/plan.py", "from time import monotonic", {"time"}),
         ("engine/events/batch.py", "import threading, re", {"threading"}),
-        ("engine/snapshot/rate.py", "def f():\n    return open('x')", {"open"}),
+        ("engine/snapshot/pace/rate.py", "def f():\n    return open('x')", {"open"}),
         ("engine/staging/files.py", "import os", set()),
     ],
 )
@@ -380,6 +391,7 @@ def test_a_server_is_asked_in_its_own_room_alone(source: str, driver: str):
     assert {module for module in asking if not module.startswith(f"adapters/{source}/server/")} == set()
 
 
+@functools.cache
 def needed() -> dict[str, set[str]]:
     """The modules of ours that each module imports when it runs."""
     known = {

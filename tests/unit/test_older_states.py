@@ -10,12 +10,12 @@ import pytest
 from adapters.mongodb import saved as mongodb
 from adapters.postgres import saved as postgres
 from adapters.sqlserver import saved as sqlserver
-from engine.job.state_document import from_json, to_json
+from engine.job.saved.state_document import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 STATES = Path(__file__).parent / "states"
 

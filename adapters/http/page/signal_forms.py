@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.http.access import CSRF_FIELD
 from adapters.http.page.control import literal
 from adapters.http.page.markup import text, title
-from engine.job.overview import Stage
+from engine.job.saved.overview import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 from adapters.http.key_space import Fate, segments, segments_of_failed
 from adapters.http.page.charts import key_space
 from adapters.http.page.markup import amount, css_class, number, table, text, title
-from engine.job.overview import overview
-from engine.job.progress_log import duration
+from engine.job.reports.progress_log import duration
+from engine.job.saved.overview import overview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from adapters.http.key_space import Segment
     from adapters.http.page.signal_forms import SignalForms
-    from engine.job.overview import CollectionOverview
-    from engine.job.state import State
+    from engine.job.saved.overview import CollectionOverview
+    from engine.job.saved.state import State
     from engine.model import Target, Window
 
 MOST_SHOWN: Final = 200

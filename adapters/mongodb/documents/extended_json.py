@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from bson.decimal128 import Decimal128
 
 from adapters.mongodb.documents.bson_walk import Kind, double, elements, int32, int64, string
-from engine.events.values.java_exact import java_text
+from engine.events.values.floats.java_exact import java_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

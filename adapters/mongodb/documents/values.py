@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.documents.extended_json import escaped
-from engine.events.values.java_floats import float_texts
+from engine.events.values.floats.java_floats import float_texts
 from engine.events.values.text import Ints, Piece, Text, digits, replace_rows, slices, text_from
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
-    from engine.config.selection import CaptureSettings
+    from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
@@ -90,6 +90,15 @@ class CollectionCodec:
             f'{{"removedFields":{removed_json},"updatedFields":{updated_json}'
             f',"truncatedArrays":{truncated_json}}}'
         )
+
+    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+        """The text before and after `before` in the value of a delete event."""
+        opened, closed = self.value_wrap
+        after = (
+            f',"after":null,"patch":null,"filter":null,"updateDescription":null,"source":{source_json}'
+            f',"op":"d","ts_ms":{ts_ms},"transaction":null}}{closed}'
+        )
+        return f'{opened}{{"before":', after
 
     def _truncated(self, raw: bytes, value: Value | None) -> str:
         sizes: dict[str, int] = {}

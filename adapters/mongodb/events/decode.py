@@ -35,7 +35,7 @@ from adapters.mongodb.events.codec import codec_of, id_json
 from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, Watch
 from adapters.mongodb.events.transactions import Boundaries
 from adapters.mongodb.log.options import EMPTYING
-from adapters.source.table_faults import note_fault
+from adapters.source.log.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
 from engine.events.columns import parsed_events
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.events.codec import CollectionCodec, Rules
-    from adapters.source.open_transaction import OpenTransaction
+    from adapters.source.log.open_transaction import OpenTransaction
     from engine.model import CollectionId
 
 _Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"

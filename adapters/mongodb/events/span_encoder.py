@@ -1,4 +1,7 @@
-"""How a part of a span is decoded on its way to the sink; `adapters.source.span_encoder` does the rest."""
+"""How a part of a span is decoded on its way to the sink.
+
+`adapters.source.log.span_encoder` does the rest.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
     from adapters.mongodb.events.codec import Rules
     from adapters.mongodb.events.facts import Decoded, Watch
     from adapters.mongodb.log.reader import Span
-    from adapters.source.open_transaction import OpenTransaction
-    from adapters.source.span_encoder import EncodePart, SpanEncoder
+    from adapters.source.log.open_transaction import OpenTransaction
+    from adapters.source.log.span_encoder import EncodePart, SpanEncoder
 
 _PART_ROWS = 25_000
 

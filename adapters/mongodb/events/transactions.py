@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.extended_json import embedded
-from adapters.source.open_transaction import OpenTransaction
+from adapters.source.log.open_transaction import OpenTransaction
 from engine.events.names import transaction_topic
 from engine.events.record.envelope import TRANSACTION_KEY, TRANSACTION_VALUE
 from engine.events.record.schema import with_schema

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.mongodb.log.position import has_passed
 from adapters.mongodb.settings import CaptureScope, MongoSettings
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
 from engine.model import Appeared
 
 if TYPE_CHECKING:

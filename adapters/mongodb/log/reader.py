@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import event_position, marked, time_of
-from adapters.source.log_thread import LogThread
+from adapters.source.log.log_thread import LogThread
 
 if TYPE_CHECKING:
     from adapters.mongodb.log.stream import Batch, ChangeStream

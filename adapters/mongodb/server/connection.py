@@ -20,8 +20,8 @@ from pymongo.uri_parser import parse_uri
 from adapters.mongodb.server.credentials import Token
 from adapters.mongodb.server.primary_watch import PrimaryWatch
 from adapters.mongodb.settings import CaptureMode, Oversize
-from engine.config.hidden import hidden_in
-from engine.config.references import fresh, refusals
+from engine.config.text.hidden import hidden_in
+from engine.config.text.references import fresh, refusals
 from engine.errors import ConfigError, StateError
 
 if TYPE_CHECKING:

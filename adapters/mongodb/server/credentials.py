@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pymongo.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult
 
 from adapters.kafka.tokens import expiry
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 
 
 @dataclass(frozen=True)

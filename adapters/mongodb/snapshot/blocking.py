@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.mongodb.log.reader import MongoLog
-    from adapters.source.stop_watch import StopWatch
+    from adapters.source.signals.stop_watch import StopWatch
     from engine.errors import SnapshotGone, SourceError
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import Position
 
 _log = logging.getLogger("adapters")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.tables import MongoCollections
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
     OpenStream = Callable[[Position | None], ChangeStream]
 

@@ -15,12 +15,13 @@ from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
-from adapters.source.stop_watch import StopWatch
+from adapters.source.signals.stop_watch import StopWatch
 from adapters.source.window_reader import reading_of
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError
 from engine.events.record.envelope import PLAIN
 from engine.snapshot.merge import Superseded
+from engine.verify.deletes import DeleteEvents
 from signals.window_rows import rows_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,16 @@ class OpenWindows:
         )
         self.opened[window.id] = opened
         return opened
+
+    def deletes(
+        self, collection: CollectionId, session: Session, streamed_to: tuple[int, int]
+    ) -> DeleteEvents:
+        """How delete events of documents are written that only a copy has."""
+        rules, settings = session.rules, self._settings.events
+        codec = codec_of(collection, rules)
+        source = read_source(settings, collection, rules.replica_set, streamed_to, "incremental")
+        around = codec.around_deletes(source, self._clock.now_ms)
+        return DeleteEvents(codec.topic, codec.key_wrap, around, (), settings.tombstones)
 
     def _forget(self, window_id: str) -> None:
         self.opened.pop(window_id, None)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.builtin_types import type_of
+from adapters.postgres.events.columns.builtin_types import type_of
+from adapters.postgres.events.columns.source_types import source_length, source_parameters
 from adapters.postgres.events.debezium_quirks import garbled, never_filled, with_faults
 from adapters.postgres.events.defaults import default_text
 from adapters.postgres.events.source_block import SOURCE, source_snapshot, source_table
-from adapters.postgres.events.source_types import source_length, source_parameters
 from adapters.postgres.events.types import conversion
 from adapters.postgres.server.table import Column, PgType, Relation, Table
 from engine.events.record import shaping

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.postgres.events import values
-from adapters.postgres.events.arrays import array_items, arrays
-from adapters.postgres.events.builtin_types import type_of
-from adapters.postgres.events.scalars import decimal_scale, scalar
+from adapters.postgres.events.columns import values
+from adapters.postgres.events.columns.arrays import array_items, arrays
+from adapters.postgres.events.columns.builtin_types import type_of
+from adapters.postgres.events.columns.scalars import decimal_scale, scalar
 from engine.events.record.schema import BOOLEAN, Schema
 from engine.events.settings import DecimalMode, Fault, IntervalMode, TimeMode
 from engine.events.values import times

@@ -35,8 +35,8 @@ from adapters.postgres.log.touched_keys import (
     touched,
 )
 from adapters.postgres.server.visibility import format_lsn
-from adapters.source.signal_rows import signal_rows
-from adapters.source.table_faults import noting_faults
+from adapters.source.log.table_faults import noting_faults
+from adapters.source.signals.signal_rows import signal_rows
 from engine.events.counts import NO_EVENTS, EventCounts, counted
 from engine.events.record.drafts import Change, Draft, drafts
 from engine.events.record.envelope import source_head

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.log.pgoutput import parse_relation
 from adapters.postgres.server.table import as_logged, is_bag, merge_key, whole_row
-from adapters.source.table_faults import noting_faults
+from adapters.source.log.table_faults import noting_faults
 from engine.errors import ConfigError, TableBusy
 from engine.events.record.shaping import message_key
 

@@ -6,7 +6,7 @@ A window that opens then does not read the rows that it has inserted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,18 +33,25 @@ class SettledIn:
 
     An event that a snapshot has read has no transaction: its row was visible before. Transaction ids have 32
     bits and come again. So an id that the snapshot lacks since it is too new counts only for a day; one that
-    the snapshot names as in progress counts always.
+    the snapshot names as in progress counts always. What is found of a transaction is kept: it may have
+    very many events.
     """
 
     visibility: Visibility
     now_ms: int
+    _found: dict[tuple[int, bool], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, source: bytes) -> bool:
         """Whether the event with this source block is of a visible transaction."""
         found = _AS_SOURCE.decode(source)
         if found.txId is None:
             return True
-        if bool(np.isin(found.txId % _CYCLE, self.visibility.in_progress % _CYCLE)):
+        asked = found.txId % _CYCLE, found.ts_ms > self.now_ms - _RECENT_MS
+        if asked not in self._found:
+            self._found[asked] = self._visible(*asked)
+        return self._found[asked]
+
+    def _visible(self, xid: int, recent: bool) -> bool:  # noqa: FBT001
+        if bool(np.isin(xid, self.visibility.in_progress % _CYCLE)):
             return False
-        recent = found.ts_ms > self.now_ms - _RECENT_MS
-        return not recent or not self.visibility.missing([found.txId % _CYCLE])
+        return not recent or not self.visibility.missing([xid])

@@ -1,4 +1,7 @@
-"""How a part of a span is decoded on its way to the sink; `adapters.source.span_encoder` does the rest."""
+"""How a part of a span is decoded on its way to the sink.
+
+`adapters.source.log.span_encoder` does the rest.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ import pyarrow as pa
 from adapters.postgres.events.decode import Decoded, decode
 from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
-from adapters.source.span_encoder import EncodePart
+from adapters.source.log.span_encoder import EncodePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from adapters.postgres.log.touched_keys import Watch
-    from adapters.source.span_encoder import SpanEncoder
+    from adapters.source.log.span_encoder import SpanEncoder
     from engine.clock import Clock
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
-    from engine.ports import PartWriter
+    from engine.ports.sink import PartWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adapters.postgres.events.arrays import arrays, delimited_arrays
-from adapters.postgres.events.builtin_types import type_of
-from adapters.postgres.events.scalars import MICRO_TIME, STRINGS, scalar, unknown, with_text_placeholder
+from adapters.postgres.events.columns.arrays import arrays, delimited_arrays
+from adapters.postgres.events.columns.builtin_types import type_of
+from adapters.postgres.events.columns.scalars import (
+    MICRO_TIME,
+    STRINGS,
+    scalar,
+    unknown,
+    with_text_placeholder,
+)
 from engine.events.record.schema import Schema, array
 from engine.events.values.conversions import bare, quoted
 from engine.events.values.json_strings import escape

@@ -21,7 +21,7 @@ from adapters.postgres.server.replication import command, connect_replication, r
 from adapters.postgres.server.text_settings import reader_name, startup_options
 from adapters.postgres.server.visibility import parse_lsn
 from adapters.source.admission import admission
-from engine.config.references import fresh, may_change
+from engine.config.text.references import fresh, may_change
 from engine.errors import (
     ConfigError,
     SourceError,

@@ -30,7 +30,7 @@ from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.watermark import ExportedSnapshot
-from adapters.source.stop_watch import StopWatch
+from adapters.source.signals.stop_watch import StopWatch
 from engine.errors import InvariantError, TableBusy
 from engine.snapshot.merge import Superseded
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
     from adapters.postgres.events.decode import Decoded
     from adapters.postgres.log.reader import PostgresLog
-    from adapters.postgres.server.lock_watch import LockWatch
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.session_pool import Sessions
     from adapters.postgres.server.visibility import Visibility
+    from adapters.postgres.server.watches.lock_watch import LockWatch
     from adapters.postgres.session import Session
     from adapters.postgres.streamed import Streamed
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
-    from engine.snapshot.queue import Table
+    from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("adapters")
 

@@ -1,8 +1,9 @@
 """The chunk reader: Spark's JDBC source reads runs of keys; Python tasks encode and stage them.
 
-One Spark job reads a window (`adapters/spark/jdbc_job.py`). Each task's session adopts the window's exported
-snapshot and refuses to read under any other. Owns the query of a run, its session, and how much is fetched at
-once. The engine decides which runs there are; `rows.py` decides how a row is written as one text column.
+One Spark job reads a window (`adapters/spark/windows/jdbc_job.py`). Each task's session adopts the window's
+exported snapshot and refuses to read under any other. Owns the query of a run, its session, and how much is
+fetched at once. The engine decides which runs there are; `rows.py` decides how a row is written as one text
+column.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from adapters.postgres.server.session_pool import NO_IDLE_TIMEOUTS
 from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot.local_reader import Query
-from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import SPARK_ERRORS, job_error
-from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
-from adapters.spark.window_jobs import WindowJobs
-from engine.config.references import fresh
+from adapters.spark.windows.chunk_job import staged_runs
+from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
+from adapters.spark.windows.window_jobs import WindowJobs
+from engine.config.text.references import fresh
 from engine.errors import TidemarkError
 from engine.events.values.row_form import RowMode
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
-    from adapters.spark.chunk_job import RunResult
+    from adapters.spark.windows.chunk_job import RunResult
     from engine.model import CollectionId, Run, Staged
     from engine.staging.reads import ReadEvents
     from engine.staging.rows import StagingArea
@@ -125,11 +126,11 @@ class ChunkReader:
         jdbc: Jdbc,
         area: StagingArea,
         *,
-        tasks: int,
+        slots: Callable[[], int],
         local: LocalReader | None = None,
     ) -> None:
         self._spark, self._jdbc, self._local = spark, jdbc, local
-        self.jobs = WindowJobs(spark, area, tasks=tasks)
+        self.jobs = WindowJobs(spark, area, slots=slots)
         self._reached = False
         self._fetched: dict[CollectionId, int] = {}
 
@@ -161,7 +162,7 @@ class ChunkReader:
         if self._reached:
             return
         try:
-            self._query("SELECT 0 AS task, ''::text AS r").reach(self._spark, self.jobs.tasks)
+            self._query("SELECT 0 AS task, ''::text AS r").reach(self._spark, self.jobs.tasks_of())
         except Exception as error:
             raise job_error(error, "reading rows", "spark jdbc") from error
         self._reached = True

@@ -17,12 +17,12 @@ from adapters.postgres.log.cuts import KEY, MERGED
 from adapters.postgres.server.publication import Share
 from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import is_bag, merge_key, untold
-from adapters.postgres.snapshot.fingerprint import forms
 from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset
+from adapters.postgres.snapshot.table_changes.fingerprint import forms
 from adapters.source.conditions.rendering import rendered
 from adapters.source.conditions.selects import is_query, selected
 from adapters.source.conditions.writer import Found
-from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
+from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from engine.config.settings import Conditions
 from engine.errors import ConfigError, SignalError, UnknownCollection
 from engine.snapshot.surrogate_key import key_columns
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.layouts import KeyType
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.table import Table
-    from adapters.postgres.snapshot.fingerprint import Form
+    from adapters.postgres.snapshot.table_changes.fingerprint import Form
     from adapters.source.conditions.writer import Reference
-    from adapters.source.scopes import ScopeTexts
+    from adapters.source.signals.scopes import ScopeTexts
     from engine.model import CollectionId, Target
 
 _log = logging.getLogger("adapters")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
-from adapters.postgres.log.slot import Slot, check_slot, drop_slot, find_slot
+from adapters.postgres.log.slots.slot import Slot, check_slot, drop_slot, find_slot
+from adapters.postgres.log.slots.takeover import Takeover
 from adapters.postgres.log.subscription import Sent
-from adapters.postgres.log.takeover import Takeover
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import PostgresSettings
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.postgres.server.connection import Identity, Server
-    from adapters.postgres.server.lock_watch import LockWatch
     from adapters.postgres.server.questions.layouts import Layouts
+    from adapters.postgres.server.watches.lock_watch import LockWatch
     from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.initial import Snapshotter
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.initial import SlotTools
     from adapters.postgres.snapshot.slot_snapshot import Held
     from adapters.source.initial import InitialSnapshot
-    from engine.job.state import State
+    from engine.job.saved.state import State
     from engine.model import CollectionId
 
 

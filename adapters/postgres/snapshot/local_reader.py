@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from adapters.spark.chunk_job import ReadTask, RunResult
+    from adapters.spark.windows.chunk_job import ReadTask, RunResult
 
 _FIRST_ROWS = 100
 _FETCH_ROWS = 2_000

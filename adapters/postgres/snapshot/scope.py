@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.questions.probes import TableProbes
     from adapters.postgres.snapshot.eligibility import ReadTable
-    from adapters.source.scopes import ScopeTexts
+    from adapters.source.signals.scopes import ScopeTexts
     from engine.model import Key, Scope
     from engine.snapshot.extent import Scoped
     from engine.snapshot.scope import Within

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import pq
 
-from adapters.postgres.log.slot import drop_slot
+from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.session_pool import Sessions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from adapters.postgres.server.connection import Server
-    from adapters.postgres.server.lock_watch import LockWatch
+    from adapters.postgres.server.watches.lock_watch import LockWatch
     from engine.clock import Clock
     from engine.model import CollectionId, Position
 

@@ -16,9 +16,9 @@ from adapters.postgres.server.sql import quote_table
 from adapters.postgres.server.table import is_bag
 from adapters.postgres.snapshot.eligibility import RISK_TAKEN
 from adapters.postgres.snapshot.keyset import PLACES, place_of, places
-from adapters.postgres.snapshot.older_writers import PublishedTables, Writers, patience
-from adapters.postgres.snapshot.partitions import Partitions
 from adapters.postgres.snapshot.scope import scoped
+from adapters.postgres.snapshot.table_changes.older_writers import PublishedTables, Writers, patience
+from adapters.postgres.snapshot.table_changes.partitions import Partitions
 from adapters.source.conditions.checking_time import CheckingTime
 from engine.errors import InvariantError, SchemaChanged, SignalError, TableBusy
 from engine.snapshot.extent import WHOLE_BYTES, Extent, dense_span

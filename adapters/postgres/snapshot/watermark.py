@@ -22,11 +22,11 @@ from engine.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.postgres.server.lock_watch import LockWatch, Watched
     from adapters.postgres.server.questions.signal_rows import SignalTables
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.server.questions.transactions import Transactions
     from adapters.postgres.server.session_pool import Sessions
+    from adapters.postgres.server.watches.lock_watch import LockWatch, Watched
     from engine.model import CollectionId, Position
     from signals.window_rows import WindowRows
 

@@ -12,7 +12,7 @@ from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
-from adapters.postgres.snapshot.fingerprint import difference
+from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
     ExportedSnapshot,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.source.table_faults import noting_faults
+from adapters.source.log.table_faults import noting_faults
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.log.entries import instance_of
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.source.signal_rows import signal_rows
-from adapters.source.table_faults import noting_faults
+from adapters.source.log.table_faults import noting_faults
+from adapters.source.signals.signal_rows import signal_rows
 from adapters.sqlserver.events.schema_changes import schema_change_group
 from adapters.sqlserver.events.source_block import CONNECTOR
 from adapters.sqlserver.events.transactions import commits, told
@@ -44,7 +44,7 @@ from engine.snapshot.merge_key import merge_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from adapters.source.open_transaction import OpenTransaction
+    from adapters.source.log.open_transaction import OpenTransaction
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.server.position import Place
     from engine.events.settings import EventSettings

@@ -1,4 +1,7 @@
-"""How a part of a span is decoded on its way to the sink; `adapters.source.span_encoder` does the rest."""
+"""How a part of a span is decoded on its way to the sink.
+
+`adapters.source.log.span_encoder` does the rest.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adapters.source.open_transaction import OpenTransaction
-    from adapters.source.span_encoder import EncodePart, SpanEncoder
+    from adapters.source.log.open_transaction import OpenTransaction
+    from adapters.source.log.span_encoder import EncodePart, SpanEncoder
     from adapters.sqlserver.events.decode import Decoded, Rules, Watch
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.log.changes import Part

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from adapters.source.open_transaction import OpenTransaction
+from adapters.source.log.open_transaction import OpenTransaction
 from engine.events.names import transaction_topic
 from engine.events.record.assemble import EventGroup
 from engine.events.record.envelope import TRANSACTION_KEY, TRANSACTION_VALUE

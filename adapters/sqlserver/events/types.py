@@ -33,8 +33,9 @@ import pyarrow.compute as pc
 
 from engine.events.record.schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT16, INT32, INT64, STRING, Schema
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
-from engine.events.values import binary, java_floats, stamps
+from engine.events.values import binary, stamps
 from engine.events.values.conversions import bare, decimal, quoted
+from engine.events.values.floats import java_floats
 from engine.events.values.json_strings import escape
 from engine.events.values.text import Text, unchanged
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.source.log_thread import LogThread
+from adapters.source.log.log_thread import LogThread
 from adapters.sqlserver.server.position import Place, places_of, position_of
 
 if TYPE_CHECKING:

@@ -200,14 +200,15 @@ def _apply(change: Mapping[str, Any], tables: dict[CollectionId, Table]) -> None
         return
     if change.get("previousId"):
         tables.pop(_named(str(change["previousId"])), None)
-    tables[collection] = _table(collection, change["table"])
+    tables[collection] = table_of(collection, change["table"])
 
 
 def _named(text: str) -> CollectionId:
     return CollectionId(tuple(match["name"].replace('""', '"') for match in _QUOTED_NAME.finditer(text)))
 
 
-def _table(collection: CollectionId, members: Mapping[str, Any]) -> Table:
+def table_of(collection: CollectionId, members: Mapping[str, Any]) -> Table:
+    """The table that a record's `table` describes."""
     columns = tuple(map(_column, members["columns"]))
     return Table(collection, columns, tuple(members.get("primaryKeyColumnNames") or ()))
 

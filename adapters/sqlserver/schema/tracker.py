@@ -13,6 +13,7 @@ from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.events.source_block import ReadPlace
 from adapters.sqlserver.schema import table_schemas
 from adapters.sqlserver.server.position import after_lsn
+from engine.errors import SignalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.reader import LogSlice
     from adapters.sqlserver.schema.history import History
+    from adapters.sqlserver.schema.stated import StatedTable
     from adapters.sqlserver.schema.table_schemas import Shapes
     from adapters.sqlserver.server.position import Place
     from engine.clock import Clock
@@ -78,6 +80,23 @@ class SchemaTracker:
             {name: known[name] for name in missing}, self._databases.listed(database) if missing else ()
         )
         made += [SchemaChange(ChangeType.DROP, table, place, now_ms) for table in gone]
+        self._record(made)
+        return made
+
+    def stated(self, tables: Sequence[StatedTable], places: Mapping[str, Place]) -> list[SchemaChange]:
+        """The changes that a signal states, at the databases' places. They are recorded here.
+
+        The next comparison with the server's catalog takes back what is not so.
+        Raises SignalError for the drop of a table that was never emitted.
+        """
+        now_ms = self._clock.now_ms
+        made = []
+        for stated in tables:
+            table = stated.table or self._shapes.get(stated.collection)
+            if table is None:
+                raise SignalError(f"nothing is known of {stated.collection}, which is to be dropped")
+            place = ReadPlace(now_ms, places[stated.collection.parts[0]].commit, snapshot="false")
+            made.append(SchemaChange(stated.type, table, place, now_ms))
         self._record(made)
         return made
 

@@ -20,7 +20,7 @@ from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.settings import Encryption
-from engine.config.references import fresh
+from engine.config.text.references import fresh
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:

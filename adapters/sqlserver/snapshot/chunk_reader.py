@@ -1,7 +1,8 @@
 """The chunk reader: reads runs of keys through Spark's JDBC source; Python tasks encode and stage them.
 
-One Spark job reads a window's runs of one database (`adapters/spark/jdbc_job.py`). Owns the query of a run,
-and which runs share a statement. The engine decides which runs there are; `tsql` writes a row as one text.
+One Spark job reads a window's runs of one database (`adapters/spark/windows/jdbc_job.py`). Owns the query of
+a run, and which runs share a statement. The engine decides which runs there are; `tsql` writes a row as one
+text.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import job_error
-from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
-from adapters.spark.window_jobs import WindowJobs
+from adapters.spark.windows.chunk_job import staged_runs
+from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
+from adapters.spark.windows.window_jobs import WindowJobs
 from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.failures import lock_waited_for
@@ -21,11 +22,11 @@ from engine.errors import TableBusy
 from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from adapters.spark.chunk_job import RunResult
+    from adapters.spark.windows.chunk_job import RunResult
     from adapters.sqlserver.log.span_reader import JdbcOf
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import SnapshotSettings
@@ -74,13 +75,19 @@ class _How:
 
 
 class ChunkReader:
-    """Reads windows through one SparkSession. `tasks` run at once."""
+    """Reads windows through one SparkSession, with as many tasks as `slots` tells."""
 
     def __init__(
-        self, spark: SparkSession, jdbc: JdbcOf, area: StagingArea, settings: SnapshotSettings, *, tasks: int
+        self,
+        spark: SparkSession,
+        jdbc: JdbcOf,
+        area: StagingArea,
+        settings: SnapshotSettings,
+        *,
+        slots: Callable[[], int],
     ) -> None:
         self._spark, self._jdbc, self._fetch_rows = spark, jdbc, settings.fetch_size
-        self.jobs = WindowJobs(spark, area, tasks=tasks)
+        self.jobs = WindowJobs(spark, area, slots=slots)
         patience_ms = settings.lock_timeout_ms
         self._patience = (f"SET LOCK_TIMEOUT {patience_ms}",) if patience_ms else ()
         self._reached: set[str] = set()
@@ -90,7 +97,7 @@ class ChunkReader:
         if database in self._reached:
             return
         try:
-            self._query(database, "SELECT 0 AS [task], N'' AS [r]").reach(self._spark, self.jobs.tasks)
+            self._query(database, "SELECT 0 AS [task], N'' AS [r]").reach(self._spark, self.jobs.tasks_of())
         except Exception as error:
             raise job_error(error, "reading rows", database) from error
         self._reached.add(database)

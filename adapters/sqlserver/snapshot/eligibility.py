@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
+from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.tsql import declared, key_literal, quote_ident, quote_name
 from adapters.sqlserver.snapshot.keyset import Keyset
@@ -19,7 +19,7 @@ from engine.snapshot.surrogate_key import key_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.source.scopes import ScopeTexts
+    from adapters.source.signals.scopes import ScopeTexts
     from adapters.sqlserver.server.catalog import Listed
     from adapters.sqlserver.server.table import Column, Table
     from engine.model import CollectionId, Target

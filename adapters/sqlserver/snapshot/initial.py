@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.server.position import Place
     from engine.config.settings import Settings
-    from engine.job.state import State
+    from engine.job.saved.state import State
 
 _log = logging.getLogger("adapters")
 _HINTS = {

@@ -9,7 +9,7 @@ from engine.errors import SignalError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.source.scopes import ScopeTexts
+    from adapters.source.signals.scopes import ScopeTexts
     from adapters.sqlserver.server.table_probes import TableProbes
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import Key, Scope

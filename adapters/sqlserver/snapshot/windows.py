@@ -17,7 +17,9 @@ from adapters.sqlserver.snapshot.window import SqlServerWindow
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TableBusy
 from engine.events.record.envelope import PLAIN
+from engine.model import Target
 from engine.staging.reads import ReadEvents
+from engine.verify.deletes import DeleteEvents
 from signals.window_rows import ROOM, rows_of
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
-    from engine.model import CollectionId, Position, Target, Window
+    from engine.model import CollectionId, Position, Window
 
 _BOUNDED = frozenset({"char", "varchar", "nchar", "nvarchar"})
 
@@ -154,6 +156,22 @@ class OpenWindows:
         marked = marked_sources(self._settings.events, target.collection, at)
         codec = self._codecs.codec(read.table, merge)
         return ReadEvents(codec, row_shape(read.table), source, now_ms, marked, target.compared)
+
+    def deletes(self, collection: CollectionId) -> DeleteEvents:
+        """How delete events of rows are written that only a copy has. Raises SourceError."""
+        settings, now_ms = self._settings.events, self._tools.clock.now_ms
+        (read,) = self._tables.readings([Target(collection)]).values()
+        codec = self._codecs.codec(read.table, merge_columns([read])[collection])
+        place = self._databases.place(collection.parts[0])
+        at = ReadPlace(now_ms, place.commit, None if place.whole else place.change, snapshot="incremental")
+        source = read_source(settings, collection, at)
+        return DeleteEvents(
+            codec.topic,
+            codec.key_wrap,
+            codec.around_deletes(source, now_ms),
+            tuple(member.name for member in codec.fields),
+            settings.tombstones,
+        )
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._initial.waits:

@@ -1,6 +1,6 @@
 """The notification record: what becomes of a snapshot, as Debezium tells it.
 
-Owns the value and its JSON. `engine.job.notices` decides which notifications there are.
+Owns the value and its JSON. `engine.job.reports.notices` decides which notifications there are.
 """
 
 from __future__ import annotations

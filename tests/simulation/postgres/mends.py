@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 from adapters.postgres.events import relations
 from adapters.postgres.log import forks, pending_visibility
-from adapters.postgres.server import membership, table
+from adapters.postgres.server import table
+from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
 from engine.snapshot.merge import Superseded
@@ -47,7 +48,7 @@ def _without_copies(found: Superseded) -> Superseded:
 
 
 def _divisible(tables: Any, read: Any, target: Any) -> bool:
-    return read.keyset != PLACES or tables._readable.held(target)
+    return bool(read.keyset != PLACES or tables._readable.held(target))
 
 
 def _nothing(*_arguments: Any) -> None:

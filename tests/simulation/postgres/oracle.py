@@ -9,7 +9,6 @@ row by `id`, or by `code` where the log has no `id` of it.
 from __future__ import annotations
 
 from collections import Counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.postgres.cluster import UNCHANGED
@@ -167,7 +166,7 @@ class PostgresOracle(Turns):
         if entry.collection == B:
             self.bag_past.append((self.position, self.copies.copy()))
 
-    def _consume(self, event: Record, entry: Entry, moved: Values = MappingProxyType({})) -> Values:
+    def _consume(self, event: Record, entry: Entry, moved: Values | None = None) -> Values:
         """What a consumer does with an event, by what the event says; returns the row that it removed."""
         if event.collection in {B, SIGNALS}:
             return {}
@@ -181,7 +180,7 @@ class PostgresOracle(Turns):
                 known.pop("id", None)  # the log has `code` alone, and the event a default
             return copy.pop(_id_of(copy, known), {})
         after = event.value["after"]
-        before = copy.pop(after["id"], {}) or moved
+        before = copy.pop(after["id"], {}) or moved or {}
         if not before and entry.identity == "i":
             # The row is known by `code`: it may have had another `id`.
             before = copy.pop(_id_of(copy, {"code": after["code"]}), {})
@@ -287,12 +286,12 @@ def _known(key: Mapping[str, Any] | None) -> Values:
     return {name: value for name, value in (key or {}).items() if value is not None}
 
 
-def _id_of(copy: Mapping[int, Values], known: Values) -> int | None:
-    """The row that an event is about, as far as it tells."""
+def _id_of(copy: Mapping[int, Values], known: Values) -> int:
+    """The row that an event is about, as far as it tells; -1 for none."""
     if known.get("id") in copy:
         return int(known["id"])
     code = known.get("code")
-    return next((key for key, row in copy.items() if code and row["code"] == code), None)
+    return next((key for key, row in copy.items() if code and row["code"] == code), -1)
 
 
 def _check(found: Values | None, wanted: Values | None, what: str) -> None:

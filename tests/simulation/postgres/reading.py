@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from adapters.spark.chunk_job import staged_runs
-from adapters.spark.jdbc_job import JdbcJob, read_fast
+from adapters.spark.windows.chunk_job import staged_runs
+from adapters.spark.windows.jdbc_job import JdbcJob, read_fast
 from engine.errors import SourceError
 from engine.events.values.row_form import RowMode
 from tests.simulation.faults import ERRORS, fallible
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.chunk_reader import RunRead
-    from adapters.spark.chunk_job import RunResult
+    from adapters.spark.windows.chunk_job import RunResult
     from engine.events.values.row_form import RowShape
     from engine.model import Staged
     from engine.staging.rows import StagingArea

@@ -13,7 +13,7 @@ from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
-from adapters.source.log_thread import LogThread
+from adapters.source.log.log_thread import LogThread
 from engine.errors import SourceError, TidemarkError
 from tests.simulation.faults import fallible
 from tests.simulation.postgres import messages
@@ -23,10 +23,12 @@ from tests.simulation.postgres.questions import SimQuestions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from adapters.postgres.log.subscription import Subscription
+    from adapters.postgres.log.subscription import Start, Subscription
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.visibility import Visibility
+    from engine.config.settings import Settings
     from tests.simulation.postgres.cluster import Cluster
     from tests.simulation.postgres.tables import Logged, SimTable
     from tests.simulation.world import Life
@@ -232,7 +234,6 @@ class WalSender:
         self._process, self._slot = process, slot
         start = max(lsn, slot.confirmed)
         cluster = process.cluster
-        self._commits = iter([])
         self._next = next(
             (at for at, commit in enumerate(cluster.commits) if commit.lsn >= start), len(cluster.commits)
         )
@@ -356,9 +357,9 @@ class SimLog(PostgresLog):
 
     def _wait(self, until_s: float) -> None:  # noqa: ARG002  the caller waits
         self.idle = True
-        sender = self._connection
+        sender: Any = self._connection
         if sender.spoke:
-            sender.spoke, self._heard_s = False, self.monotonic()
+            sender.spoke, self._heard_s = False, self._clock()
 
     def close(self) -> None:
         """End the session; the world may do so, too, when the job has died."""
@@ -398,13 +399,21 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
             server.opened()
             return _Session(process, WalSender(process, slot, lsn))
 
-    def opened(*arguments: Any) -> PostgresLog:
+    def opened(
+        settings: Settings, connections: Server, start: Start, silence_s: float, directory: Path
+    ) -> PostgresLog:
         class Log(SimLog):
             """The log of this job."""
 
-        Log.replicate = staticmethod(replicate)
-        Log.monotonic = staticmethod(life.world.clock)
-        log = open_stream(*arguments, reader=Log)
+            def _clock(self) -> float:
+                return life.world.clock()
+
+            def _replicate(
+                self, conninfo: str, subscription: Subscription, lsn: int, timeline: int | None
+            ) -> Any:
+                return replicate(conninfo, subscription, lsn, timeline)
+
+        log = open_stream(settings, connections, start, silence_s, directory, Log)
         assert isinstance(log, SimLog)
         log.steps.log, log.steps.life = log, life
         life.log = log

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.server.lock_watch import LockWatch
 from adapters.postgres.server.visibility import format_lsn
+from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
-from adapters.source.span_encoder import SpanEncoder
+from adapters.source.log.span_encoder import SpanEncoder
 from adapters.staging.executor_blocks import ExecutorBlocks
 from engine.clock import Clock
 from engine.config import parse
@@ -92,13 +92,12 @@ class PostgresWorld(World):
     setup: PostgresSetup
 
     def _found(self) -> None:
-        t, u, *p = self.setup.identities
+        t, u, *p = tuple(self.setup.identities)
         identities = {T: (t,), U: (u,), B: ("f",), P: tuple(p)}
         self.database = Cluster(self.setup.xid, identities)
         self.server = SimServer(self.database, self.now)
         self.server.acknowledged, self.server.opened = self._flushed, self._log_opened
         self.oracle = PostgresOracle(self.database, knows=self.setup.knows)
-        self.poisoned: set[tuple[CollectionId, Any]] = set()
         self._changing: list[tuple[Any, str]] = []
         self._looked_ms = 0
         self._holder = self._lacks = ""
@@ -333,7 +332,7 @@ class PostgresWorld(World):
     def _heal(self, _life: Life) -> None:
         self.poisoned.clear()
 
-    def _alter(self, _life: Life, table: str, how: str) -> None:
+    def _alter(self, _life: Life, table: str, how: str = "rewrite") -> None:
         found = self.database.named(self.names[table])
         self._changing.append((found, how))
         self.server.waiting.append(found)

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.mongodb.events import span_encoder as mongodb
 from adapters.postgres.events import span_encoder as postgres
-from adapters.source.span_encoder import EncodePart, PartTask
+from adapters.source.log.span_encoder import EncodePart, PartTask
 from adapters.sqlserver.events import span_encoder as sqlserver
 from engine.events.batch import no_events
 from engine.model import Part

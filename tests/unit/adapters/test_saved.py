@@ -12,7 +12,7 @@ import adapters.mongodb.saved
 import adapters.postgres.saved
 import adapters.sqlserver.saved
 from engine.errors import StateError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import Channel, Position
 from signals.channels.topic import TopicChannel
 from signals.desk import Desk

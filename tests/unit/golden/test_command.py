@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.golden.__main__ import _played
 from tests.golden.case import OWN_CASES, Documented, Source, case_folders, load_case
 from tests.golden.event import emitted_events
-from tests.golden.verdict import Verdict, chosen, judge, summary, verdict
+from tests.golden.verdict import Verdict, as_sent, chosen, judge, summary, verdict
 from tests.unit.golden.recorded import copied, recorded
+
+if TYPE_CHECKING:
+    from tests.golden.case import Case
+    from tests.golden.event import Event
 
 POSTGRES = OWN_CASES / "postgres"
 
@@ -112,3 +119,27 @@ def test_an_object_that_names_a_field_twice_is_no_event(tmp_path: Path):
 
     with pytest.raises(ValueError, match="twice"):
         emitted_events(tmp_path)
+
+
+def test_of_many_plays_the_events_of_what_differs_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    case = recorded("a1_customers_default")
+    runs = [case.expected, case.expected[:-1], case.expected]
+
+    class Plays:
+        def run(self, _case: Case) -> tuple[Event, ...]:
+            return runs.pop(0)
+
+    options = argparse.Namespace(keep=tmp_path / "kept")
+    folder = POSTGRES / "a1_customers_default"
+    runner: Any = Plays()
+    found = [_played(folder, number, runner, as_sent, options).fault is None for number in range(3)]
+
+    assert found == [True, False, True]
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert kept.name == "00001-a1_customers_default.txt"
+    said, *lines = kept.read_text("utf-8").splitlines()
+    assert said.startswith("FAILED")
+    assert [json.loads(line)["topic"] for line in lines] == [event.topic for event in case.expected[:-1]]
+    assert capsys.readouterr().out.startswith("1: a1_customers_default: FAILED")

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.postgres.events.builtin_types import BUILTIN
+from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.table import Column, PgType, Table
 from engine.model import CollectionId

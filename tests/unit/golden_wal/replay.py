@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.postgres.events.builtin_types import BUILTIN
 from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.pgoutput import parse_relation

@@ -19,7 +19,7 @@ from engine.model import (
     Target,
 )
 from engine.snapshot.extent import Extent, Progress
-from engine.snapshot.queue import Table
+from engine.snapshot.queue_entry import Table
 from signals.answers import Answer, Outcome
 from signals.channels.topic import TopicChannel
 from signals.desk import Desk

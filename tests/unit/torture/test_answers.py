@@ -55,8 +55,51 @@ def paused_from(pause: int, resume: int) -> Answers:
     answers.asked["p"] = Asked(Sent(0.0, "p", "", None, "pause"), turn=pause, outcomes=["accepted"])
     answers.asked["r"] = Asked(Sent(0.0, "r", "", None, "resume"), turn=resume, outcomes=["accepted"])
     answers.hear([committed(3), ACCEPTED, told(3), committed(5), answer("paused", 5, f"{T} paused"), told(5)])
+    answers.hear([committed(resume), answer("resumed", resume, f"{T} goes on"), told(resume)])
     answers.hear([committed(9), FINISHED | {"turn": 9}, told(9)])
     return answers
+
+
+def paused_by_name(pause: int, resume: int | None, *, others: bool = False) -> Answers:
+    """A pause of the table alone; with `others` a second signal asks for it meanwhile."""
+    answers = asked()
+    if others:
+        answers.asked["o"] = Asked(Sent(0.0, "o", "", None, "execute", [T]), turn=3)
+        answers.hear([{**ACCEPTED, "id": "o"}])
+    answers.hear([committed(3), ACCEPTED, told(3)])
+    answers.hear([committed(pause), answer("paused", pause, f"{T} paused after 3 rows"), told(pause)])
+    if resume is not None:
+        answers.hear([committed(resume), answer("resumed", resume, f"{T} goes on"), told(resume)])
+    answers.hear([committed(9), FINISHED | {"turn": 9}, told(9)])
+    if others:
+        answers.hear([{**FINISHED, "turn": 9, "id": "o"}])
+    return answers
+
+
+@pytest.mark.parametrize("turn", [4, 7, 8])
+def test_rows_read_before_a_pause_by_name_and_after_it_are_right(turn: int):
+    paused_by_name(5, 7).settle(table(turn))
+
+
+@pytest.mark.parametrize(("resume", "turn"), [(7, 5), (7, 6), (None, 8)])
+def test_one_read_while_its_table_is_paused_is_a_violation(resume: int | None, turn: int):
+    with pytest.raises(Violation, match=rf"public\.t was read in turn {turn}, and all that ask for it are"):
+        paused_by_name(5, resume).settle(table(turn))
+
+
+def test_a_signal_that_is_not_paused_may_have_its_rows_read():
+    answers = paused_by_name(5, 7, others=True)
+    answers._wrong.clear()  # the other signal's answers were not told in turns
+
+    answers.settle(table(6))
+
+
+def test_a_pause_told_again_after_a_crash_is_one_pause():
+    answers = paused_by_name(5, 7)
+    answers.hear([answer("paused", 5, f"{T} paused"), CRASH])
+    found = answers.asked["s"].rests[T]
+
+    assert found[0] == (5, 7)
 
 
 @pytest.mark.parametrize("turn", [3, 4, 7, 9])

@@ -54,3 +54,32 @@ def test_a_script_comes_back_from_its_text(source: str):
     for asks in ("", "blocking", "scope"):
         for script in drawn(source, asks, 5):
             assert from_json(script.to_json()) == script
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_pauses_name_collections_or_all_and_are_resumed_alike_or_with_all(source: str):
+    scripts = drawn(source, "")
+    pauses = [one for script in scripts for one in sent(script) if one.kind == "pause"]
+
+    assert any(one.collections for one in pauses)
+    assert any(not one.collections for one in pauses)
+    for script in scripts:
+        for part in script.rounds:
+            by_kind = {one.kind: one.collections for one in part.signals if one.kind in {"pause", "resume"}}
+            if by_kind:
+                assert by_kind["resume"] in ([], by_kind["pause"])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_kind_of_request_is_drawn(source: str):
+    data = " ".join(one.data or "" for script in drawn(source, "", 120) for one in sent(script))
+
+    for name in ("priority", "max-rows-per-second", "max-bytes-per-second", "dry-run", "keys", "ranges"):
+        assert f'"{name}"' in data
+    assert '"type": "blocking"' in data
+
+
+def test_schemas_are_stated_on_sql_server_alone():
+    kinds = {source: {one.kind for s in drawn(source, "") for one in sent(s)} for source in SOURCES}
+
+    assert [source for source in SOURCES if "schemas" in kinds[source]] == ["sqlserver"]

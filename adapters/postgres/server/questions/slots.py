@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _SLOT: LiteralString = (
     "SELECT plugin, database, active_pid, wal_status, confirmed_flush_lsn::text,"
     " to_jsonb(s) ->> 'invalidation_reason',"
-    " (SELECT application_name FROM pg_stat_activity WHERE pid = active_pid)"
+    " (SELECT application_name FROM pg_stat_activity WHERE pid = active_pid),"
+    " coalesce((to_jsonb(s) ->> 'two_phase')::bool, false)"
     " FROM pg_replication_slots s WHERE slot_name = %s"
 )
 _KEPT: LiteralString = (
@@ -39,7 +40,10 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class FoundSlot:
-    """A slot as the server shows it. `confirmed` is an LSN; `reader` is the process that reads it, if any."""
+    """A slot as the server shows it. `confirmed` is an LSN; `reader` is the process that reads it, if any.
+
+    One with `two_phase` sends transactions when they are prepared, before anybody knows whether they commit.
+    """
 
     plugin: str | None
     database: str | None
@@ -48,6 +52,7 @@ class FoundSlot:
     confirmed: str | None
     reason: str | None
     application: str | None
+    two_phase: bool = False
 
     @property
     def confirmed_lsn(self) -> int:

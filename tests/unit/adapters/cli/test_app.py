@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adapters.cli import app
-from adapters.cli.log_format import set_up_logging
+from adapters.cli.display.log_format import set_up_logging
 from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError, unforeseen
 
 pytestmark = pytest.mark.usefixtures("logging_as_before")

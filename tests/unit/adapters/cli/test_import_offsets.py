@@ -9,11 +9,11 @@ import bson
 import orjson
 import pytest
 
-from adapters.sqlserver.debezium_offset import place_of
+from adapters.sqlserver.commands.debezium_offset import place_of
 from adapters.sqlserver.server.position import Place
 from adapters.storage.checkpoint_reader import CheckpointReader
 from engine.errors import StateError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, Position
 from tests.unit.adapters.cli import test_status
 from tests.unit.adapters.source.debezium.java_writer import ONE_AND_TWO, byte_map

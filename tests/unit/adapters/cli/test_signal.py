@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from adapters.cli.answer_display import PlainLines
+from adapters.cli.display.answer_display import PlainLines
 from adapters.cli.signal import follow
 from adapters.storage.answer_journal import AnswerJournal
 from adapters.storage.checkpoint_reader import CheckpointReader
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from engine.clock import Clock
 from signals.answers import Answer, Outcome
 from tests.unit.adapters.cli import test_status

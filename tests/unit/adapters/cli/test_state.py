@@ -11,10 +11,11 @@ import pytest
 
 from adapters.sqlserver.server.position import Place, position_of
 from adapters.storage.checkpoint_reader import CheckpointReader
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
-from engine.job.state import State
-from engine.job.state_document import from_json, to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import from_json, to_json
 from engine.model import CollectionId, Position, Target
 from engine.snapshot.extent import Failed, Gap
 from engine.snapshot.queue import Snapshot

@@ -14,15 +14,17 @@ from typer.testing import CliRunner
 from adapters.cli import app, status
 from adapters.storage.directory import LocalStorage
 from adapters.storage.figures import FILE
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from engine.config.findings import Distance
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.job.state import State
-from engine.job.state_document import beside_to_json, to_json
+from engine.job.saved.state import State
+from engine.job.saved.state_document import beside_to_json, to_json
 from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 
 if TYPE_CHECKING:
     from pathlib import Path

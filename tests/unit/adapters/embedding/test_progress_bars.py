@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from adapters.embedding.progress_bars import MOST_DRAWN, drawn, showing
-from engine.job.overview import CollectionOverview, Stage
+from engine.job.saved.overview import CollectionOverview, Stage
 
 
 def reading(name: str = "public.a", percent: float = 40.0) -> CollectionOverview:

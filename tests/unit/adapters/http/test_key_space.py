@@ -10,7 +10,7 @@ import pytest
 from adapters.http.key_space import Fate, Segment, chunk_ends, segments, segments_of_failed
 from engine.model import CollectionId, Range, Run, Target, Window
 from engine.snapshot.extent import Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Table
+from engine.snapshot.queue_entry import Table
 
 TARGET = Target(CollectionId(("public", "t")))
 SPANNED = Extent(rows=1000, bytes=1, greatest=("1000",), span=(1, 1000))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from engine.ports import LogReader
+    from engine.ports.log import LogReader
 
 SERVER = [("db", 5432)]
 KAFKA = {"tidemark_sink": "kafka", "producer_bootstrap_servers": "broker:9092,other:9092"}

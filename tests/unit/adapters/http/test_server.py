@@ -14,7 +14,7 @@ from adapters.http.server import MOST_BODY, MOST_CONNECTIONS, JobServer
 from adapters.http.watching import watching
 from engine.config.web_settings import HttpSettings
 from engine.errors import ConfigError, SourceError
-from engine.job.tally import Standing
+from engine.job.reports.tally import Standing
 from tests.servers.certificates import Authority
 from tests.unit.adapters.http.watched_job import Client, WatchedJob
 

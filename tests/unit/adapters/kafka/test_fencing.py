@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from adapters.kafka import fencing
 from adapters.kafka.fencing import Fence
-from engine.config.settings import KafkaSettings
+from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 
 

@@ -19,7 +19,7 @@ from engine.config import parse
 from tests.golden.event import Event
 
 if TYPE_CHECKING:
-    from adapters.source.open_transaction import OpenTransaction
+    from adapters.source.log.open_transaction import OpenTransaction
     from engine.config import Settings
     from tests.golden.case import Case
 

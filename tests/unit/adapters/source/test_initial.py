@@ -11,7 +11,7 @@ import pytest
 from adapters.source.initial import FoundLog, InitialSnapshot
 from engine.config.settings import SnapshotMode, SnapshotRestart, SnapshotSettings
 from engine.errors import ConfigError, PositionLost, SourceError
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.extent import Extent, Failed
 from engine.snapshot.initial import Mode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
-from engine.config.references import Hidden
+from engine.config.text.references import Hidden
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:

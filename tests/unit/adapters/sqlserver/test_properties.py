@@ -8,7 +8,7 @@ from adapters.postgres.settings import PostgresSettings
 from adapters.sqlserver.properties import AGENT_STATUS, CONNECTOR
 from adapters.sqlserver.settings import Encryption, HistoryKind, HistorySettings, Isolation, SqlServerSettings
 from engine.config import SnapshotMode, Watermarking, explain, parse
-from engine.config.row import Kind
+from engine.config.properties.row import Kind
 from engine.errors import InvariantError
 from engine.events.settings import DecimalMode, EventSettings, TimeMode
 from engine.model import CollectionId

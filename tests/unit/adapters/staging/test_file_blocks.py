@@ -20,7 +20,7 @@ from adapters.sinks.files import FilesSink
 from adapters.staging import file_blocks
 from adapters.staging.file_blocks import FileBlocks
 from engine.errors import InvariantError, SinkError, SourceError
-from engine.job.emission import Emission, Emitted
+from engine.job.snapshots.emission import Emission, Emitted
 from engine.model import Checksum, Part, Staged
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging import text_rows

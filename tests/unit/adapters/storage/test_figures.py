@@ -8,8 +8,8 @@ import pytest
 from adapters.storage.directory import LocalStorage
 from adapters.storage.figures import FILE, Figures, FiguresFile
 from engine.errors import LeaseLost
-from engine.job.observation import Observation
-from engine.job.state import State
+from engine.job.reports.observation import Observation
+from engine.job.saved.state import State
 from engine.model import Position
 
 

@@ -13,8 +13,10 @@ import orjson
 import pytest
 
 from adapters.storage import lease as leases
+from adapters.storage import owner as owners
 from adapters.storage.directory import LocalStorage
-from adapters.storage.lease import Claim, FileLease, Leases, Process, this_process
+from adapters.storage.lease import FileLease, Leases
+from adapters.storage.owner import Claim, Process, this_process
 from engine.errors import LeaseHeld, LeaseLost
 
 TTL_S = 60.0
@@ -114,7 +116,7 @@ def test_a_process_that_stands_still_is_not_gone():
     try:
         sleeper.send_signal(signal.SIGSTOP)
         here = this_process()
-        found = Process(here.host, sleeper.pid, here.boot, here.namespace, leases._started(sleeper.pid))
+        found = Process(here.host, sleeper.pid, here.boot, here.namespace, owners._started(sleeper.pid))
 
         assert not found.gone
     finally:

@@ -9,7 +9,8 @@ import pytest
 
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from engine.model import CollectionId
 from tests.staged import files_in, rows, staged

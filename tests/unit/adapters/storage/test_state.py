@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.storage.directory import LocalStorage
-from adapters.storage.lease import Claim, FileLease
+from adapters.storage.lease import FileLease
+from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, StateError
-from engine.ports import SavedState, SavedStates
+from engine.ports.state_store import SavedState, SavedStates
 
 if TYPE_CHECKING:
     from pathlib import Path

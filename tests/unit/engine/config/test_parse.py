@@ -19,8 +19,8 @@ from engine.config import (
     parse,
     read,
 )
-from engine.config.row import Kind
-from engine.config.selection import CaptureSettings
+from engine.config.properties.row import Kind
+from engine.config.sources.selection import CaptureSettings
 from engine.errors import ConfigError
 from engine.events.settings import (
     BinaryMode,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.config import explain, parse
-from engine.config.row import Kind
-from engine.config.settings import SinkKind
+from engine.config.properties.row import Kind
+from engine.config.sinks.settings import SinkKind
 from engine.errors import ConfigError
 from engine.model import Channel
 from tests.toys.memory import MemorySettings

@@ -13,7 +13,7 @@ import pytest
 from engine.errors import SinkError, SinkRefused, TopicRemade
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.kept_events import Bundle, bundled, events_of, size_of
-from engine.job.state_document import from_json, to_json
+from engine.job.saved.state_document import from_json, to_json
 from tests.batches import batch
 from tests.job_bench import T, U
 from tests.memory_source import Change

@@ -216,7 +216,7 @@ class TestDryRun:
         assert bench.told().count("rejected public.t") == 16
 
     def test_many_at_once_are_refused(self, bench, monkeypatch):
-        monkeypatch.setattr("engine.job.dry_runs.MEASURED", 3)
+        monkeypatch.setattr("engine.job.snapshots.dry_runs.MEASURED", 3)
         for _ in range(2):
             asked(bench, "t", "u", dry_run=True)
         bench.turns(3)

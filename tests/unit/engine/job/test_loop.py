@@ -18,9 +18,9 @@ from engine.errors import (
     StateNotSaved,
     TableBusy,
 )
-from engine.job import state_document as saved
 from engine.job.loop import Job
-from engine.job.state import State
+from engine.job.saved import state_document as saved
+from engine.job.saved.state import State
 from engine.model import Channel, Position
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel

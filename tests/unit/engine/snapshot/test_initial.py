@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config.selection import CaptureSettings
 from engine.config.settings import SnapshotMode
+from engine.config.sources.selection import CaptureSettings
 from engine.model import CollectionId
 from engine.snapshot.initial import Log, Mode, Standing, Start, start, to_read
 

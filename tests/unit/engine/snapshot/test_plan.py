@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from engine.model import CollectionId, Range, Run, Target
 from engine.snapshot.extent import Advance, Extent, Progress
 from engine.snapshot.plan import Budget, plan_window
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

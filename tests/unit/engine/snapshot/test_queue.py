@@ -21,7 +21,8 @@ from engine.model import (
     Target,
 )
 from engine.snapshot.extent import Advance, Extent, Failed, Gap, Progress
-from engine.snapshot.queue import Request, Snapshot, Table
+from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Request, Table
 
 A, B, C = (Target(CollectionId(("public", name))) for name in "abc")
 EXTENT = Extent(rows=100, bytes=1000, greatest=("100",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,9 @@ def seen_rows(*rows: tuple[int, int | None, int, Seen]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SEEN_ROWS)
 
 
-def copied(*events: tuple[int, int | None, int] | tuple[int, int | None, int, bool]) -> pa.Table:
-    """Key, value, turn, and whether a value may be missing. An event's offset is its number."""
-    whole = [(*event, False)[:4] for event in events]
+def copied(*events: tuple[Any, ...]) -> pa.Table:
+    """Key, value, turn, whether a value may be missing, whether it is ahead. Its offset is its number."""
+    whole = [(*event, False, False)[:5] for event in events]
     columns = [
         pa.array([digest(event[0]) for event in whole], COPIED.types[0]),
         pa.array([digest(event[1]) for event in whole], COPIED.types[1]),
@@ -47,6 +47,7 @@ def copied(*events: tuple[int, int | None, int] | tuple[int, int | None, int, bo
         pa.array(range(len(whole)), pa.int64()),
         pa.array([1] * len(whole), pa.int64()),
         pa.array([event[3] for event in whole], pa.bool_()),
+        pa.array([event[4] for event in whole], pa.bool_()),
     ]
     return pa.Table.from_arrays(columns, schema=COPIED)
 
@@ -61,6 +62,7 @@ def said(
     return {
         "missing": sorted(keys[at] for at in found.missing),
         "different": sorted(keys[at] for at in found.different),
+        **({"older": sorted(keys[at] for at in found.older)} if len(found.older) else {}),
         "undecided": sorted(keys[at] for at in found.undecided),
         "extra": sorted(theirs[at] for at in found.extra),
         "counts": [found.equal, found.changed],
@@ -77,6 +79,15 @@ def only(counts: tuple[int, int], **kinds: list[int]) -> dict[str, list[int]]:
         ([(1, 5, 15, Seen.ROW)], [(1, 5, 3)], only((1, 0))),
         ([(1, 5, 15, Seen.ROW)], [(1, 6, 3)], only((0, 0), different=[1])),
         ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, None, 4)], only((0, 0), missing=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4)], only((0, 0), different=[1])),
+        (
+            [(1, 5, 15, Seen.ROW)],
+            [(1, 6, 3), (1, 5, 3), (1, 6, 4)],
+            only((0, 0), different=[1], older=[1]),
+        ),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4), (1, 6, 5)], only((0, 0), different=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(2, 5, 3), (1, 6, 4), (2, 6, 4)], only((0, 0), different=[1], extra=[2])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 4), (1, 5, 21)], only((0, 0), different=[1])),
         ([(1, 5, 15, Seen.ROW)], [], only((0, 0), missing=[1])),
         ([], [(1, 5, 3)], only((0, 0), extra=[1])),
         ([], [(1, 5, 3), (1, None, 9)], only((0, 0))),
@@ -94,6 +105,12 @@ def only(counts: tuple[int, int], **kinds: list[int]) -> dict[str, list[int]]:
         ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3)], only((0, 0), extra=[1])),
         ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, None, 13)], only((0, 0))),
         ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, 5, 16)], only((0, 1))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, None, 12, True, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True), (1, 7, 16)], only((0, 1))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True), (1, 7, 13)], only((0, 0), different=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 12, False, True)], only((1, 0))),
+        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 12, False, True)], only((0, 0), undecided=[1])),
     ],
 )
 def test_a_row_is_compared_with_what_the_copy_held_at_its_window(seen, events, expected):
@@ -194,3 +211,54 @@ def test_nothing_at_all_is_equal():
 
     assert (found.equal, found.changed) == (0, 0)
     assert not np.concatenate((found.missing, found.different, found.undecided, found.extra)).size
+
+
+_close = st.tuples(st.integers(SINCE, SINCE + 3), st.integers(0, 1))
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(
+        st.tuples(st.integers(SINCE - 4, SINCE + 6), st.integers(1, KEYS), st.none() | st.integers(0, 3)),
+        max_size=30,
+    ),
+    _faults,
+    st.lists(_close, min_size=KEYS + 1, max_size=KEYS + 1),
+    st.integers(0, 4),
+    st.lists(st.integers(0, 4), min_size=31, max_size=31),
+)
+def test_rows_that_were_looked_up_late_are_no_differences(writes, faults, windows, lag, looks):
+    """Changes are read from the log `lag` turns later, and their rows are looked up some time in between."""
+    model = Model()
+    for turn, key, value in sorted(writes, key=lambda write: write[0]):
+        model.write(turn, key, value)
+    events: list[tuple[int, int | None, int, bool, bool]] = []
+    for (key, value, turn), waits in zip(model.events, looks, strict=False):
+        row = model.at(turn + min(waits, lag)).get(key) if value is not None else None
+        late = turn + lag > SINCE and value is not None
+        events.append((key, row, turn + lag, value is not None and row is None, late))
+    wrong = dict(faults)
+    upto = max(opened + lag + waits for opened, waits in windows[1:])
+    healed = {key for key, *_, turn in model.events if SINCE < turn + lag <= upto}
+    at = next((number for number, event in enumerate(events) if event[2] > SINCE), len(events))
+    events[at:at] = [(key, value, SINCE, False, False) for key, value in wrong.items()]
+    rows = []
+    for key in range(1, KEYS + 1):
+        opened, waits = windows[key]
+        sent = opened + lag + waits
+        touched = any(k == key and opened < turn <= sent - lag for k, _value, turn in model.events)
+        value = model.at(opened).get(key)
+        if value is not None:
+            rows.append((key, None if touched else value, sent, Seen.SUPERSEDED if touched else Seen.ROW))
+    rows.sort(key=lambda row: row[2])
+
+    found = said(seen_rows(*rows), copied(*events), upto=upto)
+
+    kept = {key: value for key, value in wrong.items() if key not in healed}
+    source = {key: model.at(SINCE).get(key) for key in kept}
+    assert found["missing"] == sorted(k for k, v in kept.items() if v is None and source[k] is not None)
+    assert found["extra"] == sorted(k for k, v in kept.items() if v is not None and source[k] is None)
+    assert found["different"] == sorted(
+        key for key, value in kept.items() if value is not None and source[key] not in {None, value}
+    )
+    assert set(found["undecided"]) <= healed

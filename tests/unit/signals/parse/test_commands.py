@@ -314,8 +314,15 @@ def test_stop_without_collections_stops_everything(fields):
 
 
 @pytest.mark.parametrize("data", [None, "", "{}", '{"type": null}', '{"data-collections": []}'])
-def test_stop_without_type_is_refused(data):
-    assert "'type' is missing" in refusal(STOP, data)
+def test_a_stop_without_type_means_incremental_snapshots(data):
+    assert read(STOP, data).command == StopSnapshot("0/1A", None)
+
+
+def test_a_stop_without_type_but_with_unknown_fields_is_refused():
+    """`data-collection` may be a misspelt `data-collections`, and everything would stop."""
+    text = refusal(STOP, {"data-collection": ["public.orders"]})
+
+    assert text.startswith("'type' is missing, and the field 'data-collection' has no effect")
 
 
 def test_stop_of_what_is_not_there_is_refused():
@@ -377,7 +384,7 @@ def test_log_without_message_is_refused(data):
             "unknown-type",
             "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot",
         ),
-        ("schema-changes", "not supported yet"),
+        ("schema-changes", "for SQL Server alone"),
         ("snapshot-window-open", "marks a window"),
     ],
 )

@@ -28,7 +28,7 @@ from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.events.source_block import read_source
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
 from engine.events.batch import EventForm
 from engine.events.settings import EventSettings
 from engine.events.values.json_strings import escape

@@ -24,7 +24,7 @@ from adapters.mongodb.documents.extended_json import (
     escaped,
     value_text,
 )
-from engine.events.values.java_exact import java_text
+from engine.events.values.floats.java_exact import java_text
 from tests.golden.case import OWN_CASES
 
 

@@ -21,7 +21,7 @@ from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import decode
 from adapters.mongodb.events.facts import Decoded, Lack, LeftOut, Watch
-from engine.config.selection import CaptureSettings
+from engine.config.sources.selection import CaptureSettings
 from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings
 from engine.isolation.incomplete import Cause

@@ -9,8 +9,8 @@ import pytest
 from adapters.mongodb.log.arrivals import Arrivals
 from adapters.mongodb.settings import CaptureScope, MongoSettings
 from engine.config import parse
-from engine.config.selection import CaptureSettings
 from engine.config.settings import Settings
+from engine.config.sources.selection import CaptureSettings
 from engine.model import Appeared, CollectionId, Position
 
 T, U = CollectionId(("shop", "t")), CollectionId(("shop", "u"))

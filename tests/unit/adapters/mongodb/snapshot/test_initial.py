@@ -12,7 +12,7 @@ from adapters.source.initial import InitialSnapshot
 from engine.config import parse
 from engine.config.settings import Settings, SnapshotMode
 from engine.errors import ConfigError, PositionLost
-from engine.job.state import State
+from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.extent import Extent
 from engine.snapshot.initial import Mode, Standing

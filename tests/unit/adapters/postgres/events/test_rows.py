@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.events.builtin_types import BUILTIN
+from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.events.rows import may_be_empty, row_expression, row_shape
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
 from engine.errors import InvariantError

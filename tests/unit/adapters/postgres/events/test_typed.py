@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from adapters.postgres.events.builtin_types import BUILTIN
 from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.rows import row_shape
 from adapters.postgres.events.source_block import Moment, ReadPlace, read_source

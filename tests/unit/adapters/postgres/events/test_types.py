@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from adapters.postgres.events.builtin_types import BUILTIN
-from adapters.postgres.events.source_types import source_parameters
+from adapters.postgres.events.columns.builtin_types import BUILTIN
+from adapters.postgres.events.columns.source_types import source_parameters
 from adapters.postgres.events.types import conversion
 from adapters.postgres.server.table import PgType
 from engine.events.settings import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from adapters.postgres.log.slot import Slot, check_slot
+from adapters.postgres.log.slots.slot import Slot, check_slot
 from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.failures import source_errors
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 from engine.errors import ConfigError, LoginRefused, PositionLost, SourceError, StateError
 from engine.model import Position
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import orjson
 
-from adapters.source.open_transaction import OpenTransaction, from_json, to_json
+from adapters.source.log.open_transaction import OpenTransaction, from_json, to_json
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
 from adapters.sqlserver.log.entries import instance_of

@@ -16,7 +16,7 @@ from adapters.sqlserver.server import connection
 from adapters.sqlserver.server.connection import JDBC_DRIVER, Server, jdbc_url, odbc_string, odbc_token, reach
 from adapters.sqlserver.server.failures import lock_waited_for, native_number, source_errors, table_errors
 from adapters.sqlserver.settings import Encryption, SqlServerSettings
-from engine.config.references import resolve
+from engine.config.text.references import resolve
 from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
 from tests.servers.port import free_port

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.values.java_floats import (
+from engine.events.values.floats.java_floats import (
     doubles_as_java,
     float_texts,
     floats_as_java,

@@ -1,0 +1,211 @@
+"""Merges the turns that wait in the journal into the lake's tables, group by group.
+
+    journal     41 | 42 43 44 45 | 46 47 …      group: 42 to 45
+    orders          ── one merge ──► turn 45     a crash here: orders has 45, items has 41
+    items           ── one merge ──► turn 45     the next start merges 42 to 45 into items, and goes on
+
+All changes of a key in a group become one before the merge, so a table costs one write a group, however many
+turns it has. While a group is merged, the next one gathers.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
+from adapters.lake.row_columns import changes_in, columns_of, source_of
+from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
+from adapters.lakehouse.history import history_batch, history_columns
+from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.schema import Evolution, Rules, evolved
+from engine.config.sinks.settings import TableMode, TopicRecreated
+from engine.errors import SinkRefused, TopicRemade
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from adapters.lake.table_name import Naming, TableName
+    from adapters.lakehouse.journal import Journal, Waiting
+    from adapters.lakehouse.port import Batch, Found, LakeTables
+    from engine.config.sinks.settings import LakeSettings
+    from engine.errors import SinkError
+
+_log = logging.getLogger("adapters")
+MOST_BYTES: Final = 128 << 20
+"""Of a group's parts, unless its first turn alone has more."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The events of a table in a group, the turn of each batch, and their topics."""
+
+    batches: list[PlacedBatch] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+
+
+class Merger:
+    """Merges in one thread; `remade` and `turn` may be read by others."""
+
+    def __init__(self, journal: Journal, tables: LakeTables, settings: LakeSettings, naming: Naming) -> None:
+        self._journal, self._tables, self._settings, self._naming = journal, tables, settings, naming
+        self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
+        self._placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
+        self._known: dict[TableName, Found] = {}
+        self._ids = journal.tables
+        self.remade: dict[str, SinkError] = {}
+
+    def step(self) -> bool:
+        """Merge the next group, if there is one; returns whether there was.
+
+        Raises SinkError, LeaseLost if another job has taken over, and StateError.
+        """
+        upto = self._journal.group(MOST_BYTES)
+        if upto is None:
+            return False
+        self._journal.held()
+        tables = gathered(self._journal.batches(upto), self._naming)
+        try:
+            for name in sorted(tables):
+                self._merge(name, tables[name], upto)
+        except BaseException:
+            self._known = {}
+            raise
+        self._journal.finish(upto)
+        return True
+
+    def tend(self) -> None:
+        """Tend all tables that this process has written."""
+        for name in sorted(self._known):
+            self._journal.held()
+            self._tables.tend(name, self._settings.retention_s)
+
+    def _merge(self, name: TableName, gathered: Gathered, upto: int) -> None:
+        found = self._known.get(name) or self._met(name, gathered, upto)
+        if found is not None and found.turn is not None and found.turn >= upto:
+            self._known[name] = found
+            return
+        if self._settings.mode is TableMode.APPEND:
+            batch = history_batch(gathered.batches, gathered.turns)
+        else:
+            batch = replica_batch(Fold(gathered.batches, self._placeholders))
+        try:
+            found, evolution = self._fitting(name, found, batch, gathered)
+        except SinkRefused as error:
+            raise SinkRefused(error.message, place=str(name), hint=error.hint) from error
+        self._journal.held()
+        if self._settings.mode is TableMode.APPEND:
+            self._tables.append(name, batch.renamed(evolution.renamed).rows, upto)
+        else:
+            self._tables.write(name, batch.renamed(evolution.renamed), upto)
+        self._known[name] = replace(found, turn=upto)
+
+    def _met(self, name: TableName, gathered: Gathered, upto: int) -> Found | None:
+        """A table that this process meets for the first time, or again after a failure."""
+        found = self._tables.look(name)
+        known = self._ids.get(str(name))
+        if known is not None and (found is None or found.id != known):
+            self._gone(name, gathered, "was dropped" if found is None else "was replaced by another")
+        elif found is not None and found.turn is not None and found.turn > upto:
+            raise SinkRefused(
+                f"the table has turns up to {found.turn}, and the job merges turn {upto}",
+                place=str(name),
+                hint="was the checkpoint restored? use an empty one, which takes a new snapshot",
+            )
+        return found
+
+    def _gone(self, name: TableName, gathered: Gathered, how: str) -> None:
+        """Go on with another table, or stop. The topics' tables count as incomplete."""
+        recreated = self._settings.recreated
+        if recreated is TopicRecreated.STOP:
+            raise SinkRefused(
+                f"the table {how}, and what was written before is lost",
+                place=str(name),
+                hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
+            )
+        snapshot = recreated is TopicRecreated.SNAPSHOT
+        for topic in gathered.topics:
+            self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}")
+        del self._ids[str(name)]
+
+    def _fitting(
+        self, name: TableName, found: Found | None, batch: Batch, gathered: Gathered
+    ) -> tuple[Found, Evolution]:
+        """The table with all columns that a batch has, created if it is missing."""
+        wanted = {column.name: self._tables.column_type(column.type) for column in batch.columns}
+        evolution = evolved({} if found is None else found.columns, wanted, batch.key, self._rules)
+        if found is None:
+            topics = ", ".join(sorted(gathered.topics))
+            table = NewTable(
+                wanted,
+                batch.key,
+                f"kept by Tidemark from {topics}",
+                self._settings.properties,
+                self._settings.partitions.get(str(name), ""),
+                self._settings.clusters.get(str(name), ""),
+            )
+            self._tables.create(name, table)
+            _log.info("%s: created", name)
+            found = self._tables.look(name)
+            if found is None:
+                raise SinkRefused("the table is missing, though it was created", place=str(name))
+        elif evolution.added or evolution.widened:
+            self._tables.alter(name, evolution.added, evolution.widened)
+            _log.info("%s: changed columns: %s", name, {**evolution.added, **evolution.widened})
+            found = replace(found, columns=evolution.after(found.columns))
+        if self._ids.get(str(name)) != found.id:
+            self._ids[str(name)] = found.id
+            self._journal.note_tables(self._ids)
+        self._known[name] = found
+        return found, evolution
+
+
+def gathered(waiting: Iterator[Waiting], naming: Naming) -> dict[TableName, Gathered]:
+    """Change events by the tables that they belong to."""
+    found: dict[TableName, Gathered] = {}
+    for turn, part, topic, batch in waiting:
+        events = changes_in(batch)
+        if events.num_rows:
+            table = found.setdefault(naming.table(topic, source_of(events)), Gathered())
+            table.batches.append(PlacedBatch(part, events))
+            table.turns.append(turn)
+            table.topics.add(topic)
+    return found
+
+
+class Admission:
+    """Refuses events that the tables can't take, before their turn is committed."""
+
+    def __init__(self, tables: LakeTables, settings: LakeSettings) -> None:
+        self._tables, self._mode = tables, settings.mode
+        self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
+        self._columns: dict[TableName, dict[str, str]] = {}
+        self._admitted: dict[TableName, pa.Schema] = {}
+
+    def admit(self, name: TableName, events: pa.RecordBatch) -> None:
+        """Raise SinkRefused if a table can't have events under this schema."""
+        if self._admitted.get(name) == events.schema:
+            return
+        columns, key = _wanted(events, self._mode)
+        wanted = {column.name: self._tables.column_type(column.type) for column in columns}
+        if name not in self._columns:
+            found = self._tables.look(name)
+            self._columns[name] = {} if found is None else dict(found.columns)
+        change = evolved(self._columns[name], wanted, key, self._rules)
+        self._columns[name] = change.after(self._columns[name])
+        self._admitted[name] = events.schema
+
+    def forget(self) -> None:
+        """Look at all tables anew."""
+        self._columns, self._admitted = {}, {}
+
+
+def _wanted(events: pa.RecordBatch, mode: TableMode) -> tuple[pa.Schema, tuple[str, ...]]:
+    if mode is TableMode.APPEND:
+        return history_columns(events), ()
+    columns = columns_of(events)
+    return table_columns(columns), key_columns(columns)

@@ -1,0 +1,266 @@
+"""The sinks `delta` and `iceberg`: tables that are kept equal to their sources, exactly once.
+
+Owns the order of steps. A turn is committed once its typed events are in the journal, on disk and under their
+final name (`journal.py`). From then on nothing takes it back: a thread merges it into the tables, and if the
+process dies, the next one does (`merger.py`). So no turn is in one table and lost to another, and the stream
+never waits for a merge, unless the journal grows beyond its bound.
+
+What a table can't take is refused before the commit, as long as the turn can still be begun anew without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from adapters.jdbc.parts import packed, topic_of, unpacked
+from adapters.lake.row_columns import changes_in, source_of
+from adapters.staging.turn_parts import ArrowPart, ArrowParts, number, written_files
+from engine.errors import InvariantError, SinkError, SinkRefused, StateNotSaved, TopicsRefused
+from engine.events.batch import EventForm
+from engine.staging.column_rows import ColumnRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from adapters.lake.table_name import Naming
+    from adapters.lakehouse.journal import Journal
+    from adapters.lakehouse.merger import Admission, Merger
+    from adapters.system import Beside, StartBeside
+    from engine.model import Part
+    from engine.ports.sink import PartWriter
+
+_log = logging.getLogger("adapters")
+_MOST_WAITING: Final = 1 << 30
+"""Bytes of parts that may wait to be merged."""
+_LONGEST_PAUSE_S: Final = 10.0
+_PATIENCE: Final = 3
+"""Failures in a row before the job is told."""
+_DRAINING_S: Final = 120.0
+
+
+class LakeSink:
+    """Writes turns into a journal, and has a thread merge them. Without `start` `drain` does it."""
+
+    form: Final = EventForm.COLUMNS
+    row_form: Final = ColumnRows()
+
+    def __init__(
+        self,
+        journal: Journal,
+        merger: Merger,
+        admission: Admission,
+        naming: Naming,
+        merging: Merging | None = None,
+    ) -> None:
+        self._journal, self._merger, self._admission, self._naming = journal, merger, admission, naming
+        self._merging = merging
+        self._begun: tuple[int, Path] | None = None
+        self._committed: int | None = None
+        self._withheld: frozenset[str] = frozenset()
+        self.newest = journal.newest
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn."""
+        self._heed()
+        if self.applied(turn):
+            raise SinkRefused(
+                f"turn {turn} is committed already",
+                place=self._journal.place,
+                hint="use the checkpoint that belongs to these tables",
+            )
+        self._withheld, self._committed = frozenset(), None
+        self._begun = (turn, self._journal.begin(turn))
+        return ArrowParts(self._begun[1])
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
+        """Leave a topic's events out of the turn, and return them as records."""
+        self._withheld |= {topic}
+        found = [batch for batch in self._batches(parts) if topic_of(batch) == topic]
+        return (packed(batch) for batch in found)
+
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
+        """Put the turn into the journal."""
+        if turn == self._committed:
+            return
+        self._heed()
+        self._refuse(parts)
+        self._journal.commit(self._attempt(turn), turn, parts, self._withheld)
+        self._committed = turn
+        if self._merging is not None:
+            self._merging.wake()
+
+    def applied(self, turn: int) -> bool:
+        """Whether the turn is in the journal, or merged."""
+        return self._journal.applied(turn)
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Do nothing: what this sink keeps is in its journal."""
+
+    def memory(self) -> Mapping[str, str]:
+        """Nothing to save. The job asks in every pass, so it hears here of merges that fail."""
+        if self._merging is not None:
+            self._merging.heed()
+        return {}
+
+    def identity(self) -> str:
+        """The journal's own id. Another journal is another history of the same tables."""
+        return self._journal.identity
+
+    def drain(self) -> None:
+        """Merge all that waits, in this thread."""
+        while self._merger.step():
+            pass
+
+    def close(self) -> None:
+        """Merge what waits, for a while, and remove what was not committed."""
+        if self._merging is not None:
+            self._merging.close()
+        self._journal.discard()
+
+    def _attempt(self, turn: int) -> Path:
+        if self._begun is None or self._begun[0] != turn:
+            raise InvariantError(f"turn {turn} is committed without having been begun")
+        return self._begun[1]
+
+    def _batches(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """The typed events of the turn."""
+        attempt = self._begun[1] if self._begun else None
+        if attempt is None:
+            raise InvariantError("no turn was begun")
+        checksums = {part.number: part.checksum for part in parts}
+        for path in written_files(attempt, parts):
+            for batch in ArrowPart(path, checksums[number(path)]).batches():
+                yield from ([batch] if topic_of(batch) is not None else unpacked(batch))
+
+    def _refuse(self, parts: Sequence[Part]) -> None:
+        """Raise TopicsRefused if the tables can't have some of the events."""
+        reasons: dict[str, SinkError] = {}
+        for batch in self._batches(parts):
+            topic, events = topic_of(batch) or "", changes_in(batch)
+            if topic in self._withheld or topic in reasons or not events.num_rows:
+                continue
+            if (remade := self._merger.remade.pop(topic, None)) is not None:
+                self._admission.forget()
+                reasons[topic] = remade
+                continue
+            try:
+                self._admission.admit(self._naming.table(topic, source_of(events)), events)
+            except SinkRefused as error:
+                reasons[topic] = error
+        if reasons:
+            raise TopicsRefused(reasons)
+
+    def _heed(self) -> None:
+        """Raise what keeps turns from being merged; wait while too many wait."""
+        if self._merging is None:
+            return
+        self._merging.heed()
+        self._merging.wait_while(lambda: sum(one.bytes for one in self._journal.waiting()) > _MOST_WAITING)
+
+
+class Merging:
+    """The thread that merges. `tends_s`: how often it tends the tables; 0: never."""
+
+    def __init__(
+        self,
+        merger: Merger,
+        start: StartBeside,
+        monotonic: Callable[[], float],
+        tends_s: float = 0.0,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._merger, self._monotonic, self._tends_s, self._failed = merger, monotonic, tends_s, failed
+        self._changed = threading.Condition()
+        self._woken = True
+        self._closing = False
+        self._failures = 0
+        self._error: Exception | None = None
+        self._tended_s = monotonic()
+        self._thread: Beside = start(self._run, "tidemark-merges")
+
+    def wake(self) -> None:
+        """Say that there is something to merge."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def heed(self) -> None:
+        """Raise the error for which nothing is merged, if it does not pass."""
+        with self._changed:
+            error = self._error
+            if error is None:
+                return
+            if not _passes(error):
+                raise error
+            if self._failures >= _PATIENCE:
+                self._failures = 0  # each further report takes as many failures again
+                raise error
+
+    def wait_while(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition ends, or until nothing is merged any more."""
+        with self._changed:
+            while condition() and self._error is None:
+                self._changed.wait(1.0)
+        self.heed()
+
+    def close(self) -> None:
+        """Merge what waits, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(_DRAINING_S)
+
+    def _run(self) -> None:
+        while self._one():
+            pass
+
+    def _one(self) -> bool:
+        """Merge a group, or wait for one; returns whether to go on."""
+        try:
+            more = self._merger.step()
+            if not more:
+                self._tend()
+        except Exception as error:  # noqa: BLE001  the job raises it
+            return self._note(error)
+        with self._changed:
+            self._failures, self._error = 0, None
+            self._changed.notify_all()
+            if more:
+                return True
+            if self._closing:
+                return False
+            if not self._woken:
+                self._changed.wait(1.0)
+            self._woken = False
+        return True
+
+    def _tend(self) -> None:
+        if self._tends_s and self._monotonic() - self._tended_s >= self._tends_s:
+            self._tended_s = self._monotonic()
+            self._merger.tend()
+
+    def _note(self, error: Exception) -> bool:
+        """Wait before the next attempt; returns whether there is one."""
+        self._failed()
+        with self._changed:
+            self._failures, self._error = self._failures + 1, error
+            self._changed.notify_all()
+            if self._closing:
+                _log.warning("%s; what waits is merged by the next start", error)
+                return False
+            if not _passes(error):
+                return False  # the job hears of it, and begins anew or ends
+            pause_s = min(_LONGEST_PAUSE_S, 2.0 ** min(self._failures - 1, 10))
+            _log.warning("%s; merging again in %.0f s", error, pause_s)
+            self._changed.wait_for(lambda: self._closing, pause_s)
+        return True
+
+
+def _passes(error: Exception) -> bool:
+    """Whether a failure may pass by itself."""
+    return isinstance(error, SinkError | StateNotSaved) and not isinstance(error, SinkRefused)

@@ -1,0 +1,216 @@
+"""A source's job: run for the command line, or built for Python code that has its own Spark session.
+
+A source's `job.py` says how the source is made, and what happens before Spark starts and after the job has
+ended. `wiring` has what a job is built from.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adapters.http.watching import watching
+from adapters.lakehouse.formats import packages as lake_packages
+from adapters.lakehouse.formats import session_settings
+from adapters.source.assembly.job_sink import make_sink
+from adapters.source.assembly.notifier import Notifier, make_notices
+from adapters.source.assembly.signal_desk import Own, make_desk
+from adapters.source.assembly.staging import asked_of
+from adapters.source.assembly.wiring import NOBODY, job_parts, leased_checkpoint, observer, opened, pace
+from adapters.spark.cluster import preflight
+from adapters.spark.connect import refuse_connect
+from adapters.spark.ending import outlived
+from adapters.spark.pools import in_pool, pool_of
+from adapters.spark.shared_session import OF_PROCESS, SparkWanted
+from adapters.storage.answer_journal import AnswerJournal, last_answers
+from adapters.storage.figures import FiguresFile
+from engine.errors import LeaseLost, SourceError
+from engine.job.loop import Job
+from engine.job.reports.tally import Standing
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from adapters.source.assembly.wiring import LeasedCheckpoint, Onlookers, Places, Site, Wired
+    from engine.config.settings import Settings
+    from engine.job.parts import JobParts
+    from signals.answers import Answer
+    from signals.desk import Desk
+
+_log = logging.getLogger("adapters")
+_RECALLED = 20
+"""How many answers of earlier processes the status page shows."""
+
+
+def _nothing(_settings: Settings) -> None:
+    """Do nothing."""
+
+
+def _nowhere(_settings: Settings) -> tuple[()]:
+    """No server."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceJob:
+    """The jobs of one source.
+
+    - `wire` makes the source
+    - `packages` are the ones that Spark needs for it
+    - `prepare` runs before Spark starts, which is slow. It raises what makes the job impossible.
+    - `finish` runs when the job has ended and held its lease to the end
+    - `addresses` are the servers that the executors must reach: host and port
+    """
+
+    wire: Callable[[Settings, SparkSession, Places], Wired]
+    packages: tuple[str, ...] = ()
+    prepare: Callable[[Settings], None] = _nothing
+    finish: Callable[[Settings], None] = _nothing
+    addresses: Callable[[Settings], Sequence[tuple[str, int]]] = _nowhere
+
+    def run(
+        self,
+        settings: Settings,
+        *,
+        stop: threading.Event,
+        spark: SparkSession | None = None,
+        onlookers: Onlookers = NOBODY,
+    ) -> None:
+        """Run the job until `stop` is set, on `spark` if given, else on a session made for it.
+
+        A job that loses its lease is closed, and a new one stands by in its place. A session made here is
+        stopped with the last job of the process that uses it. Raises a TidemarkError when the job can't
+        continue.
+        """
+        kept = False  # if Spark ends while the job is to stop, nothing more is known
+        with watching(settings, self.addresses, onlookers.monitor) as monitor:
+            onlookers = replace(onlookers, monitor=monitor)
+            self.prepare(settings)
+            with on_spark(settings, self.packages, spark, stop) as session, pooled(session, settings.name):
+                kept = self._run(settings, session, stop, onlookers)
+        if kept:
+            self.finish(settings)
+
+    def _run(
+        self, settings: Settings, spark: SparkSession, stop: threading.Event, onlookers: Onlookers
+    ) -> bool:
+        """Returns whether the lease was held to the end."""
+        preflight.check(spark, asked_of(settings, self.addresses(settings)))
+        while not stop.is_set():
+            try:
+                with self.building(settings, spark, onlookers, sleep=stop.wait) as job:
+                    job.run(stop.is_set)
+                    return True
+            except LeaseLost as error:
+                if not stop.is_set():
+                    _log.warning("%s; nothing more is written, standing by", error)
+        return False
+
+    @contextmanager
+    def building(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        onlookers: Onlookers,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        wrap: Callable[[JobParts], JobParts] = lambda parts: parts,
+    ) -> Iterator[Job]:
+        """The job, not yet started; its sink and its staging directory are released at the end.
+
+        Before it touches anything, it stands by until it holds its leases; see `wiring.leased_checkpoint`.
+        `sleep` pauses for some seconds before the next attempt; it may end early and returns true when the
+        job is to stop. `wrap` can put something between the job and its ports.
+        """
+        monitor = onlookers.monitor
+        if monitor is not None:
+            monitor.tally.standing = Standing.STANDING_BY
+        with (
+            leased_checkpoint(settings, spark, sleep) as checkpoint,
+            opened(settings, spark, checkpoint, sleep, make_sink) as site,
+            closing(self.wire(settings, spark, site.places)) as wired,
+            closing(_desk(settings, site, onlookers, wired)) as desk,
+            closing(_figures(checkpoint, wired)) as figures,
+            closing(Notifier(settings.notifications)) as notifier,
+        ):
+            notices = make_notices(settings, notifier, site.places.clock)
+            parts = replace(job_parts(settings, spark, site, wired, desk), notices=notices)
+            if monitor is not None:
+                monitor.attach(wired.kept, wired.show, wired.numbers, wired.figures, wired.database)
+                monitor.tally.standing = Standing.OPENING
+                if not monitor.answers:
+                    monitor.recall(last_answers(checkpoint.directory, _RECALLED))
+                parts = replace(parts, tally=monitor.tally)
+            yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
+
+
+def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
+    now = site.places.clock.now
+    journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
+
+    def record(turn: int, answers: Sequence[Answer]) -> None:
+        journal.record(turn, answers)
+        if monitor is not None:
+            monitor.record(turn, answers)
+
+    return make_desk(
+        settings.signals,
+        settings.events.topic_prefix,
+        now(),
+        onlookers.answer,
+        record,
+        Own(None if monitor is None else monitor.channel, wired.actions),
+    )
+
+
+def _figures(checkpoint: LeasedCheckpoint, wired: Wired) -> FiguresFile:
+    return FiguresFile(checkpoint.directory, wired.show, wired.kept, checkpoint.leases.check)
+
+
+@contextmanager
+def on_spark(
+    settings: Settings, packages: tuple[str, ...], spark: SparkSession | None, stop: threading.Event
+) -> Iterator[SparkSession]:
+    """`spark`, or the session that the jobs of this process share, with these packages.
+
+    If Spark ends early, `outlived` decides what that means. Raises ConfigError for Spark Connect.
+    """
+    refuse_connect(settings.job.spark_master, spark)
+    shared = nullcontext(spark) if spark is not None else OF_PROCESS.used(wanted_by(settings, packages))
+    with shared as session, outlived(session, stop):
+        yield session
+
+
+def wanted_by(settings: Settings, packages: tuple[str, ...]) -> SparkWanted:
+    """What a job needs of Spark."""
+    job = settings.job
+    return SparkWanted(
+        job.spark_master,
+        session_settings(settings.sink, dict(job.spark_conf)),
+        (*packages, *lake_packages(settings.sink)),
+        job.spark_archive,
+    )
+
+
+def pooled(spark: SparkSession, name: str) -> AbstractContextManager[None]:
+    """Jobs of this thread belong to the pool of this name, unless the caller has chosen one."""
+    return in_pool(spark, pool_of(spark.sparkContext) or name)
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """Try to reach a server, so that a wrong password or host is reported before Spark spends time starting.
+
+    A server that is not up yet is no error here: the job waits for it.
+    """
+    try:
+        yield
+    except SourceError as error:
+        _log.warning("%s", error)

@@ -1,0 +1,79 @@
+"""What a job compares its collections with: what its sink holds, if nothing speaks against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adapters.verify.files_copy import FilesCopy
+from adapters.verify.seen_rows import SeenRowsFiles
+from adapters.verify.topic_copy import TopicCopy
+from engine.config.sinks.settings import SinkKind
+from engine.job.verify.verification import Verification, always_settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from adapters.verify.copied_events import Traits
+    from engine.config.settings import Settings
+    from engine.model import CollectionId
+    from engine.ports.executors import Executors
+    from engine.verify.copy import Copy, Settled
+    from engine.verify.deletes import DeleteEvents
+
+
+@dataclass(frozen=True, slots=True)
+class Verifiable:
+    """What a source tells of its events, so that they can be compared.
+
+    `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `why` says why nothing can be compared, if the source's settings speak against it.
+    """
+
+    traits: Traits
+    deletes: Callable[[CollectionId], DeleteEvents]
+    settled: Callable[[], Settled] = lambda: always_settled
+    why: str = ""
+
+
+def verification_of(
+    settings: Settings,
+    executors: Executors,
+    staging: str,
+    told: Verifiable | None,
+    *,
+    shared_disk: bool,
+) -> Verification:
+    """The verifications of a job.
+
+    `told` is what the source tells of its events; None: its rows can't be compared. What is compared waits
+    below `staging`.
+    """
+    if told is None:
+        return Verification(why="this source does not tell how its events can be compared")
+    if why := told.why or _refusal(settings, shared_disk=shared_disk):
+        return Verification(why=why)
+    copy = _copy(settings, executors, f"{staging}/compared", told.traits)
+    seen_rows = SeenRowsFiles(f"{staging}/seen")
+    return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
+
+
+def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -> Copy:
+    def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
+        return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
+
+    if settings.sink.kind == SinkKind.KAFKA:
+        return TopicCopy(settings.sink.kafka, work, executors, files)
+    return files(settings.sink.directory)
+
+
+def _refusal(settings: Settings, *, shared_disk: bool) -> str:
+    if settings.sink.custom is not None or settings.sink.kind not in {SinkKind.FILES, SinkKind.KAFKA}:
+        return "only the sinks files and kafka keep what they were sent where it can be compared"
+    if not shared_disk:
+        return "executors must share the directories of the sink and of the staging"
+    if settings.events.kept_faults:
+        return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"
+    if left_out := sorted(settings.events.skipped_operations & {"c", "u", "d"}):
+        return f"skipped.operations leaves changes out: {', '.join(left_out)}"
+    return ""

@@ -1,0 +1,126 @@
+"""A Spark job that reads runs of keys through JDBC and stages their rows.
+
+Every run is a branch of one UNION ALL query, so a task can read one run of a large table or many whole small
+ones. Owns the job: its branches, its tasks and its batches. The adapters own how a run is selected, how the
+server is reached, and what a failure means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from adapters.spark import kept_blocks, outcomes
+from adapters.spark.windows.chunk_job import ReadTask, nothing
+from engine.events.values.row_form import RowMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from adapters.spark.windows.chunk_job import RunResult
+    from engine.staging.reads import ReadEvents
+    from engine.staging.rows import StagingArea
+
+_FETCH_BYTES = 4 << 20
+
+
+class JdbcRun(Protocol):
+    """A run, and how its rows are selected and become events. `row_bytes` is the estimated size of a row."""
+
+    @property
+    def events(self) -> ReadEvents:
+        """How its rows become READ events."""
+
+    @property
+    def row_bytes(self) -> float:
+        """The estimated size of a row."""
+
+    def query(self, index: int, task: int, mode: RowMode) -> str:
+        """A query for its rows: `run` is `index`, `task` is `task`, `r` is the row as text."""
+
+
+RunT = TypeVar("RunT", bound=JdbcRun)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcQuery:
+    """A query for Spark's JDBC source. `properties` hold the login and are never shown."""
+
+    url: str
+    text: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
+        """The rows, which the column `task` distributes over so many tasks."""
+        predicates = [f"task = {task}" for task in range(tasks)]
+        properties = dict(self.properties)
+        return spark.read.jdbc(self.url, f"({self.text}) AS q", predicates=predicates, properties=properties)
+
+    def reach(self, spark: SparkSession, tasks: int) -> None:
+        """Run a job without results: it shows that Spark reaches the server, and starts the workers."""
+        outcomes.run(self.frame(spark, 1).select("r").repartition(tasks), nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcJob(Generic[RunT]):
+    """Reads runs, by their numbers in the window, in one form into one area, with `most_tasks` at most."""
+
+    reads: Mapping[int, RunT]
+    mode: RowMode
+    area: StagingArea
+    most_tasks: int
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        return min(self.most_tasks, len(self.reads))
+
+    def text(self) -> str:
+        """The query: a branch for each run. A task reads the branches that have its number."""
+        return " UNION ALL ".join(
+            read.query(index, place % self.tasks, self.mode)
+            for place, (index, read) in enumerate(self.reads.items())
+        )
+
+    def task(self) -> ReadTask:
+        """What is done with rows that come with the numbers of their runs."""
+        return ReadTask({index: read.events for index, read in self.reads.items()}, self.area, self.mode)
+
+    def run(self, spark: SparkSession, query: JdbcQuery, fetched: int) -> list[RunResult]:
+        """Stage the rows of the query, of which `fetched` are fetched at once."""
+        conf = spark.conf
+        conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched if fetched > 1 else 1))
+        # With any other bound Spark recomputes the batch's size at every row.
+        conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+        alone = tuple(self.reads) if len(self.reads) <= self.most_tasks else ()
+        frame = query.frame(spark, self.tasks).select("r", *([] if alone else ["run"]))
+        task = replace(self.task(), alone=alone)
+        return list(chain.from_iterable(kept_blocks.run(frame, task, self.area.store)))
+
+
+def widest(reads: Iterable[JdbcRun]) -> float:
+    """The estimated size of the largest row, in bytes."""
+    return max(read.row_bytes for read in reads)
+
+
+def fetched_at_once(reads: Iterable[JdbcRun], most: int) -> int:
+    """How many rows to fetch at once, by their estimated size."""
+    return max(1, min(most, int(_FETCH_BYTES / max(widest(reads), 1.0))))
+
+
+def read_fast(
+    reads: Mapping[int, RunT],
+    area: StagingArea,
+    exact: RowMode,
+    read: Callable[[Mapping[int, RunT], RowMode, StagingArea], list[RunResult]],
+) -> list[RunResult]:
+    """The results of `read` in FAST form; the runs whose values contain the separator again in `exact`."""
+    results = read(reads, RowMode.FAST, area)
+    collided = {result.run: reads[result.run] for result in results if result.collided}
+    if not collided:
+        return results
+    results = [result for result in results if not result.collided]
+    return results + read(collided, exact, area.within(exact.value))

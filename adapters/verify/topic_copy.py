@@ -1,0 +1,123 @@
+"""Kafka's topics as copies: what their records say of each row, turn by turn.
+
+A record does not tell its turn. So while a collection is compared, the ends of its topic's partitions are
+noted after each turn (`adapters/verify/turn_ends.py`). Records are read once, into a directory like that of a
+files sink, and compared as that is (`files_copy.py`). It takes as much room as the topic's records.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from adapters.verify.topic_records import ReadRecords, Share, TopicEnds
+from adapters.verify.turn_ends import TurnEnds
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from adapters.verify.files_copy import FilesComparison, FilesCopy
+    from engine.config.sinks.settings import KafkaSettings
+    from engine.ports.executors import Executors
+    from engine.verify.copy import Asked, ExtraRow, SeenRows, Span, Touched
+
+    FilesCopyOf = Callable[[str, bool], FilesCopy]
+    ReadAll = Callable[[ReadRecords, Sequence[Share]], list[int]]
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What was read of a topic: its directory, where each partition was left, and how many parts it has."""
+
+    directory: str
+    ends: TurnEnds = field(default_factory=TurnEnds)
+    read: dict[int, int] = field(default_factory=dict)
+    parts: dict[int, int] = field(default_factory=dict)
+    reading: Lock = field(default_factory=Lock)
+
+    def shares(self, turn: int) -> list[Share]:
+        """What is to be read of each partition, up to a turn."""
+        return [
+            Share(number, begin, end, self.ends.turns_of(number), self.parts.get(number, 0))
+            for number, end in self.ends.after(turn).items()
+            if (begin := self.read.get(number, 0)) < end
+        ]
+
+    def note(self, shares: Sequence[Share], parts: Sequence[int]) -> None:
+        """Note that these shares were read."""
+        for share, made in zip(shares, parts, strict=True):
+            self.read[share.partition] = share.end
+            self.parts[share.partition] = share.parts + made
+
+
+class TopicCopy:
+    """Implements `Copy` for the topics of a Kafka sink. What is read waits below `work`.
+
+    `files` makes the copy of a directory, given whether the parts of its turns are in the order of the log.
+    """
+
+    def __init__(self, settings: KafkaSettings, work: str, executors: Executors, files: FilesCopyOf) -> None:
+        self._settings, self._work = settings, work
+        self._executors, self._files_of = executors, files
+        self._ends = TopicEnds(settings)
+        self._topics: dict[str, _Topic] = {}
+
+    def refusal(self) -> str:
+        """None: a topic can always be compared."""
+        return ""
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Note where these topics end after a turn, and forget all others. Called between turns."""
+        for name in self._topics.keys() - set(topics):
+            shutil.rmtree(self._topics.pop(name).directory, ignore_errors=True)
+        if not topics:
+            self._ends.forget()
+        for name in topics:
+            topic = self._topics.setdefault(name, _Topic(f"{self._work}/{_named(name)}"))
+            if topic.ends.newest < turn:
+                topic.ends.note(turn, self._ends.of(name))
+
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
+        """Read the records that are not read yet, then compare, in a thread that waits for the tasks."""
+        known = self._topic(topic)
+        read = partial(self._read, topic, known, asked.span.upto, self._executors.map)
+        return self._files(known).compare(topic, seen, asked, before=read)
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        """Read the records of the next turns."""
+        known = self._topic(topic)
+        self._read(topic, known, span.upto, _in_place)
+        return self._files(known).touched(topic, span)
+
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        """Read the lines again."""
+        return self._files(self._topic(topic)).rows(topic, extra)
+
+    def _topic(self, name: str) -> _Topic:
+        if name not in self._topics:
+            raise SourceError("the topic's turns are not known", place=name)
+        return self._topics[name]
+
+    def _files(self, topic: _Topic) -> FilesCopy:
+        return self._files_of(topic.directory, len(topic.ends.after(topic.ends.newest)) < 2)
+
+    def _read(self, name: str, topic: _Topic, turn: int, read_all: ReadAll) -> None:
+        """Read what is left up to a turn. Two comparisons of a topic wait for each other here."""
+        with topic.reading:
+            shares = topic.shares(turn)
+            topic.note(shares, read_all(ReadRecords(self._settings, name, topic.directory), shares))
+
+
+def _in_place(read: ReadRecords, shares: Sequence[Share]) -> list[int]:
+    """Read here: little has come since the comparison."""
+    return [read(share) for share in shares]
+
+
+def _named(topic: str) -> str:
+    """A directory's name for a topic."""
+    return sha256(topic.encode()).hexdigest()[:16]

@@ -1,0 +1,164 @@
+"""The settings of the sinks `delta` and `iceberg`: where tables are, how they are named, and how kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
+
+from engine.config.properties.row import APPLIED, Property
+from engine.config.properties.shapes import TEXT, choice, whole
+from engine.config.sinks.jdbc import NAME_FORMAT, TOPIC
+from engine.config.sinks.settings import (
+    LakeSettings,
+    SchemaEvolution,
+    SinkKind,
+    TableMode,
+    TopicRecreated,
+    TypeChange,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.properties.values import Values
+    from engine.config.sinks.settings import SinkSettings
+    from engine.events.settings import EventSettings
+
+LAKES: Final = frozenset({SinkKind.DELTA, SinkKind.ICEBERG})
+_PREFIX: Final = "tidemark.sink.lake."
+_WAREHOUSE, _CATALOG, _JOURNAL = f"{_PREFIX}warehouse", f"{_PREFIX}catalog", f"{_PREFIX}journal.dir"
+FORMAT: Final = f"{_PREFIX}collection.name.format"
+EVOLUTION: Final = f"{_PREFIX}schema.evolution"
+TYPE_CHANGE: Final = f"{_PREFIX}type.change"
+_MODE: Final = f"{_PREFIX}mode"
+_PROPERTIES: Final = f"{_PREFIX}table.property.<name>"
+_PARTITIONS, _CLUSTERS = f"{_PREFIX}partitioning.<table>", f"{_PREFIX}clustering.<table>"
+_UPKEEP, _RETENTION = f"{_PREFIX}upkeep.interval.ms", f"{_PREFIX}snapshot.retention.ms"
+
+_MS: Final = whole(0, 2**31 - 1)
+
+ROWS: Final = (
+    Property(_WAREHOUSE, APPLIED, "directory or URI of the tables of the sinks delta and iceberg", TEXT),
+    Property(
+        _CATALOG,
+        APPLIED,
+        "catalog of the tables of the sinks delta and iceberg, set up by tidemark.spark.conf.*; without it"
+        " tables are found by their directories in the warehouse",
+        TEXT,
+    ),
+    Property(
+        FORMAT,
+        APPLIED,
+        "name of a collection's table in the lake, with a namespace or without, from ${topic}, ${source.db},"
+        " ${source.schema} and ${source.table}",
+        NAME_FORMAT,
+        TOPIC,
+    ),
+    Property(
+        _MODE,
+        APPLIED,
+        "whether a table of the lake equals its source (replica), or has a row for each change (append)",
+        choice(TableMode),
+        "replica",
+    ),
+    Property(
+        EVOLUTION,
+        APPLIED,
+        "whether missing tables and columns of the lake are created (basic), or their table is set aside"
+        " (none)",
+        choice(SchemaEvolution),
+        "basic",
+    ),
+    Property(
+        TYPE_CHANGE,
+        APPLIED,
+        "what to do where a column's type in the lake can't become the new one: its table is set aside"
+        " (refuse), or its values go to a new column (column)",
+        choice(TypeChange),
+        "refuse",
+    ),
+    Property(
+        _JOURNAL,
+        APPLIED,
+        "local directory of the turns that are to be merged into the lake; without it, one in the checkpoint",
+        TEXT,
+    ),
+    Property(_PROPERTIES, APPLIED, "a property of the tables that the sink creates in the lake", TEXT),
+    Property(
+        _PARTITIONS,
+        APPLIED,
+        "what a new table of the lake is partitioned by: columns or, for iceberg, transforms of them",
+        TEXT,
+    ),
+    Property(_CLUSTERS, APPLIED, "columns that a new table of the lake is clustered by", TEXT),
+    Property(
+        _UPKEEP,
+        APPLIED,
+        "how often small files of the lake's tables are compacted and old snapshots expired; 0: never",
+        _MS,
+        "0",
+    ),
+    Property(
+        _RETENTION,
+        APPLIED,
+        "how long snapshots of the lake's tables are kept; 0: as their properties say",
+        _MS,
+        "0",
+    ),
+)
+
+
+def read_lake(values: Values, events: EventSettings) -> LakeSettings:
+    """Compose the settings of these sinks."""
+    return LakeSettings(
+        warehouse=values.get(_WAREHOUSE, str).rstrip("/"),
+        catalog=values.get(_CATALOG, str),
+        table_format=values.get(FORMAT, str),
+        mode=values.get(_MODE, TableMode),
+        evolution=values.get(EVOLUTION, SchemaEvolution),
+        type_change=values.get(TYPE_CHANGE, TypeChange),
+        recreated=values.get("tidemark.sink.topic.recreated", TopicRecreated),
+        journal=_journal(values),
+        properties=_group(values, _PROPERTIES),
+        partitions=_group(values, _PARTITIONS),
+        clusters=_group(values, _CLUSTERS),
+        upkeep_s=values.get(_UPKEEP, int) / 1000,
+        retention_s=values.get(_RETENTION, int) / 1000,
+        unavailable_text=events.unavailable_text,
+        unavailable_value=events.unavailable_value,
+    )
+
+
+def _group(values: Values, name: str) -> dict[str, str]:
+    return {parts[0]: cast("str", value) for parts, value in values.group(name)}
+
+
+def _journal(values: Values) -> str:
+    """The directory that is given, or one in the checkpoint; empty if that is not on a local disk."""
+    given, checkpoint = values.get(_JOURNAL, str), values.get("tidemark.checkpoint", str)
+    place = urlsplit(given or (checkpoint and f"{checkpoint.rstrip('/')}/lake"))
+    return place.path if place.scheme in {"", "file"} else ""
+
+
+def lake_problems(values: Values) -> Iterator[str]:
+    """What is missing for these sinks."""
+    warehouse, catalog = values.get(_WAREHOUSE, str), values.get(_CATALOG, str)
+    if values.sure(_WAREHOUSE) and values.sure(_CATALOG) and not warehouse and not catalog:
+        yield f"missing {_WAREHOUSE!r}, the directory of the tables, or {_CATALOG!r}, their catalog"
+    if values.get("tidemark.checkpoint", str) and not _journal(values):
+        yield f"missing {_JOURNAL!r}: the checkpoint is on no local disk, where turns could wait to be merged"
+
+
+def lake_warnings(sink: SinkSettings, events: EventSettings) -> Iterator[str]:
+    """What keeps the tables of these sinks from being equal to the source's."""
+    skipped = sorted(events.skipped_operations & {"c", "u", "d", "t"})
+    if sink.kind in LAKES and skipped and sink.lake.mode is TableMode.REPLICA:
+        yield (
+            f"'skipped.operations' leaves out {', '.join(skipped)}: the sink's tables won't follow them;"
+            " set it to none for exact copies"
+        )
+
+
+def lake_names(values: Values) -> Iterator[str]:
+    """The names of the given properties that only these sinks use."""
+    yield from (name for name in values.given if name.startswith(_PREFIX))

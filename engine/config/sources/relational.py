@@ -1,0 +1,84 @@
+"""What only the relational sources read: columns, key columns, SELECTs of tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.config.settings import GeneratedColumns
+from engine.config.sources import every_source
+from engine.config.sources.column_masks import column_masks
+from engine.config.sources.connector import RELATIONAL
+from engine.events.settings import (
+    BinaryMode,
+    DecimalMode,
+    HeaderConverter,
+    TimeMode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.properties.row import Property
+    from engine.config.properties.values import Values
+    from engine.config.settings import SnapshotSettings
+    from engine.config.sources.selection import CaptureSettings
+    from engine.events.settings import EventSettings
+
+
+def event_settings(v: Values, database: str, signal_collection: str) -> EventSettings:
+    """The settings that shape events."""
+    return replace(
+        every_source.event_settings(v, database, signal_collection),
+        header_converter=v.get("header.converter", HeaderConverter),
+        header_schemas=v.get("header.converter.schemas.enable", bool),
+        decimals=v.get("decimal.handling.mode", DecimalMode),
+        binary=v.get("binary.handling.mode", BinaryMode),
+        times=v.get("time.precision.mode", TimeMode),
+        replace_null_with_default=v.get("value.converter.replace.null.with.default", bool),
+        sanitize_fields=v.get("sanitize.field.names", bool),
+        include_columns=v.get("column.include.list", tuple),
+        exclude_columns=v.get("column.exclude.list", tuple),
+        message_keys=v.get("message.key.columns", tuple),
+        masks=column_masks(v),
+        propagate_columns=v.get("column.propagate.source.type", tuple),
+        propagate_types=v.get("datatype.propagate.source.type", tuple),
+    )
+
+
+def capture_settings(v: Values) -> CaptureSettings:
+    """The lists of schemas and tables."""
+    return every_source.capture_settings(v, "schema", "table")
+
+
+def snapshot_settings(v: Values) -> SnapshotSettings:
+    """The settings of snapshots, initial and incremental."""
+    listed = v.get("snapshot.select.statement.overrides", tuple)
+    selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
+    return replace(
+        every_source.snapshot_settings(v),
+        allow_schema_changes=v.get("incremental.snapshot.allow.schema.changes", bool),
+        select_overrides={table: selects[table] for table in listed if table in selects},
+        lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
+        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
+        generated_columns=v.get("tidemark.snapshot.generated.columns", GeneratedColumns),
+    )
+
+
+def rows(own: tuple[Property, ...]) -> tuple[Property, ...]:
+    """A relational source's own rows, and those that it shares with the others."""
+    return every_source.rows_with(own, RELATIONAL)
+
+
+def problems(values: Values) -> Iterator[str]:
+    """Yield the faults that involve more than one property."""
+    yield from every_source.contradictions(values, "schema", "table", "column", "message.prefix")
+    yield from _overrides(values)
+
+
+def _overrides(values: Values) -> Iterator[str]:
+    listed = values.get("snapshot.select.statement.overrides", tuple)
+    for table in listed:
+        name = f"snapshot.select.statement.overrides.{table}"
+        if name not in values.given:
+            yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"

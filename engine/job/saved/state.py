@@ -1,0 +1,51 @@
+"""The state: all that a restart needs, as a value. Pure.
+
+`engine.job.saved.state_document` turns it into the document that a port stores. When a state counts (pending,
+commit, promote) is explained in `engine.job.loop`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from engine.snapshot.queue import Snapshot
+from engine.verify.certificate import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.isolation.incomplete import Incomplete
+    from engine.model import Position
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a job stands after turn `turn`.
+
+    - `position` is None if the log was never read.
+    - `identity` identifies the database.
+    - `memory`, `channels` and `sink` are what the source, the signal channels and the sink want saved. For
+      the channels that is how far each has been read.
+    - `incomplete` are the collections whose copy is known to lack something.
+    - `destination` identifies where events went; empty in states saved before it was recorded.
+    - `beside` names the document with the waiting part of the queue and the sink's memory; empty if this
+      document has everything.
+    - `certificates` are those of snapshots that have ended since the turn before.
+    """
+
+    turn: int = 0
+    position: Position | None = None
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    identity: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    channels: dict[str, Any] = field(default_factory=dict)
+    incomplete: tuple[Incomplete, ...] = ()
+    destination: dict[str, str] = field(default_factory=dict)
+    sink: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+    certificates: Chain = field(default_factory=Chain)
+
+    def next_turn(self) -> State:
+        """This state under the next turn's number."""
+        return replace(self, turn=self.turn + 1)

@@ -1,0 +1,101 @@
+"""How collections leave the queue: completed, or failed and remembered. Either way the signal is answered.
+
+Also notes the steps before: that rows of a collection were read for the first time, and each tenth of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.errors import SourceError
+from engine.isolation import incomplete
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.errors import GaveWay
+    from engine.job.parts import JobParts
+    from engine.job.saved.state import State
+    from engine.ports.desk import SnapshotListener
+    from engine.snapshot.queue_entry import Table
+
+
+def ended(state: State, parts: JobParts) -> State:
+    """The state without the queued collections that are read to the end, each answered and certified.
+
+    Those that end with a verdict stay until `verification.py` has one.
+    """
+    for table in state.snapshot.done:
+        if table.progress and table.progress.missing:
+            error = SourceError(table.progress.missing[-1].why, place=table.target.collection)
+            state = gave_up(state, parts.listener, [table], error)
+            continue
+        if table.target.judged:
+            continue
+        left = incomplete.completed(state.incomplete, table)
+        if parts.certificates is not None:
+            state = parts.certificates.issued(state, table, parts.notices)
+        parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
+        state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
+    return state
+
+
+def note_steps(before: Table | None, after: Table | None, listener: SnapshotListener) -> None:
+    """Note what a slice has brought a collection to; None: it is not in the queue any more."""
+    if before is None or after is None or before.progress is None or after.progress is None:
+        return
+    if not before.progress.chunks:
+        listener.started(after)
+    tenth = int(after.progress.fraction_read * _TENTHS)
+    if int(before.progress.fraction_read * _TENTHS) < tenth < _TENTHS:
+        listener.progress(after, tenth * 100 // _TENTHS)
+
+
+_TENTHS = 10
+_REPAIRED = "the gap in its log is closed, but rows deleted in the gap were not reported"
+
+
+def gave_up(state: State, listener: SnapshotListener, tables: Sequence[Table], error: SourceError) -> State:
+    """The state without queued collections that can't be read. What they lack is remembered."""
+    for table in tables:
+        listener.failed(table, error)
+    return replace(state, snapshot=state.snapshot.gave_up(tables))
+
+
+def overrun(table: Table) -> SourceError:
+    """The error for a collection of which, time and again, more rows may have moved than can be kept."""
+    return _unread(table, "may have moved while it was read, without their unchanged large values")
+
+
+def hindered(table: Table, error: GaveWay) -> SourceError:
+    """The error for a collection that other sessions need so often that not even a chunk can be read."""
+    return SourceError(
+        f"{error.message}, time and again before a chunk was read",
+        place=table.target.collection,
+        hint="ask again when it is quieter, or with a smaller incremental.snapshot.chunk.size",
+    )
+
+
+def unsteady(table: Table, times: int) -> SourceError:
+    """The error for a collection whose definition changes faster than it can be read."""
+    return SourceError(
+        f"its definition was changed {times} times while it was read, and each time it had to be read anew",
+        place=table.target.collection,
+        hint="ask again when its definition stays for a while",
+    )
+
+
+def restless(table: Table) -> SourceError:
+    """The error for a collection whose last rows change faster than they can be read again."""
+    return _unread(table, "changed, without their unchanged large values, each time they were read again")
+
+
+def _unread(table: Table, what: str) -> SourceError:
+    """The error for rows that are kept to be read again."""
+    left = len(table.progress.reread) if table.progress else 0
+    return SourceError(
+        f"{left} rows {what}",
+        place=table.target.collection,
+        hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
+    )

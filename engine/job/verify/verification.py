@@ -1,0 +1,351 @@
+"""Verifications: what windows have seen of a collection, and what its copy holds.
+
+A verifying entry of the queue is read in windows as any other. Its surviving rows are noted instead of
+being sent. Once all are noted, the copy is compared with them in the background. The entry rests meanwhile:
+
+    turn            since    …         …          upto       …        …
+    the entry       queued   window    window     all read   rests    verdict
+    the log         ─────────────── streamed and sent, as always ───────────►
+
+Some keys can't be decided in one look (`comparison.py`). Windows look at them again by themselves, and the
+copy is compared once more. A repair sends what differs and begins from the beginning (`repair.py`).
+
+What was noted does not survive the session. After a failure or a restart the entry is read from its
+beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
+from engine.job.verify.repair import Deletes, Repair
+from engine.model import Purpose
+from engine.snapshot.merge_key import KEY_TYPE, key_of, merge_keys_of
+from engine.staging.compared_rows import COLUMNS
+from engine.verify.compared_digests import DIGEST
+from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.copy import Asked, Span
+from engine.verify.verdict import Mended, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.job.parts import JobParts
+    from engine.job.saved.state import State
+    from engine.job.snapshots.emission import Emitted
+    from engine.model import CollectionId, Run
+    from engine.snapshot.merge import Newer
+    from engine.snapshot.queue_entry import Table
+    from engine.verify.copy import Comparison, Copy, Findings, SeenRows, Settled
+    from engine.verify.deletes import DeleteEvents
+    from engine.verify.event_history import Columns
+
+_log = logging.getLogger("engine")
+_NO_SPAN: Final = Span(0, 0)
+_UP_TO_DATE_S: Final = 1.0
+"""How old the beginning of what is not measured yet may be."""
+_LOOKS: Final = 6
+"""How often keys are looked at before it is said that they can't be decided."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """A verification in progress: the turn since which it goes on, and the columns that rows had.
+
+    `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
+    windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
+    merge key, and `look` is a turn before the last look began.
+    """
+
+    since: int
+    settled: Settled
+    begun_s: float
+    measured: bool = False
+    columns: dict[Columns, None] = field(default_factory=dict)
+    looks: int = 1
+    look: int = 0
+    looked_at: dict[bytes, bytes] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    span: Span = _NO_SPAN
+    position: str = ""
+    repair: Repair = field(default_factory=Repair)
+
+
+def always_settled(_source: bytes) -> bool:
+    """Nothing in the copy was hidden from windows."""
+    return True
+
+
+@dataclass(slots=True)
+class Verification:
+    """The verifications of a job. Without a copy there are none, and `why` says why.
+
+    `deletes` says how the delete events of a collection are written; None: nothing can be repaired. `due` are
+    those that the next turn must send, and nothing else. `settled` makes `Asked.settled` of what snapshots of
+    the source show now.
+    """
+
+    copy: Copy | None = None
+    seen_rows: SeenRows | None = None
+    why: str = "this job has nothing to compare rows with"
+    deletes: Callable[[CollectionId], DeleteEvents] | None = None
+    due: list[Deletes] = field(default_factory=list)
+    settled: Callable[[], Settled] = lambda: always_settled
+    _courses: dict[int, _Course] = field(default_factory=dict)
+    _followed: set[str] = field(default_factory=set)
+
+    def refusal(self, state: State, collection: CollectionId, parts: JobParts) -> SignalError | None:
+        """Why a collection can't be verified, if it can't be."""
+        if self.copy is None or self.seen_rows is None:
+            return _unsupported(self.why, collection)
+        if why := self.copy.refusal():
+            return _unsupported(why, collection)
+        if any(incomplete.collection == collection for incomplete in state.incomplete):
+            return _unsupported("its events are incomplete, as the log says", collection)
+        topic = parts.topic(collection)
+        if [parts.topic(other) for other in parts.source.tables().captured()].count(topic) > 1:
+            return _unsupported(f"its topic {topic!r} has the events of other collections, too", collection)
+        return None
+
+    def restarted(self, state: State) -> State:
+        """The state in which every verification begins anew."""
+        self.close()
+        for table in state.snapshot.tables:
+            if table.target.judged and table.progress is not None:
+                state = replace(state, snapshot=state.snapshot.restarted(table.ticket))
+        return state
+
+    def close(self) -> None:
+        """Give up all comparisons and repairs."""
+        self.due = []
+        for ticket in list(self._courses):
+            self._forget(ticket)
+
+    def note(
+        self,
+        turn: int,
+        runs: Sequence[Run],
+        results: Sequence[Emitted],
+        newer: Callable[[CollectionId], Newer],
+    ) -> None:
+        """Note what a slice of an entry has seen, in the turn that would have sent its rows."""
+        course = self._courses.get(runs[0].ticket)
+        if course is None or self.seen_rows is None:
+            return
+        tables = [result.compared for result in results if result.compared is not None]
+        for table in tables:
+            known = (table.schema.metadata or {}).get(COLUMNS)
+            if known and (columns := tuple(orjson.loads(known))):
+                course.columns[columns] = None
+            self.seen_rows.add(runs[0].ticket, _noted(table, turn))
+        asked = merge_keys_of([key for run in runs for key in run.keys])
+        if asked:
+            absent = _absent(asked, tables, course.looked_at)
+            superseded = newer(runs[0].target.collection)
+            kinds = [Seen.SUPERSEDED if superseded.names([key]) else Seen.ABSENT for key in absent]
+            self.seen_rows.add(runs[0].ticket, _without_rows(absent, kinds, course.looked_at, turn))
+
+    def poll(self, state: State, parts: JobParts) -> State:
+        """Begin what is due, and answer what is decided. Called between turns, when all of them are sent.
+
+        What is `due` after that must be sent before anything else is.
+        """
+        self.due = []
+        waiting = state.snapshot.judged
+        self._follow(state, parts)
+        for ticket in self._courses.keys() - {table.ticket for table in waiting}:
+            self._forget(ticket)
+        for table in waiting:
+            if table.progress is None:
+                self._await_measuring(state, table.ticket, parts)
+                continue
+            self._courses[table.ticket].measured = True
+            if table.progress.done and not table.progress.chunks:
+                # It was empty. Only a window tells when the stream has passed what emptied it.
+                state = replace(state, snapshot=state.snapshot.whole(table.ticket))
+            elif table.progress.done and not table.paused:
+                state = self._considered(state, table, self._courses[table.ticket], parts)
+        self._follow(state, parts)
+        return state
+
+    def _follow(self, state: State, parts: JobParts) -> None:
+        """Tell the copy which topics have a course, and that the newest turn is sent."""
+        if self.copy is None:
+            return
+        topics = {
+            parts.topic(table.target.collection)
+            for table in state.snapshot.judged
+            if table.ticket in self._courses
+        }
+        if topics or self._followed:
+            self.copy.follow(topics, state.turn)
+            self._followed = topics
+
+    def _await_measuring(self, state: State, ticket: int, parts: JobParts) -> None:
+        """Keep the course of an entry that is not measured yet up to date, now and then.
+
+        So whatever was sent before it precedes all that windows will see.
+        """
+        course = self._courses.get(ticket)
+        if course is None or course.measured or parts.clock() - course.begun_s >= _UP_TO_DATE_S:
+            self._begin_anew(state, ticket, parts)
+
+    def _begin_anew(self, state: State, ticket: int, parts: JobParts, looks: int = 1) -> None:
+        """Begin the course of an entry that is not measured yet. Raises SourceError."""
+        before = self._forget(ticket)
+        repair = Repair() if before is None else before.repair.anew()
+        turn, settled = state.turn, self.settled()
+        self._courses[ticket] = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+
+    def _considered(self, state: State, table: Table, course: _Course, parts: JobParts) -> State:
+        try:
+            if (refusal := self.refusal(state, table.target.collection, parts)) is not None:
+                raise refusal
+            found = None if course.repair.sends else self._found(state, table, course, parts)
+        except TidemarkError as error:
+            return self._over(state, table, partial(parts.listener.failed, table, error))
+        if course.repair.sends:
+            return self._mended(state, table, course.repair, parts)
+        if found is None:
+            return state
+        if not found.undecided and not found.unsettled:
+            return self._compared(state, table, course, found, parts)
+        if course.looks < _LOOKS:
+            return self._looking_again(state, table, found, parts)
+        return self._over(state, table, partial(parts.listener.failed, table, _restless(table, found)))
+
+    def _found(self, state: State, table: Table, course: _Course, parts: JobParts) -> Findings | None:
+        """What a comparison has found, which is begun if it is not going on yet; None until then."""
+        if course.comparison is None:
+            self._begin(state, table, course, parts)
+            return None
+        return course.comparison.poll()
+
+    def _begin(self, state: State, table: Table, course: _Course, parts: JobParts) -> None:
+        if self.copy is None or self.seen_rows is None:
+            return
+        course.span = Span(course.since, state.turn)
+        course.position = parts.show(state.position) if state.position else ""
+        topic = parts.topic(table.target.collection)
+        seen = self.seen_rows, table.ticket
+        mends = table.target.purpose is Purpose.REPAIR
+        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look)
+        course.comparison = self.copy.compare(topic, seen, asked)
+        _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
+
+    def _compared(
+        self, state: State, table: Table, course: _Course, found: Findings, parts: JobParts
+    ) -> State:
+        repair, mended = course.repair, None
+        if table.target.purpose is Purpose.REPAIR:
+            if repair.begins(found, course.span):
+                _log.info("%d rows of %s are repaired", found.differences, table.target.collection)
+                return state
+            mended = Mended(repair.reads, repair.deletes)
+        return self._decided(state, table, Verdict(found, course.span, course.position, mended), parts)
+
+    def _mended(self, state: State, table: Table, repair: Repair, parts: JobParts) -> State:
+        """The next step of sending what differs: deletes, then rows, then everything is compared again."""
+        if table.target.purpose is Purpose.MEND and table.progress is not None:
+            repair.reads += table.progress.emitted
+        if repair.extra:
+            self._note_due(state, table.target.collection, repair, parts)
+            return state
+        if keys := repair.next_keys():
+            return replace(state, snapshot=state.snapshot.mending(table.ticket, keys))
+        repair.ends()
+        self._begin_anew(state, table.ticket, parts)
+        return replace(state, snapshot=state.snapshot.restarted(table.ticket))
+
+    def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
+        """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
+        if self.copy is None or self.deletes is None:
+            raise InvariantError("a repair was begun that can't send deletes")
+        topic = parts.topic(collection)
+        repair.follow(self.copy.touched(topic, Span(repair.known, state.turn)))
+        if repair.known == state.turn and (extra := repair.next_extra()):
+            events = self.deletes(collection).batch(self.copy.rows(topic, extra))
+            self.due.append(Deletes(events, partial(repair.deleted, len(extra))))
+
+    def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
+        if parts.certificates is not None:
+            state = parts.certificates.verified(state, table, verdict, parts.notices)
+        return self._over(state, table, partial(parts.listener.verified, table, verdict))
+
+    def _over(self, state: State, table: Table, answer: Callable[[], None]) -> State:
+        answer()
+        self._forget(table.ticket)
+        return replace(state, snapshot=state.snapshot.without([table]))
+
+    def _looking_again(self, state: State, table: Table, found: Findings, parts: JobParts) -> State:
+        course = self._courses[table.ticket]
+        if course.comparison is not None:
+            course.comparison.close()
+        course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
+        if found.unsettled:
+            # Their keys are unknown to the source, so all is read again, by windows that see more.
+            _log.info("%s is read again: not all that was sent was visible", table.target.collection)
+            self._begin_anew(state, table.ticket, parts, course.looks)
+            return replace(state, snapshot=state.snapshot.restarted(table.ticket))
+        course.looked_at |= dict(found.undecided)
+        keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
+        _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
+        return replace(state, snapshot=state.snapshot.looking_again(table.ticket, keys))
+
+    def _forget(self, ticket: int) -> _Course | None:
+        course = self._courses.pop(ticket, None)
+        if course is not None and course.comparison is not None:
+            course.comparison.close()
+        if self.seen_rows is not None:
+            self.seen_rows.forget(ticket)
+        return course
+
+
+def _restless(table: Table, found: Findings) -> SourceError:
+    """The error for rows that can't be decided, time and again."""
+    if found.unsettled:
+        why = f"{found.unsettled} rows were sent by transactions that no snapshot of the server shows"
+        hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
+        return SourceError(why, place=table.target.collection, hint=hint)
+    why = f"{len(found.undecided)} rows could not be compared, since they changed each time"
+    return SourceError(why, place=table.target.collection, hint="ask again when it is quieter")
+
+
+def _unsupported(why: str, collection: CollectionId) -> SignalError:
+    return SignalError(f"it can't be verified: {why}", place=collection)
+
+
+def _noted(table: pa.Table, turn: int) -> pa.Table:
+    superseded = pc.is_null(table.column("row"))
+    seen = pc.if_else(superseded, pa.scalar(Seen.SUPERSEDED, pa.int8()), pa.scalar(Seen.ROW, pa.int8()))
+    turns = pa.repeat(pa.scalar(turn, pa.int64()), len(table))
+    columns = [table.column(name) for name in ("key", "row", "merge_key")]
+    return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)
+
+
+def _absent(asked: Sequence[bytes], tables: Sequence[pa.Table], known: dict[bytes, bytes]) -> list[bytes]:
+    """The keys asked for of which no row was read, as far as the digests of their keys are known."""
+    found = {key for table in tables for key in table.column("merge_key").to_pylist()}
+    return [key for key in asked if key not in found and key in known]
+
+
+def _without_rows(
+    keys: Sequence[bytes], kinds: Sequence[Seen], digests: dict[bytes, bytes], turn: int
+) -> pa.Table:
+    count = len(keys)
+    columns = [
+        pa.array([digests[key] for key in keys], DIGEST),
+        pa.nulls(count, DIGEST),
+        pa.array(keys, KEY_TYPE),
+        pa.repeat(pa.scalar(turn, pa.int64()), count),
+        pa.array([int(kind) for kind in kinds], pa.int8()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SEEN_ROWS)

@@ -1,0 +1,189 @@
+"""An entry of the queue: a collection, who asked for it, and how far it is read. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from engine.model import NO_LIMIT, Target
+from engine.snapshot.extent import Advance, Extent, Failed, Progress, begun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.model import (
+        CollectionId,
+        ExecuteSnapshot,
+        Key,
+        Limit,
+    )
+
+
+Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
+"""Keys before and after; None before for a row that nobody has read."""
+ORDINARY: Final = 2
+"""The rank of entries that are neither initial nor blocking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for a collection: `signal` is the signal's label, `id` the name that its sender gave it."""
+
+    signal: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An entry of the queue. `ticket` distinguishes entries for the same collection.
+
+    `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
+    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of an
+    initial or a blocking snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
+    The entries of a signal share its `limit`.
+    """
+
+    ticket: int
+    signal: str
+    target: Target
+    progress: Progress | None = None
+    id: str | None = None
+    resumes: Failed | None = None
+    place: tuple[int, int] | None = None
+    merged: tuple[Request, ...] = ()
+    paused: bool = False
+    priority: int = 0
+    limit: Limit = NO_LIMIT
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests for this entry, each to be answered."""
+        return (Request(self.signal, self.id), *self.merged)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether all of it is to be read, and no window has read any of it."""
+        if self.initial or self.resumes is not None:
+            return False
+        return self.progress is None or self.progress.untouched
+
+    @property
+    def initial(self) -> bool:
+        """Whether it belongs to the initial snapshot, which is read before the log."""
+        return self.target.initial
+
+    @property
+    def blocking(self) -> bool:
+        """Whether the stream waits while it is read."""
+        return self.target.blocking
+
+    @property
+    def rests(self) -> bool:
+        """Whether no window reads it for now: it is paused, or all is read and waits for a verdict."""
+        return self.paused or (self.target.judged and self.progress is not None and self.progress.done)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it merely waits: nothing of it has been measured or read."""
+        return self.progress is None and self.resumes is None and not self.initial
+
+    @property
+    def stage(self) -> tuple[int, str]:
+        """What it is read together with; entries of other stages are read before or after it."""
+        if self.initial:
+            return 0, ""
+        return (1, self.signal) if self.blocking else (ORDINARY, "")
+
+    def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
+        """Whether it was measured or read before the place in the log given for its collection."""
+        if self.progress is None:
+            return self.resumes is not None
+        return self.progress.extent.as_of < places[self.target.collection]
+
+    def began(self, extent: Extent, now_ms: int) -> Table:
+        """The entry after it was measured."""
+        if self.resumes is not None:
+            return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
+        return replace(self, progress=begun(extent, now_ms))
+
+    @property
+    def anew(self) -> Table:
+        """The entry as it was before it was measured."""
+        return replace(self, target=self.target.as_asked, progress=None, resumes=None)
+
+    @property
+    def failed(self) -> Failed | None:
+        """What a collection lacks. A signal may ask for it, also if an initial entry failed.
+
+        A verification lacks nothing: it counts only if it has compared everything.
+        """
+        if self.progress is None or self.target.judged:
+            return None
+        return Failed(replace(self.target, initial=False), self.progress.extent.key, self.progress.lacks)
+
+    def joined(self, command: ExecuteSnapshot) -> Table:
+        """The entry with another request, which begins it anew."""
+        return replace(
+            self,
+            progress=None,
+            merged=(*self.merged, Request(command.signal, command.id)),
+            priority=max(self.priority, command.priority),
+        )
+
+    def opened(self, now_ms: int) -> Table:
+        """The entry once a window reads it: from then on it is being read, unless it already was."""
+        if self.progress is None or self.progress.chunks:
+            return self
+        return replace(self, progress=replace(self.progress, since_ms=now_ms))
+
+    def advanced(self, advance: Advance) -> Table:
+        """The entry after a window; one that is not measured stays as it is."""
+        return replace(self, progress=advance.applied(self.progress)) if self.progress else self
+
+    def moved(self, pairs: Pairs) -> Table:
+        """The entry with those of these rows that must be read again."""
+        if self.target.compared:
+            return self  # nobody waits for its values
+        if self.resumes is not None:
+            return replace(self, resumes=self.resumes.with_keys(frozenset(after for _before, after in pairs)))
+        return replace(self, progress=_reading_again(self.progress, pairs)) if self.progress else self
+
+
+def asked(command: ExecuteSnapshot, target: Target) -> Table:
+    """An entry that is in no queue, for an answer about a collection of a command."""
+    return Table(0, command.signal, target, id=command.id)
+
+
+def rank(table: Table) -> tuple[int, int]:
+    """What the queue is ordered by.
+
+    Initial entries come first, then blocking ones, because the log waits for them, and the others need the
+    log.
+    """
+    return table.stage[0], -table.priority
+
+
+def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
+    """The progress with the moved rows that must be read again.
+
+    While ranges are left or rows are missing, any moved row may have escaped. Once all ranges are read, only
+    two kinds of moves matter: away from a key that is to be read again, and into the collection from outside,
+    since nobody has read such a row. All other moves are counted by the windows themselves. If only some
+    rows were asked for, any row may come in from those that nobody has read.
+    """
+    if progress.left or progress.points or progress.missing or progress.extent.scoped:
+        moved = {after for _before, after in pairs}
+    else:
+        moved = _whither(progress.reread, pairs) | {after for before, after in pairs if before is None}
+    added = tuple(sorted(moved.difference(progress.reread), key=str))
+    return replace(progress, reread=progress.reread + added)
+
+
+def _whither(keys: Sequence[Key], pairs: Pairs) -> set[Key]:
+    """The keys to which rows under these keys may have moved, over several moves."""
+    found: set[Key] = set()
+    there = set(keys)
+    while more := {after for before, after in pairs if before in there} - found:
+        found |= more
+        there |= more
+    return found

@@ -1,0 +1,121 @@
+"""Tables of Delta Lake and Iceberg by themselves: crashes at every step, columns, upkeep. `make lake`."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.lake.table_name import TableName
+from engine.config.sinks.settings import SinkKind, TableMode
+from engine.events.record.schema import INT32, INT64, STRING, struct
+from tests.integration.test_lake_tables import FIRST, SECOND, TOPICS, tables, then
+from tests.lake import CrashError, Dying, lake, send
+from tests.turns import Turns
+from tests.typed_batches import change, typed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lake_spark import Lake
+
+__all__ = ["tables"]
+pytestmark = pytest.mark.integration
+A = TableName("", "a")
+
+
+def test_a_turn_is_in_all_tables_once_whichever_step_a_process_dies_before(tables: Lake, tmp_path: Path):
+    """Each round has a turn of each kind, and dies one step later."""
+    process, turn = 1, 0
+    for last in itertools.count():
+        turn += 1
+        send(
+            lake(tmp_path / "journal", tables.tables(), process), turn, *(emptied(t) for t in TOPICS), *FIRST
+        )
+        process += 1
+        turn += 1
+        dying = Dying(tables.tables(), iter(range(last)))
+        died = True
+        with suppress(CrashError):
+            sink = Turns(lake(tmp_path / "journal", dying, process))
+            writer = sink.writer(turn)
+            for number, batch in enumerate(SECOND):
+                writer.write(number, [batch])
+            sink.commit(turn)
+            sink.drain()
+            died = False
+        process += 1
+        again = lake(tmp_path / "journal", tables.tables(), process)
+        if again.applied(turn):
+            again.drain()
+        else:
+            send(again, turn, *SECOND)
+        assert [tables.rows(TableName("", topic)) for topic in TOPICS] == [then(topic) for topic in TOPICS]
+        process += 1
+        if not died:
+            break
+    assert last > 20
+
+
+def emptied(topic: str) -> Any:
+    return typed(change("t", 0), topic=topic)
+
+
+def test_a_history_has_each_event_once_though_a_process_dies_behind_its_write(tables: Lake, tmp_path: Path):
+    settings = replace(tables.settings, mode=TableMode.APPEND)
+    dying = Dying(tables.tables(), iter(range(1)), frozenset({"append"}))
+    with suppress(CrashError):
+        send(lake(tmp_path / "journal", dying, 1, settings), 1, *FIRST)
+    lake(tmp_path / "journal", tables.tables(), 2, settings).drain()
+
+    assert [tables.read(TableName("", topic)).count() for topic in TOPICS] == [5, 5, 5]
+
+
+def test_columns_are_added_and_widened_and_odd_names_kept(tables: Lake, tmp_path: Path):
+    first = struct("Value", ("id", INT32), ("odd name, `;", INT32.nullable()), optional=True)
+    second = struct(
+        "Value", ("id", INT32), ("odd name, `;", INT64.nullable()), ("more", STRING.nullable()), optional=True
+    )
+    one = typed(("c", {"id": 1}, {"id": 1, "odd name, `;": 7}), row=first, topic="a")
+    two = typed(("c", {"id": 2}, {"id": 2, "odd name, `;": 1 << 40, "more": "'\\"}), row=second, topic="a")
+    send(lake(tmp_path / "journal", tables.tables(), 1), 1, one)
+    send(lake(tmp_path / "journal", tables.tables(), 2), 2, two)
+
+    assert tables.rows(A) == [(1, 7, None), (2, 1 << 40, "'\\")]
+
+
+def test_a_table_says_what_it_is_kept_from_and_its_key(tables: Lake, tmp_path: Path):
+    send(lake(tmp_path / "journal", tables.tables(), 1), 1, FIRST[0])
+    target = tables.dialect.target(A)
+    properties = {row[0]: row[1] for row in tables.reader.sql(f"SHOW TBLPROPERTIES {target}").collect()}
+    described = [tuple(row) for row in tables.reader.sql(f"DESCRIBE EXTENDED {target}").collect()]
+
+    assert properties["tidemark.key"] == "id"
+    assert any("kept by Tidemark from a" in str(row) for row in described)
+
+
+def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, tmp_path: Path):
+    for turn in range(1, 5):
+        send(lake(tmp_path / "journal", tables.tables(), turn), turn, typed(change("c", turn), topic="a"))
+    before = len(tables.read(A).inputFiles())
+    spark_tables = tables.tables()
+    if tables.kind is SinkKind.DELTA:
+        spark_tables.tend(A, 0.0)
+    else:
+        spark_tables.tend(A, 0.001)
+        spark_tables.tend(A, 0.001)
+
+    assert len(tables.read(A).inputFiles()) < before
+    found = tables.tables().look(A)
+    assert found is not None
+    assert found.turn == 4
+    assert [row[0] for row in tables.rows(A)] == [1, 2, 3, 4]
+    if tables.kind is SinkKind.ICEBERG:
+        snapshots = tables.reader.table(f"{tables.dialect.target(A)}.snapshots")
+        assert 1 < snapshots.count() < 5
+    again = lake(tmp_path / "journal", tables.tables(), 9)
+    send(again, 5, typed(change("d", 1), topic="a"))
+    assert [row[0] for row in tables.rows(A)] == [2, 3, 4]

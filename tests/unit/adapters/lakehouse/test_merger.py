@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.lake.table_name import TableName
+from adapters.lakehouse.journal import Journal
+from adapters.lakehouse.merger import Admission, Merger
+from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.sink import LakeSink, Merging
+from adapters.system import start_thread
+from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
+from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.events.record.schema import INT64, STRING, struct
+from tests.lake import NAMING, SETTINGS, MemoryTables, lake, send
+from tests.turns import Turns
+from tests.typed_batches import MISSING, change, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+
+T = TableName("", "tm_public_t")
+FIRST = typed(change("c", 1), change("c", 2))
+
+
+def rows(tables: MemoryTables, name: TableName = T) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in tables.tables[name].rows)
+
+
+def test_turns_that_wait_are_one_write(tmp_path: Path):
+    tables = MemoryTables()
+    sink = Turns(lake(tmp_path, tables, 1))
+    for turn, batch in enumerate((FIRST, typed(change("u", 1, "b")), typed(change("d", 2))), 1):
+        sink.writer(turn).write(0, [batch])
+        sink.commit(turn)
+    assert tables.tables == {}
+
+    sink.drain()
+
+    assert rows(tables) == [(1, "b", "t")]
+    assert tables.writes == [("write", "tm_public_t", 3)]
+
+
+def test_a_group_is_the_same_for_whoever_continues(tmp_path: Path):
+    commit(lake(tmp_path, MemoryTables(), 1), 1, FIRST)
+    old = Journal(tmp_path, 2)
+    assert old.group(1 << 20) == 1
+    commit(lake(tmp_path, MemoryTables(), 3), 2, FIRST)
+
+    assert Journal(tmp_path, 4).group(1 << 20) == 1
+
+
+def commit(sink: LakeSink, turn: int, *batches: pa.RecordBatch) -> None:
+    turns = Turns(sink)
+    writer = turns.writer(turn)
+    for number, batch in enumerate(batches):
+        writer.write(number, [batch])
+    turns.commit(turn)
+
+
+@pytest.mark.parametrize("recreated", TopicRecreated)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_table_that_was_dropped_or_replaced_is_told(
+    tmp_path: Path, recreated: TopicRecreated, *, replaced: bool
+):
+    tables, settings = MemoryTables(), replace(SETTINGS, recreated=recreated)
+    send(lake(tmp_path, tables, 1, settings), 1, FIRST)
+    del tables.tables[T]
+    if replaced:
+        tables.create(T, NewTable({"id": "int", "note": "string", "text": "string"}, ("id",)))
+    sink = lake(tmp_path, tables, 2, settings)
+    commit(sink, 2, typed(change("c", 3)))
+
+    if recreated is TopicRecreated.STOP:
+        with pytest.raises(SinkRefused, match="was replaced" if replaced else "was dropped"):
+            sink.drain()
+        return
+    sink.drain()
+    assert rows(tables) == [(3, "n", "t")]
+    with pytest.raises(TopicsRefused) as caught:
+        commit(sink, 3, typed(change("c", 4)))
+    remade = caught.value.reasons["tm.public.t"]
+    assert isinstance(remade, TopicRemade)
+    assert remade.snapshot == (recreated is TopicRecreated.SNAPSHOT)
+    commit(sink, 3, typed(change("c", 4)))  # told once
+
+
+def test_a_table_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path):
+    tables = MemoryTables()
+    for turn in (1, 2, 3):
+        send(lake(tmp_path / "one", tables, turn), turn, FIRST)
+    restored = lake(tmp_path / "two", tables, 1)
+    commit(restored, 1, FIRST)
+
+    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turn 1"):
+        restored.drain()
+
+
+def test_a_table_can_t_take_a_type_and_is_refused_alone_before_the_commit(tmp_path: Path):
+    tables = MemoryTables()
+    send(lake(tmp_path, tables, 1), 1, FIRST, typed(change("c", 1), topic="other"))
+    other = struct(
+        "Value", ("id", INT64), ("note", INT64.nullable()), ("text", STRING.nullable()), optional=True
+    )
+    changed = typed(("c", {"id": 5}, {"id": 5, "note": 7, "text": "t"}), row=other)
+    sink = lake(tmp_path, tables, 2, replace(SETTINGS, type_change=TypeChange.REFUSE))
+    turns = Turns(sink)
+    writer = turns.writer(2)
+    writer.write(0, [changed])
+    writer.write(1, [typed(change("c", 2), topic="other")])
+
+    # Text takes numbers; a number takes no text.
+    turns.commit(2)
+    sink.drain()
+    tables.tables[T].columns["note"] = "date"
+    again = lake(tmp_path, tables, 3)
+    turns = Turns(again)
+    writer = turns.writer(3)
+    writer.write(0, [changed])
+    writer.write(1, [typed(change("c", 3), topic="other")])
+    with pytest.raises(TopicsRefused) as caught:
+        turns.commit(3)
+    assert caught.value.reasons.keys() == {"tm.public.t"}
+    assert not again.applied(3)
+
+    kept = list(turns.withhold(list(turns._writer.parts.values()), "tm.public.t"))
+    turns.commit(3)
+    again.drain()
+    assert sum(batch.num_rows for batch in kept) == 1
+    assert [row["id"] for row in tables.tables[TableName("", "other")].rows] == [1, 2, 3]
+    assert 5 in {row["id"] for row in tables.tables[T].rows}  # from turn 2
+
+
+def test_missing_columns_are_added_or_their_table_is_refused(tmp_path: Path):
+    tables = MemoryTables()
+    send(lake(tmp_path, tables, 1), 1, FIRST)
+    more = struct("Value", ("id", INT64), ("note", STRING), ("more", STRING.nullable()), optional=True)
+    batch = typed(("c", {"id": 3}, {"id": 3, "note": "n", "more": "m"}), row=more)
+    fixed = lake(tmp_path, tables, 2, replace(SETTINGS, evolution=SchemaEvolution.NONE))
+    with pytest.raises(TopicsRefused):
+        commit(fixed, 2, batch)
+
+    send(lake(tmp_path, tables, 3), 2, batch)
+
+    assert tables.tables[T].columns["more"] == "string"
+    assert tables.tables[T].rows[-1] == {"id": 3, "note": "n", "more": "m"}
+
+
+def test_a_history_has_every_event_in_order(tmp_path: Path):
+    tables, settings = MemoryTables(), replace(SETTINGS, mode=TableMode.APPEND)
+    sink = Turns(lake(tmp_path, tables, 1, settings))
+    for turn, batch in enumerate((FIRST, typed(change("u", 1, "b"), change("d", 2), change("t", 0))), 1):
+        sink.writer(turn).write(0, [batch])
+        sink.commit(turn)
+    sink.drain()
+
+    found = sorted(tables.tables[T].rows, key=lambda row: tuple(row["_sequence"].values()))
+    assert [(row["_operation"], row["id"], row["note"], row["_sequence"]["turn"]) for row in found] == [
+        ("c", 1, "n", 1),
+        ("c", 2, "n", 1),
+        ("u", 1, "b", 2),
+        ("d", 2, None, 2),
+        ("t", None, None, 2),
+    ]
+
+
+def test_a_history_needs_no_key_and_a_replica_does(tmp_path: Path):
+    keyless = typed(("c", None, {"id": 1, "note": "n", "text": "t"}), key=None)
+    tables = MemoryTables()
+    with pytest.raises(TopicsRefused):
+        commit(lake(tmp_path / "a", tables, 1), 1, keyless)
+
+    send(lake(tmp_path / "b", tables, 1, replace(SETTINGS, mode=TableMode.APPEND)), 1, keyless)
+
+    assert [row["id"] for row in tables.tables[T].rows] == [1]
+
+
+def test_a_value_that_the_log_left_out_is_the_table_s(tmp_path: Path):
+    tables = MemoryTables()
+    send(lake(tmp_path, tables, 1), 1, FIRST)
+    send(lake(tmp_path, tables, 2), 2, typed(change("u", 1, "b", MISSING)))
+
+    assert rows(tables) == [(1, "b", "t"), (2, "n", "t")]
+
+
+class Failing(MemoryTables):
+    """Tables that can't be written for a while."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, *given: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        super().write(*given)
+
+
+def threaded(directory: Path, tables: Any, settings: LakeSettings = SETTINGS) -> LakeSink:
+    journal = Journal(directory, 1)
+    merger, admission = Merger(journal, tables, settings, NAMING), Admission(tables, settings)
+    return LakeSink(journal, merger, admission, NAMING, Merging(merger, start_thread, time.monotonic))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_thread_merges_and_goes_on_after_failures_that_pass(tmp_path: Path):
+    tables = Failing(SinkError("no room"))
+    sink = threaded(tmp_path, tables)
+    commit(sink, 1, FIRST)
+    until(lambda: sink._merging is not None and sink._merging._failures > 0)
+    tables.error = None
+
+    until(lambda: bool(tables.writes))
+    sink.close()
+    assert rows(tables) == [(1, "n", "t"), (2, "n", "t")]
+
+
+@pytest.mark.parametrize("error", [SinkRefused("no right to write"), LeaseLost("another job has taken over")])
+def test_the_job_hears_of_a_merge_that_can_t_succeed(tmp_path: Path, error: Exception):
+    sink = threaded(tmp_path, Failing(error))
+    commit(sink, 1, FIRST)
+
+    with pytest.raises(type(error)):
+        until(lambda: sink.memory() != {})
+    sink.close()
+
+
+def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
+    gate, tables = threading.Event(), MemoryTables()
+    journal = Journal(tmp_path, 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+
+    def later(run: Callable[[], None], name: str) -> Any:
+        def waiting() -> None:
+            gate.wait()
+            run()
+
+        return start_thread(waiting, name)
+
+    sink = LakeSink(journal, merger, admission, NAMING, Merging(merger, later, time.monotonic))
+    commit(sink, 1, FIRST)
+    gate.set()
+    sink.close()
+
+    assert rows(tables) == [(1, "n", "t"), (2, "n", "t")]
+    assert list(tmp_path.glob("turn-*")) == []

@@ -1,0 +1,108 @@
+"""What is said of executors that lack something."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adapters.spark.cluster import preflight
+from adapters.spark.cluster.preflight import _told
+from engine.errors import ConfigError
+
+
+def test_each_thing_is_said_once_with_what_to_do():
+    shipping = "ship the application, as tidemark run does without another spark.archives"
+    said = _told([("a", ["lacks tidemark", "does not reach x"]), ("b", ["lacks tidemark"]), ("c", [])])
+
+    assert said == [
+        f"executors on a, b (2 of 3): lacks tidemark; {shipping}",
+        "executors on a (1 of 3): does not reach x; let the executors' network reach it",
+    ]
+
+
+def test_nothing_is_said_if_nothing_is_missing():
+    assert _told([("a", []), ("b", [])]) == []
+
+
+class Joining:
+    """A Spark context whose executors answer with the code that they were asked for."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+        self.answers: list[tuple[str, str, list[str]]] = [("executor", "host", []), ("another", "host", [])]
+
+    def parallelize(self, _items, _count):
+        return self
+
+    def mapPartitions(self, task):  # noqa: N802  Spark's name
+        self.asked.append(task.keywords["code"])
+        return self
+
+    def collect(self):
+        return self.answers
+
+
+def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code(monkeypatch):
+    context, joined = Joining(), iter([frozenset({"driver", "a"}), frozenset({"driver", "a", "b"})])
+    monkeypatch.setattr(preflight, "_registered", lambda _context: next(joined))
+    digests = iter(["started with", "upgraded to"])
+    monkeypatch.setattr(preflight, "digest", lambda _packages: next(digests))
+    asking = preflight.Preflight(context, preflight.Asked())  # type: ignore[arg-type]  # all that is asked of it
+
+    asking.check()
+    asking.check()
+
+    assert set(context.asked) == {"started with"}
+
+
+def test_an_executor_too_busy_to_answer_is_asked_again(monkeypatch):
+    context, there = Joining(), frozenset({"driver", "a", "b", "busy"})
+    monkeypatch.setattr(preflight, "_registered", lambda _context: there)
+    asking = preflight.Preflight(context, preflight.Asked())  # type: ignore[arg-type]  # all that is asked of it
+
+    asking.check()
+    context.asked.clear()
+    asking.check()
+    assert context.asked
+
+    context.answers.append(("busy", "host", ["lacks tidemark"]))
+    with pytest.raises(ConfigError, match="lacks tidemark"):
+        asking.check()
+
+
+def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
+    session: Any = SimpleNamespace(sparkContext=Shared())
+    monkeypatch.setattr(preflight, "_registered", lambda _context: session.sparkContext.there)
+    monkeypatch.setattr(preflight, "reached", lambda *_address: True)
+    monkeypatch.setattr(preflight, "_of_jobs", {})
+    for pool in ("orders", "stock"):
+        session.sparkContext.pool = pool
+        preflight.check(session, preflight.Asked(((pool, "host", 1),)))
+    session.sparkContext.asked.clear()
+    session.sparkContext.there |= {"b"}
+
+    preflight.check_new(session.sparkContext, "orders")
+    assert session.sparkContext.asked == ["orders"]
+    preflight.check_new(session.sparkContext, "stock")
+    assert session.sparkContext.asked == ["orders", "stock"]
+    preflight.check_new(session.sparkContext, "another")
+    assert session.sparkContext.asked == ["orders", "stock"]
+
+
+class Shared(Joining):
+    """The context of a cluster that several jobs use, each from a pool of its own."""
+
+    master, applicationId = "spark://there:7077", "two-jobs"  # noqa: N815  Spark's name
+
+    def __init__(self):
+        super().__init__()
+        self.there, self.pool = frozenset({"driver", "a"}), ""
+
+    def getLocalProperty(self, _name):  # noqa: N802  Spark's name
+        return self.pool
+
+    def mapPartitions(self, task):  # noqa: N802  Spark's name
+        self.asked.append(task.keywords["addresses"][0][0])
+        return self

@@ -1,0 +1,350 @@
+"""Verifications in the loop: what is noted of windows, when a copy is compared, and what is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.errors import SourceError
+from engine.job.verify.verification import Verification
+from engine.model import Position, Purpose
+from engine.snapshot.merge_key import merge_keys_of
+from engine.verify.comparison import Seen
+from engine.verify.copy import Findings, Span
+from tests.job_bench import Bench, T
+from tests.memory_copy import MemoryRows
+from tests.memory_source import Change
+from tests.unit.engine.job.verify.test_certificates import certifying
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from engine.verify.copy import Asked, ExtraRow, SeenRows, Touched
+
+VERIFY = '{"data-collections": ["public.t"], "type": "verify"}'
+
+
+def seen_in(rows: MemoryRows, ticket: int) -> list[tuple[str, str]]:
+    """The keys, as far as they are one column's text, and what was seen of each, in order."""
+    table = rows.table(ticket)
+    keys = [key[4:].decode() for key in table.column("merge_key").to_pylist()]
+    kinds = [Seen(kind).name for kind in table.column("seen").to_pylist()]
+    return list(zip(keys, kinds, strict=True))
+
+
+@dataclass
+class ScriptedCopy:
+    """A copy that finds what it is told to, after it was asked once in vain."""
+
+    finds: list[Findings | Exception]
+    why: str = ""
+    asked: list[tuple[str, list[tuple[str, str]], Span]] = field(default_factory=list)
+    waits: int = 1
+    closed: int = 0
+    followed: list[tuple[list[str], int]] = field(default_factory=list)
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        self.followed.append((sorted(topics), turn))
+
+    def refusal(self) -> str:
+        return self.why
+
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> ScriptedCopy:
+        assert not asked.mends
+        rows = seen[0]
+        assert isinstance(rows, MemoryRows)
+        assert self.followed[-1] == ([topic], asked.span.upto)
+        self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
+        self.waits = 1
+        return self
+
+    def poll(self) -> Findings | None:
+        self.waits -= 1
+        if self.waits >= 0 or not self.finds:
+            return None
+        found = self.finds.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        raise NotImplementedError
+
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def verifying(
+    tmp_path: Path, *finds: Findings | Exception, why: str = "", **pace: Any
+) -> tuple[Bench, ScriptedCopy]:
+    bench, copy = Bench(tmp_path, **pace), ScriptedCopy(list(finds), why)
+    bench.verification = Verification(copy, MemoryRows())
+    bench.new_job()
+    return bench, copy
+
+
+EQUAL = Findings(equal=5, counts={"missing": 0, "different": 0, "extra": 0})
+ROWS = [(str(key), "ROW") for key in range(1, 6)]
+
+
+def undecided(*keys: int) -> Findings:
+    pairs = zip(
+        merge_keys_of([(str(key),) for key in keys]), (bytes([key]) * 16 for key in keys), strict=True
+    )
+    return Findings(undecided=tuple(pairs))
+
+
+def test_an_equal_copy_is_accepted_and_nothing_is_sent(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    assert [event for event in bench.events() if event[0] == "r"] == []
+    assert bench.told() == ["accepted", "finished public.t:"]
+    assert "the copy is accepted" in bench.answers[-1].text
+    assert bench.answers[-1].facts["equal"] == 5
+    ((topic, seen, span),) = copy.asked
+    assert (topic, seen) == ("public.t", ROWS)
+    assert span.since < span.upto <= bench.job.state.turn
+    assert bench.job.state.snapshot.tables == ()
+
+
+def test_a_copy_is_told_each_turn_from_the_first_that_counts_to_the_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    ((_topic, _seen, span),) = copy.asked
+    told = [turn for topics, turn in copy.followed if topics == ["public.t"]]
+    assert set(range(span.since, span.upto + 1)) <= set(told)
+    assert told == sorted(told)
+    assert copy.followed[-1][0] == []
+
+
+def test_a_wrong_copy_is_rejected_with_what_differs(tmp_path):
+    wrong = Findings(
+        2, 1, {"missing": 1, "different": 0, "extra": 12}, {"missing": ('["3"]',), "extra": ('{"id":7}',)}
+    )
+    bench, _copy = verifying(tmp_path, wrong)
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    answer = bench.answers[-1]
+    assert bench.told()[-1] == "failed public.t:"
+    assert '1 missing (["3"]), 12 extra ({"id":7}, …); 2 rows are equal, 1 sent anew meanwhile' in answer.text
+    assert (answer.facts["verdict"], answer.facts["extra"]) == ("reject", 12)
+
+
+def test_superseded_rows_are_noted_as_such(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.execute(VERIFY)
+    bench.turns(1)
+    assert bench.job.window is not None
+    bench.database.commit(Change(T, 2, "newer"))
+    bench.database.commit(Change(T, 3, None))
+
+    bench.turns(12)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == [(key, "SUPERSEDED" if key in {"2", "3"} else "ROW") for key, _kind in ROWS]
+
+
+def test_an_empty_collection_is_compared_once_the_stream_has_passed_what_emptied_it(tmp_path):
+    """The deletes are committed, so the collection is measured as empty, and are streamed after that."""
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.source.memory_source._span_rows = 1
+    bench.execute(VERIFY)
+    for key in range(1, 6):
+        bench.database.commit(Change(T, key, None))
+    end = len(bench.database.log)
+
+    for _ in range(40):
+        bench.turns(1)
+        bench.now_s += 0.1
+
+    ((_topic, seen, span),) = copy.asked
+    assert seen == []
+    assert bench.steps.count("open_window") == 1
+    assert span.upto - span.since >= 5
+    assert bench.job.state.position == Position((end,))
+
+
+def test_undecided_keys_are_looked_at_again_by_themselves(tmp_path):
+    bench, copy = verifying(tmp_path, undecided(2, 9), EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(30)
+
+    first, second = (seen for _topic, seen, _span in copy.asked)
+    assert first == ROWS
+    assert second == [*ROWS, ("2", "ROW"), ("9", "ABSENT")]
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_keys_that_can_not_be_decided_are_no_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, *(undecided(2) for _ in range(9)))
+    bench.execute(VERIFY)
+
+    bench.turns(80)
+
+    assert len(copy.asked) == 6
+    assert bench.told()[-1] == "failed public.t"
+    assert "1 rows could not be compared" in bench.answers[-1].text
+    assert bench.job.state.snapshot.tables == ()
+    assert bench.job.state.snapshot.failed == ()
+
+
+def test_rows_that_no_window_could_see_yet_are_looked_at_in_other_windows(tmp_path):
+    bench, copy = verifying(tmp_path, Findings(unsettled=1), EQUAL)
+    bench.execute(VERIFY)
+
+    bench.turns(30)
+
+    assert [seen for _topic, seen, _span in copy.asked] == [ROWS, ROWS]
+    first, second = (span for _topic, _seen, span in copy.asked)
+    assert second.since >= first.upto
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_rows_that_are_never_visible_are_no_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(9)))
+    bench.execute(VERIFY)
+
+    bench.turns(100)
+
+    assert len(copy.asked) == 6
+    assert bench.told()[-1] == "failed public.t"
+    assert "1 rows were sent by transactions that no snapshot" in bench.answers[-1].text
+
+
+def test_a_copy_that_can_not_be_read_is_no_verdict(tmp_path):
+    bench, _copy = verifying(tmp_path, SourceError("a line is no event", place="part-1"))
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    assert "a line is no event" in bench.answers[-1].text
+    assert bench.told()[-1] == "failed public.t"
+
+
+@pytest.mark.parametrize("why", ["", "it is away"])
+def test_what_can_not_be_compared_is_refused_before_it_is_read(tmp_path, why):
+    bench, copy = verifying(tmp_path, why=why)
+    if not why:
+        bench.verification = Verification()
+        bench.new_job()
+    bench.execute(VERIFY)
+
+    bench.turns(6)
+
+    assert bench.told() == ["accepted", "rejected public.t"]
+    assert f"can't be verified: {why or 'this job has nothing'}" in bench.answers[-1].text
+    assert copy.asked == []
+
+
+def test_a_restart_reads_everything_anew(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL, window_rows=2)
+    bench.execute(VERIFY)
+    bench.turns(5)
+    (table,) = bench.job.state.snapshot.tables
+    assert table.target.purpose is Purpose.VERIFY
+    assert table.progress is not None
+    assert 0 < table.progress.rows < 5
+    bench.verification = Verification(copy, MemoryRows())
+
+    bench.new_job()
+    bench.job.settle()
+    bench.turns(30)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == ROWS
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_a_failure_while_rows_are_noted_notes_none_twice(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL, window_rows=2)
+    bench.execute(VERIFY)
+    bench.turns(5)
+    stops = iter([False] * 40 + [True])
+    bench.source.openings = []
+    bench.database.failures = [SourceError("the server is gone")]
+
+    bench.job.run(lambda: next(stops))
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == ROWS
+
+
+def test_a_stop_ends_a_comparison(tmp_path):
+    bench, copy = verifying(tmp_path)
+    bench.execute(VERIFY)
+    bench.turns(8)
+    assert len(copy.asked) == 1
+
+    bench.database.signal("x", "stop-snapshot", '{"type": "incremental"}')
+    bench.turns(4)
+
+    assert bench.told()[-1] == "stopped public.t"
+    assert copy.closed
+
+
+def test_other_collections_are_read_while_one_is_compared(tmp_path):
+    bench, _copy = verifying(tmp_path)
+    bench.execute(VERIFY)
+    bench.turns(8)
+
+    bench.execute('{"data-collections": ["public.u"]}')
+    bench.turns(8)
+
+    assert bench.told()[-1] == "finished public.u"
+
+
+def test_the_verdict_joins_the_certificates(tmp_path):
+    bench, kept = certifying(tmp_path)
+    bench.verification = Verification(ScriptedCopy([EQUAL]), MemoryRows())
+    bench.new_job()
+    bench.execute()
+    bench.turns(6)
+    bench.execute(VERIFY)
+
+    bench.turns(12)
+
+    first, second = kept.documents
+    assert (first["rows"]["emitted"], second["kind"], second["verdict"]) == (5, "verification", "accept")
+    assert second["equal"] == 5
+    assert second["previous"]
+
+
+@pytest.mark.parametrize("field", ["additional-condition", "surrogate-key"])
+def test_a_part_of_a_collection_can_not_be_verified(tmp_path, field):
+    bench, _copy = verifying(tmp_path)
+    bench.execute(VERIFY.replace("}", f', "{field}": "id"}}'))
+
+    bench.turns(3)
+
+    assert bench.told() == ["rejected"]
+    assert field in bench.answers[0].text
+
+
+def test_values_that_the_log_left_out_are_not_fetched_for_a_comparison(tmp_path):
+    """Where it matters, the copy finds the rows undecided, and they are looked at then."""
+    bench, copy = verifying(tmp_path, EQUAL)
+    bench.execute(VERIFY)
+    bench.turns(1)
+    assert bench.job.window is not None
+    bench.database.commit(Change(T, 2, "newer", large=None))
+    bench.database.commit(Change(T, 9, "moved", old=3, large=None))
+
+    bench.turns(12)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == [(key, "SUPERSEDED" if key in {"2", "3"} else "ROW") for key, _kind in ROWS]
