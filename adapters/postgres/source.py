@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.settled import SettledIn
-from adapters.postgres.log.opening import await_past, open_stream
+from adapters.postgres.log.opening import await_past
 from adapters.postgres.log.reader import PostgresLog, Span
 from adapters.postgres.log.slots.retention import Retention
 from adapters.postgres.log.subscription import Start
@@ -137,7 +137,7 @@ class PostgresSource:
             raise InvariantError("a log is opened at no position")
         begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity.timeline)
         silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
-        log = self._log_reader = open_stream(
+        log = self._log_reader = self._tools.open_stream(
             self._settings, self._server, begin, silence_s, self._tools.directory
         )
         try:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.postgres.log.opening import open_stream
+from adapters.source.window_reader import one_thread
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from adapters.postgres.events.span_encoder import PostgresSpans
+    from adapters.postgres.log.opening import OpenStream
     from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.initial import SlotTools
     from adapters.postgres.snapshot.slot_snapshot import Held
@@ -20,7 +26,8 @@ if TYPE_CHECKING:
 class SourceTools:
     """Encodes spans, reads chunks, takes the initial snapshot at its slot, and knows the time.
 
-    `directory` is the job's own on this machine's disk.
+    `directory` is the job's own on this machine's disk. `open_stream` opens the log, and `pool` makes what a
+    window's rows are read in.
     """
 
     spans: PostgresSpans
@@ -29,3 +36,5 @@ class SourceTools:
     slot: SlotTools
     clock: Clock
     directory: Path
+    open_stream: OpenStream = open_stream
+    pool: Callable[[], Executor] = one_thread

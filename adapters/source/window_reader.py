@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -16,17 +16,23 @@ if TYPE_CHECKING:
     from engine.staging.rows import StagingArea
 
 
+def one_thread() -> Executor:
+    """A thread of a window's own."""
+    return ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The tasks of a window: `read` blocks until all rows are staged in `area`.
 
-    `cancel` makes it end early; `closed` is called when the window is done.
+    `cancel` makes it end early; `closed` is called when the window is done. `pool` makes what `read` runs in.
     """
 
     read: Callable[[], list[Staged]]
     cancel: Callable[[], None]
     area: StagingArea
     closed: Callable[[], object]
+    pool: Callable[[], Executor] = one_thread
 
 
 class Chunks(Protocol):
@@ -45,6 +51,7 @@ def reading_of(
     chunks: Chunks,
     settings: SnapshotSettings,
     forget: Callable[[str], object],
+    pool: Callable[[], Executor] = one_thread,
 ) -> Reading:
     """How `read` reads a window, with as many tasks as the settings allow. `forget` comes last."""
     return Reading(
@@ -52,6 +59,7 @@ def reading_of(
         cancel=partial(chunks.cancel, window.id),
         area=chunks.area(window.id),
         closed=partial(forget, window.id),
+        pool=pool,
     )
 
 
@@ -61,7 +69,7 @@ class Background:
     def __init__(self, reading: Reading, sealed: Callable[[], None]) -> None:
         self._reading, self._seal = reading, sealed
         self._sealed = self._closed = False
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
+        self._pool = reading.pool()
         self._staged: Future[list[Staged]] = self._pool.submit(copy_context().run, reading.read)
 
     def staged(self) -> list[Staged] | None:

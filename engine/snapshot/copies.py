@@ -16,6 +16,9 @@ Duplicates are indistinguishable, and that is fine: whichever copy an entry mean
 
 Duplicates have the same value in whatever key cuts the table, so one run has all of them. Each window counts
 for itself: an entry that another window contains still took a copy from this window's rows.
+
+A table that is cut by where its rows are stored has duplicates in any of its runs. It may be cut so only
+where no entry takes a copy; elsewhere one run must read all of it.
 """
 
 from __future__ import annotations

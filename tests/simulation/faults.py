@@ -40,6 +40,9 @@ ERRORS: dict[str, Callable[[], TidemarkError]] = {
     "login": lambda: LoginRefused("the credential has expired"),
     "yield": lambda: GaveWay("a session waits for the table"),
     "changed": lambda: SchemaChanged("the table has changed"),
+    "ask": lambda: SourceError("the connection broke"),
+    "connect": lambda: SourceError("no connection"),
+    "reading": lambda: SourceError("a reader's connection broke"),
     "room": lambda: SinkError("no room to stage rows"),
 }
 """What each armed fault raises. The last eight are of a window that is polled."""

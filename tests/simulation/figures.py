@@ -59,8 +59,56 @@ FLOORS: Mapping[str, int] = {
 }
 """How often a thousand histories must have had it: about a third of what was seen."""
 
+POSTGRES_FLOORS: Mapping[str, int] = {
+    "rows superseded": 250,
+    "rows hit in a window": 700,
+    "transactions that took long": 150,
+    "shown late": 350,
+    "second jobs": 100,
+    "sleepers woken": 60,
+    "leases lost": 30,
+    "freezes": 130,
+    "clock jumps": 130,
+    "definitions changed": 250,
+    "rows that can't be read": 120,
+    "sessions ended": 250,
+    "publications dropped": 30,
+    "tables taken out of the publication": 90,
+    "ends because the log is lost": 50,
+    "failed over": 8,
+    "restored": 8,
+    "slots advanced": 12,
+    "slots dropped": 15,
+    "slots given up": 15,
+    "stale states": 8,
+    "turns sent again": 5,
+    "answered failed": 150,
+    "answered stopped": 350,
+    "answered rejected": 450,
+    **{
+        f"fault: {port}": floor
+        for port, floor in {
+            "ask": 120,
+            "busy": 35,
+            "commit": 50,
+            "connect": 50,
+            "create": 50,
+            "executors": 15,
+            "failed": 60,
+            "login": 35,
+            "open_log": 60,
+            "open_window": 25,
+            "reading": 25,
+            "rename": 40,
+            "room": 25,
+            "write": 50,
+            "writer": 50,
+        }.items()
+    },
+}
 
-def missed(histories: int, happened: Counter[str]) -> Iterator[str]:
+
+def missed(histories: int, happened: Counter[str], floors: Mapping[str, int] = FLOORS) -> Iterator[str]:
     """What happened too rarely, in words."""
     if histories < FEWEST:
         return
@@ -68,7 +116,7 @@ def missed(histories: int, happened: Counter[str]) -> Iterator[str]:
         average = happened[name] / histories
         if average < least:
             yield f"{name}: {average:.2f} in a history on average, and {least} are wanted"
-    for name, per_thousand in FLOORS.items():
+    for name, per_thousand in floors.items():
         floor = per_thousand * histories // 1000
         if happened[name] < floor:
             yield f"{name}: {happened[name]} in {histories} histories, and {floor} are wanted"

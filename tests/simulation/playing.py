@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from tests.simulation.script import draw
-from tests.simulation.world import World
+from tests.simulation.worlds import CORE, WORLDS
 
 
-def play(first: int, count: int) -> tuple[Counter[str], list[tuple[int, str]]]:
+def play(first: int, count: int, world: str = CORE) -> tuple[Counter[str], list[tuple[int, str]]]:
     """Play the histories of some seeds; returns what happened, and the seeds that failed."""
     happened: Counter[str] = Counter()
-    failed = []
+    failed, kind = [], WORLDS[world]
     for seed in range(first, first + count):
-        played = World(draw(seed)).play()
+        played = kind.world(kind.draw(seed)).play()
         happened += played.happened
         if played.violation:
             failed.append((seed, played.violation))

@@ -44,6 +44,7 @@ class Setup:
     most_reread: int = 100
     window_retries: int = 1
     call_ms: int = 5
+    world: str = "core"
     beside: int = 0
 
 
@@ -62,18 +63,24 @@ class History:
 def to_json(history: History, about: Mapping[str, str] = MappingProxyType({})) -> str:
     """One line for the setup and one for each step, behind what is said about it."""
     lines = ",\n  ".join(orjson.dumps(step).decode() for step in history.steps)
-    default = asdict(Setup())
-    setup = {name: value for name, value in asdict(history.setup).items() if value != default[name]}
+    default = asdict(type(history.setup)())
+    known = asdict(history.setup).items()
+    setup = {
+        name: value
+        for name, value in known
+        if value != default[name] or (name == "world" and value != "core")
+    }
     said = "".join(f' "{name}": {orjson.dumps(text).decode()},\n' for name, text in about.items())
     return f'{{\n{said} "setup": {orjson.dumps(setup).decode()},\n "steps": [\n  {lines}\n ]\n}}\n'
 
 
-def from_json(text: str | bytes) -> History:
-    """Read a saved history."""
+def from_json(text: str | bytes, setups: Mapping[str, type[Setup]] = MappingProxyType({})) -> History:
+    """Read a saved history. `setups` are those of worlds besides the core's, by their names."""
     document = orjson.loads(text)
-    known = {field.name for field in fields(Setup)}
+    kind = setups.get(document["setup"].get("world", ""), Setup)
+    known = {field.name for field in fields(kind)}
     setup = {name: value for name, value in document["setup"].items() if name in known}
-    return History(Setup(**setup), tuple(_tuple(step) for step in document["steps"]))
+    return History(kind(**setup), tuple(_tuple(step) for step in document["steps"]))
 
 
 def _tuple(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from tests.simulation.script import History, Setup
+from tests.simulation.script import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 _MOST_TRIES = 3_000
 
 
-def shrunk(history: History, fails: Callable[[History], bool]) -> History:
-    """The smallest history found that still fails."""
+def shrunk(history: History, fails: Callable[[History], bool], most: int = _MOST_TRIES) -> History:
+    """The smallest history found that still fails, after `most` tries."""
     tries = 0
 
     def still(candidate: History) -> bool:
         nonlocal tries
         tries += 1
-        return tries <= _MOST_TRIES and fails(candidate)
+        return tries <= most and fails(candidate)
 
     before = None
-    while before != history and tries < _MOST_TRIES:
+    while before != history and tries < most:
         before = history
         history = _fewer(history, still)
         for candidate in _smaller(history):
@@ -52,8 +52,8 @@ def _fewer(history: History, fails: Callable[[History], bool]) -> History:
 
 def _smaller(history: History) -> Iterator[History]:
     """The history with one simpler setting, or one smaller step."""
-    default = Setup()
-    for one in fields(Setup):
+    default = type(history.setup)()
+    for one in fields(default):
         if getattr(history.setup, one.name) != getattr(default, one.name):
             yield replace(history, setup=replace(history.setup, **{one.name: getattr(default, one.name)}))
     for at, step in enumerate(history.steps):

@@ -17,7 +17,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
@@ -44,7 +44,7 @@ from tests.simulation.storage import Directory, MemoryStorage
 from tests.simulation.violation import Killed, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.model import CollectionId, Scope
     from engine.snapshot.merge import Superseded
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from tests.simulation.script import History, Step
     from tests.simulation.sink import Event
 
-NAMES = {"t": T, "u": U, "b": B}
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _TTL_MS = 8_000
 _MOST_TURNS = 600
@@ -67,8 +66,10 @@ class Life:
         world.processes += 1
         self.world, self.seat, self.number = world, seat, world.processes
         self.dead = False
-        self.source: SimSource | None = None
-        self.sink: SimSink | None = None
+        self.source: Any = None
+        self.sink: Any = None
+        self.watch: Any = None
+        self.log: Any = None
         self.leases: Leases | None = None
         self.renewed_ms = 0
         self.renewing = False
@@ -97,22 +98,22 @@ class Life:
         )
         storage = MemoryStorage(world.directory, self)
         lease = FileLease(storage, claim, epoch_in=newest_epoch, now_s=world.clock)
-        self.leases = Leases(claim, [lease], _nothing_beside, world.clock)
-        if not self.leases.take(self._sleep):
+        self.leases = Leases(claim, [lease], nothing_beside, world.clock)
+        if not self.leases.take(self.sleep):
             return
-        self.source = SimSource(self)
-        self.sink = SimSink(world.sent, self, self.number, world.setup.beside)
+        self.source = world.source_of(self)
+        self.sink = world.sink_of(self)
         desk = Desk(world.hear)
         parts = JobParts(
             source=self.source,
             sink=self.sink,
             store=FileStateStore(storage, lease.epoch),
-            executors=_Executors(self),
+            executors=Executors(self),
             desk=desk,
             pulse=Heartbeat(0.0, _no_event, _nothing),
             now=world.now,
             clock=world.clock,
-            sleep=self._sleep,
+            sleep=self.sleep,
             new_id=world.new_id,
             tasks=lambda: world.setup.tasks,
             local_rows=1,
@@ -124,7 +125,8 @@ class Life:
         job.run(lambda: world.turn_begins(self, job))
         self.leases.release()
 
-    def _sleep(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> bool:
+        """Let time pass; returns whether the job is to stop."""
         self.step("sleep")
         self.world.pass_time(seconds)
         return self.world.over
@@ -145,7 +147,7 @@ class Life:
 
 
 @dataclass
-class _Executors:
+class Executors:
     """Tasks that die, all or after half of them."""
 
     life: Life
@@ -175,7 +177,17 @@ class Played:
 
 
 class World:
-    """Plays one history."""
+    """Plays one history.
+
+    Its methods `source_of`, `sink_of`, `_found`, `_begin`, `excused` and `buried`, and those that play single
+    steps, are what the worlds of the sources have their own of.
+    """
+
+    names: ClassVar[Mapping[str, CollectionId]] = {"t": T, "u": U, "b": B}
+    tables: ClassVar[tuple[CollectionId, ...]] = TABLES
+    bag: ClassVar[CollectionId] = B
+    begins_ms: ClassVar[int] = 1_000_000
+    initial: ClassVar[str] = "initial"
 
     def __init__(self, history: History, *, story: bool = False) -> None:
         self.setup, self._steps = history.setup, history.steps
@@ -183,20 +195,23 @@ class World:
         self._told: list[tuple[str, str]] | None = [] if story else None
         self.staging = StagingArea(ExecutorBlocks(), EventRows())
         self._ids = count(1)
-        self.database = Database()
+        self.database: Any = None
+        self.oracle: Any = None
+        self.poisoned: set[tuple[CollectionId, Any]] = set()
+        self._found()
         self.directory = Directory()
-        self.oracle = Oracle(self.database, self.setup.knows)
         self.sent = Sent(self.setup.knows, self._judge, self._judge_beside)
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
-        self.oracle.asked_for = self.answers.ask_for
+        judge: Any = self.oracle
+        judge.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
-        self.time_ms, self._ahead_ms = 1_000_000, 0
+        self.time_ms, self._ahead_ms = self.begins_ms, 0
         self._budget, self.calls = 0, 0
         self._faults: dict[str, list[str]] = {}
         self._straggling = 0
         self._altering: list[CollectionId] = []
-        self.draining = self.over = False
+        self.draining = self.over = self.given_up = False
         self._drained_turns = 0
         self.processes = 0
         self.pace = Pace(
@@ -222,6 +237,34 @@ class World:
         self._verdict: Violation | None = None
         self._begin()
 
+    def _found(self) -> None:
+        """Make the database and its judge."""
+        self.database = Database()
+        self.oracle = Oracle(self.database, self.setup.knows)
+
+    def source_of(self, life: Life) -> Any:
+        """The source of a job that starts."""
+        return SimSource(life)
+
+    def sink_of(self, life: Life) -> SimSink:
+        """The sink of a job that starts."""
+        return SimSink(self.sent, life, life.number, self.setup.beside)
+
+    def excused(self, error: TidemarkError) -> bool:  # noqa: ARG002  of this world, none is
+        """Whether a job may end with this error, and the history with it."""
+        return False
+
+    def shown(self, event: Any) -> str:
+        """An event in the story."""
+        return _shown(event)
+
+    def mended(self, error: TidemarkError) -> bool:  # noqa: ARG002  of this world, none is
+        """Whether somebody does what an error asks for and starts the job again."""
+        return False
+
+    def buried(self, life: Life) -> None:
+        """A process has ended: what it held is released."""
+
     def _begin(self) -> None:
         database = self.database
         for key in range(self.setup.rows):
@@ -243,7 +286,7 @@ class World:
         self.oracle.begin(slot)
         if self.setup.initial:
             self.answers.asked.clear()  # what was sent before is in no log
-            self.answers.ask("initial", Asked("initial", TABLES, slot, 1))
+            self.answers.ask(self.initial, Asked("initial", self.tables, slot, 1))
         self.oracle.started = True
 
     # Playing.
@@ -256,7 +299,8 @@ class World:
                 self._sit(0)
             if self._verdict is not None:
                 raise self._verdict
-            self.oracle.end()
+            if not self.given_up:
+                self.oracle.end()
         except Violation as found:
             violation = str(found)
             self.note(f"VIOLATION: {violation}", "judge")
@@ -283,14 +327,24 @@ class World:
                 self.happened["leases lost"] += 1
                 self._pardon()
             except TidemarkError as error:
-                raise Violation(f"the job ended: {type(error).__name__}: {error}") from error
+                self._ended(error)
             except Violation:
                 raise
             except Exception as error:
                 raise Violation(f"the job broke: {type(error).__name__}: {error}") from error
             life.dead = True
+            self.buried(life)
             if self.calls > _MOST_CALLS:
                 raise Violation("the history does not end")
+
+    def _ended(self, error: TidemarkError) -> None:
+        """A job ended with an error: somebody mends what it says, or the history ends, or it is a fault."""
+        if self.mended(error):
+            self._pardon()
+        elif self.excused(error):
+            self.over = self.given_up = True
+        else:
+            raise Violation(f"the job ended: {type(error).__name__}: {error}") from error
 
     def _pardon(self) -> None:
         self.oracle.pardons += 1
@@ -337,8 +391,12 @@ class World:
             if life.dead:
                 return
         self._budget -= 1
+        self.meanwhile(life)
         if self.calls > _MOST_CALLS:
             raise Violation("the history does not end")
+
+    def meanwhile(self, life: Life) -> None:
+        """What runs beside the turns takes a step."""
 
     def fault(self, port: str) -> str:
         """Take an armed fault."""
@@ -380,7 +438,7 @@ class World:
         if done is None:
             return
         asked, collection = done
-        if collection == B and B in self.answers.failed:
+        if collection == self.bag and collection in self.answers.failed:
             return
         self.happened["scoped snapshots finished"] += asked.scope is not None
         self.oracle.finished(collection, asked.at, asked.turn, asked.scope)
@@ -398,7 +456,7 @@ class World:
     def _judge(self, turn: int, process: int, events: Sequence[Event]) -> None:
         if self._told is not None:
             for event in events:
-                self.note(_shown(event), "sink")
+                self.note(self.shown(event), "sink")
         if process < self.sent.owner:
             raise Violation(f"process {process} wrote turn {turn}, and {self.sent.owner} has taken over")
         before = self.oracle.reads
@@ -418,24 +476,34 @@ class World:
         self.step(life, "turn")
         if life.dead:
             raise Killed
+        return self.rests(job)
+
+    def rests(self, job: Job) -> bool:
+        """Whether the history is over; it must be so within a bounded number of turns."""
         if not self.draining:
             return False
         self._alter_now()
         state = job.state
         self._drained_turns += 1
         self.happened["turns in the end"] += 1
-        at = state.position.order[0] if state.position else -1
-        if at == len(self.database.log) and not state.snapshot.tables and not self.answers.waiting():
+        if self.at_rest(job):
             self.over = True
             return True
         if self._drained_turns > _MOST_TURNS:
             waiting = ", ".join(self.answers.waiting()) or "nothing"
+            at = state.position.order[0] if state.position else -1
             raise Violation(
                 f"not at rest after {_MOST_TURNS} turns without a fault: stream at {at} of"
                 f" {len(self.database.log)}, {len(state.snapshot.tables)} tables queued,"
                 f" waiting for {waiting}"
             )
         return False
+
+    def at_rest(self, job: Job) -> bool:
+        """Whether everything was sent and answered."""
+        state = job.state
+        at = state.position.order[0] if state.position else -1
+        return at == len(self.database.log) and not state.snapshot.tables and not self.answers.waiting()
 
     # The script.
 
@@ -451,7 +519,7 @@ class World:
             self._budget = step[1]
             return
         self.happened["steps"] += 1
-        getattr(self, _VERBS[verb])(life, *step[1:])
+        getattr(self, "_" + verb.replace("-", "_"))(life, *step[1:])
         if self._told is not None and verb not in _SILENT:
             self.note(f"{_words(step)} (before {port})", "script")
         if not self.setup.late:
@@ -479,7 +547,7 @@ class World:
         database = self.database
         transaction = database.begin(8)
         for table, what, *where in changes:
-            database.change(transaction, NAMES[table], what, *where)
+            database.change(transaction, self.names[table], what, *where)
         if database.commit(8, visible=bool(visible)):
             self.happened["transactions"] += 1
 
@@ -504,7 +572,7 @@ class World:
     def _change(self, _life: Life, slot: int, *changes: Step) -> None:
         transaction = self.database.begin(slot)
         for table, what, *where in changes:
-            self.database.change(transaction, NAMES[table], what, *where)
+            self.database.change(transaction, self.names[table], what, *where)
 
     def _commit(self, _life: Life, slot: int, visible: int) -> None:
         if self.database.commit(slot, visible=bool(visible)):
@@ -526,14 +594,14 @@ class World:
         database.delivered += left if count == 0 else min(count, left)
 
     def _execute(self, _life: Life, mask: int, type_: str = "incremental") -> None:
-        chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
+        chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
         fields = {"type": type_, "data-collections": [f"public.{one.parts[1]}" for one in chosen]}
         self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{orjson.dumps(fields).decode()}")
 
     def _execute_some(self, _life: Life, table: str, form: int, *rest: int) -> None:
         """Ask for some rows of a table, with a priority and perhaps a limit."""
         first, second, third, priority, rows_per_s = rest
-        collection = NAMES[table]
+        collection = self.names[table]
         fields: dict[str, Any] = {"data-collections": [f"public.{table}"], "priority": priority}
         if rows_per_s:
             fields["max-rows-per-second"] = rows_per_s
@@ -557,7 +625,7 @@ class World:
         self._stop_snapshot(life, mask, "blocking")
 
     def _stop_snapshot(self, _life: Life, mask: int, type_: str = "incremental") -> None:
-        chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
+        chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
         fields: dict[str, Any] = {"type": type_}
         if chosen:
             fields["data-collections"] = [f"public.{one.parts[1]}" for one in chosen]
@@ -592,7 +660,7 @@ class World:
         self._straggling = polls
 
     def _poison(self, _life: Life, table: str, key: int) -> None:
-        self.database.poisoned[NAMES[table]].add(f"r{key % 4}" if table == "b" else key)
+        self.database.poisoned[self.names[table]].add(f"r{key % 4}" if table == "b" else key)
         self.happened["rows that can't be read"] += 1
 
     def _heal(self, _life: Life) -> None:
@@ -600,7 +668,7 @@ class World:
             rows.clear()
 
     def _alter(self, _life: Life, table: str) -> None:
-        self._altering.append(NAMES[table])
+        self._altering.append(self.names[table])
 
     def released(self) -> None:
         """Locks were released: a session that waits for them has its turn before anybody else."""
@@ -712,32 +780,6 @@ class World:
 
 
 _SILENT = {"go", "rival", "switch"}
-_VERBS = {
-    "tx": "_tx",
-    "hit": "_hit",
-    "change": "_change",
-    "commit": "_commit",
-    "abort": "_abort",
-    "settle": "_settle",
-    "deliver": "_deliver",
-    "execute": "_execute",
-    "block": "_block",
-    "stop-blocking": "_stop_blocking",
-    "execute-some": "_execute_some",
-    "stop-snapshot": "_stop_snapshot",
-    "bad-signal": "_bad_signal",
-    "crash": "_crash",
-    "restart": "_restart",
-    "fault": "_fault",
-    "straggle": "_straggle",
-    "poison": "_poison",
-    "heal": "_heal",
-    "alter": "_alter",
-    "jump": "_jump",
-    "freeze": "_freeze",
-    "rival": "_rival",
-    "switch": "_switch",
-}
 
 
 @contextmanager
@@ -761,7 +803,7 @@ class _Nothing:
         """Return at once."""
 
 
-def _nothing_beside(run: Callable[[], None], name: str) -> _Nothing:  # noqa: ARG001  nothing runs
+def nothing_beside(run: Callable[[], None], name: str) -> _Nothing:  # noqa: ARG001  nothing runs
     return _Nothing()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.log.subscription import LogBounds, Subscription
@@ -13,6 +13,7 @@ from adapters.postgres.settings import PostgresSettings
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from adapters.postgres.log.subscription import Sent, Start
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.config.settings import Settings
 
+OpenStream: TypeAlias = "Callable[[Settings, Server, Start, float, Path], PostgresLog]"
+"""`open_stream`, or what takes its place."""
 _log = logging.getLogger("adapters")
 _LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
 
 
 def open_stream(
-    settings: Settings, server: Server, start: Start, silence_s: float, directory: Path
+    settings: Settings,
+    server: Server,
+    start: Start,
+    silence_s: float,
+    directory: Path,
+    reader: type[PostgresLog] = PostgresLog,
 ) -> PostgresLog:
     """Open the log; a server that sends nothing for `silence_s` is given up.
 
@@ -33,7 +41,7 @@ def open_stream(
     """
     postgres = settings.source_as(PostgresSettings)
     with server.admission():
-        log = PostgresLog(
+        log = reader(
             server.log_conninfo,
             subscription=Subscription(
                 postgres.slot, postgres.publication, postgres.stream_params, postgres.log_streaming

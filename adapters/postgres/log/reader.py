@@ -14,7 +14,7 @@ import struct
 import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
 
@@ -75,7 +75,11 @@ class PostgresLog:
 
     Raises SourceError when the connection fails. The session can't be used after that: close it and open
     another. The thread calls `give_up` when the server has become silent.
+
+    A simulated log puts its own in the place of `thread`, `_clock`, `_replicate` and `_wait`.
     """
+
+    thread: ClassVar[type[LogThread]] = LogThread
 
     def __init__(
         self,
@@ -101,17 +105,25 @@ class PostgresLog:
         # The server discards what is acknowledged. So acknowledge nothing until it is certain that this is
         # the log that was read before.
         self._acknowledged = sent.slot_lsn if sent else lsn_of(start.position)
-        self._heard_s, self._told = time.monotonic(), False
+        self._heard_s, self._told = self._clock(), False
         self._hurry = self._full = False
         self._share, self._next_status_s = 1.0, 0.0
         self._held, self._held_until_s = False, float("inf")
         # Connect before the pipe is made: if this fails, nobody would close the pipe.
-        self._session = replicate(conninfo, subscription, self._acknowledged, start.timeline)
+        self._session = self._replicate(conninfo, subscription, self._acknowledged, start.timeline)
         self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
-        self._thread = LogThread(self._read, self._end)
+        self._thread = self.thread(self._read, self._end)
         self._thread.start()
+
+    def _clock(self) -> float:
+        return time.monotonic()
+
+    def _replicate(
+        self, conninfo: str, subscription: Subscription, lsn: int, timeline: int | None
+    ) -> psycopg.Connection:
+        return replicate(conninfo, subscription, lsn, timeline)
 
     def take(self, timeout_s: float) -> Span | None:
         """Return what has come since the last call; wait up to `timeout_s` if there is nothing.
@@ -191,7 +203,7 @@ class PostgresLog:
             if self._thread.closing:
                 return
             if not self._held:
-                self._held, self._held_until_s = True, time.monotonic() + _HELD_S
+                self._held, self._held_until_s = True, self._clock() + _HELD_S
             if lasting:
                 self._held_until_s = float("inf")
             self._hold(lsn)
@@ -227,7 +239,7 @@ class PostgresLog:
     def _read(self) -> None:
         """Send a status when it is due, take what has arrived, or else wait for more."""
         try:
-            now = time.monotonic()
+            now = self._clock()
             acknowledged = self._acknowledged
             self._report(now)
             self._let_go_after(now)
@@ -272,14 +284,14 @@ class PostgresLog:
         return silent_s
 
     def _wait(self, until_s: float) -> None:
-        timeout_s = max(0.0, until_s - time.monotonic())
+        timeout_s = max(0.0, until_s - self._clock())
         wanted = [self._wake_r] if self._stopped else [self._wake_r, self._connection.socket]
         ready, _, _ = select.select(wanted, [], [], timeout_s)
         if self._wake_r in ready:
             os.read(self._wake_r, 1024)
         if self._connection.socket in ready:
             self._connection.consume_input()
-            self._heard_s = time.monotonic()
+            self._heard_s = self._clock()
 
     def _drain(self) -> bool:
         """Take what libpq has buffered, or more of a replayed transaction.
@@ -328,7 +340,7 @@ class PostgresLog:
 
     def _replay(self, rows: int, room: int) -> int:
         """Add up to `rows` messages and `room` bytes of a committed transaction that was streamed."""
-        self._heard_s = time.monotonic()  # nothing is read meanwhile, so this is no silence
+        self._heard_s = self._clock()  # nothing is read meanwhile, so this is no silence
         for payload in islice(self._streamed.replayed(), max(1, min(rows, _AT_ONCE))):
             self._assembler.add(payload)
             room -= len(payload)

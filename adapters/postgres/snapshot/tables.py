@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.postgres.server.failures import table_errors
 from adapters.postgres.server.sql import quote_table
+from adapters.postgres.server.table import is_bag
 from adapters.postgres.snapshot.eligibility import RISK_TAKEN
 from adapters.postgres.snapshot.keyset import PLACES, place_of, places
 from adapters.postgres.snapshot.scope import scoped
@@ -178,7 +179,11 @@ class PostgresTables:
         if read.statement is not None:
             # With a limit, each query might return other rows.
             return not self._questions.probes.plan(read.relation).limited and read.keyset != PLACES
-        return read.keyset != PLACES or self._readable.held(target)
+        if read.keyset != PLACES:
+            return True
+        # Equal rows are anywhere. What a blocking snapshot's view lacks takes so many copies from the rows of
+        # one run, so one run must have all of them; before the log, nothing takes any.
+        return self._readable.held(target) and not (target.blocking and is_bag(read.table))
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""

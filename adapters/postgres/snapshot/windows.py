@@ -156,7 +156,7 @@ class OpenWindows:
             watermark,
             TableLocks(held, partial(self._check_tables, window)),
             hidden,
-            reading_of(window, read, chunks, self._settings.snapshot, forget),
+            reading_of(window, read, chunks, self._settings.snapshot, forget, self._tools.pool),
         )
         self.opened[window.id] = opened
         return opened

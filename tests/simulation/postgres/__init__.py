@@ -1,0 +1,1 @@
+"""The depth of the sources on PostgreSQL: the real adapter over a simulated server."""

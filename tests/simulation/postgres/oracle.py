@@ -1,0 +1,309 @@
+"""The judge of PostgreSQL's world: the sink's events held against the server's log and its rows.
+
+It follows the log entry by entry as the events come out of the sink, and so knows each table at the place
+that the stream has reached. Every entry must come once, in order, with what the log has of it. A READ must
+show the row exactly as it stands at that place. A consumer's copy is made from the events alone: it knows a
+row by `id`, or by `code` where the log has no `id` of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.postgres.cluster import UNCHANGED
+from tests.simulation.postgres.tables import SIGNALS, B, P, T, U
+from tests.simulation.source import in_scope
+from tests.simulation.turns import Turns
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.model import CollectionId, Scope
+    from tests.simulation.postgres.cluster import Cluster, Entry
+    from tests.simulation.postgres.sink import Record
+    from tests.simulation.postgres.tables import Values
+
+PLACEHOLDER = "__debezium_unavailable_value"
+_KEYED = (T, U, P)
+
+
+class PostgresOracle(Turns):
+    """Judges one history. `position` is how many entries of the log were sent.
+
+    `gapped` are tables of which the log lacks changes; `told` are those that the job has said so of. The key
+    of `unkeyed` tables was changed where the log does not show it: they may be `skipped`, if that is told.
+    """
+
+    def __init__(self, cluster: Cluster, *, knows: bool) -> None:
+        super().__init__(knows=knows)
+        self.cluster = cluster
+        self.rows: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
+        self.copies: Counter[int] = Counter()
+        self.consumer: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
+        self.whole: set[CollectionId] = set()
+        self.told: set[CollectionId] = set()
+        self.skipped: set[CollectionId] = set()
+        self.unkeyed: set[CollectionId] = set()
+        self.bag_reads: list[tuple[int, int]] = []
+        self.bag_removed: list[tuple[int, int | None]] = []
+        self.bag_past: list[tuple[int, Counter[int]]] = []
+        self.reads = self.begun_at = 0
+        self.started = self.measured_empty = False
+        self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
+
+    def begin(self, at: int) -> None:
+        """The log begins here: what precedes it is known to snapshots alone."""
+        self._replay(at)
+        self.begun_at = at
+        for table in _KEYED:
+            self.consumer[table].clear()
+        self.bag_past = [(at, self.copies.copy())]
+
+    @property
+    def gapped(self) -> set[CollectionId]:
+        """The tables of which the log lacks changes since it was begun."""
+        return self.skipped | {name for name, at in self.cluster.unpublished if at >= self.begun_at}
+
+    @property
+    def untold(self) -> set[CollectionId]:
+        """The tables that were streamed, lack changes, and of which nobody was told so."""
+        return (self.cluster.missed | self.skipped) - self.told - {SIGNALS}
+
+    # Events.
+
+    def turn(self, number: int, events: Sequence[Record]) -> None:
+        """Take in the events of a turn, or of an attempt at one."""
+        again = self.starts(number)
+        if again is not None:
+            self._replay(again)
+        read: Counter[int] = Counter()
+        left = list(reversed(events))
+        while left:
+            event = left.pop()
+            if event.op == "r":
+                self._read(event, number, read)
+                continue
+            while (entry := self._next(event)).collection in self.unkeyed and not _tells(event, entry):
+                # The table was set aside: its key changed somewhere in the log, and nobody knows where.
+                self.skipped.add(entry.collection)
+                self._apply(entry)
+                self.position += 1
+            self._entry(entry, event, left, number)
+
+    def pass_over(self, aside: set[CollectionId], lsn: int) -> None:
+        """Entries of tables that are set aside were passed up to an LSN, without events."""
+        log = self.cluster.log
+        while self.position < len(log):
+            entry = log[self.position]
+            if entry.collection not in aside or entry.commit_lsn >= lsn:
+                return
+            self.skipped.add(entry.collection)
+            self._apply(entry)
+            self.position += 1
+
+    def _next(self, event: Record) -> Entry:
+        if self.position >= len(self.cluster.log):
+            raise Violation(f"turn {self.last_turn}: the log ends, sent was {shown(event)}")
+        return self.cluster.log[self.position]
+
+    def _replay(self, upto: int) -> None:
+        self.rows = {one: {} for one in _KEYED}
+        self.copies = Counter()
+        for entry in self.cluster.log[:upto]:
+            self._apply(entry)
+        self.position = upto
+
+    def _apply(self, entry: Entry) -> None:
+        if entry.collection == B:
+            if entry.op == "t":
+                self.copies.clear()
+            if entry.before:
+                self.copies[entry.before["n"]] -= 1
+            if entry.whole:
+                self.copies[entry.whole["n"]] += 1
+        elif entry.collection != SIGNALS:
+            rows = self.rows[entry.collection]
+            if entry.op == "t":
+                rows.clear()
+            if entry.before:
+                rows.pop(entry.before["id"], None)
+            if entry.whole:
+                rows[entry.whole["id"]] = entry.whole
+
+    def _entry(self, entry: Entry, event: Record, left: list[Record], turn: int) -> None:
+        said = shown(event)
+        place = (event.value["source"]["lsn"], event.value["source"]["txId"], event.collection)
+        if place != (entry.lsn, entry.xid, entry.collection):
+            raise Violation(
+                f"turn {turn}: the log goes on with entry {entry.at} ({entry.op} {entry.collection.parts[-1]}"
+                f" at {entry.lsn} of {entry.xid}), sent was {said} at {place[0]} of {place[1]}"
+            )
+        moved: Values = {}
+        if event.op == "d" and entry.op == "u":
+            # The headers of both events say that they are one row; so a consumer may keep its large value.
+            moved = self._consume(event, entry)
+            if not left or left[-1].op != "c" or left[-1].value["source"]["lsn"] != entry.lsn:
+                raise Violation(f"turn {turn}: entry {entry.at} was sent as a deletion alone: {said}")
+            event = left.pop()
+        elif entry.mark and entry.op == "u" and _moved(entry):
+            raise Violation(f"turn {turn}: entry {entry.at} changes a key, sent was {said} alone")
+        elif event.op != entry.op:
+            raise Violation(f"turn {turn}: entry {entry.at} is {entry.op}, sent was {said}")
+        new = entry.whole if entry.mark == "O" else entry.new  # the old row has what the new one leaves out
+        _check(event.value["after"] if entry.new else None, new, f"turn {turn}: entry {entry.at}")
+        if entry.mark == "O":
+            before = event.value["before"]
+            if event.op != "c" or entry.op == "c":
+                _check(before, entry.old, f"turn {turn}: the old row of entry {entry.at}")
+        self._consume(event, entry, moved)
+        if entry.collection == B:
+            removed = entry.before["n"] if entry.before else None
+            self.bag_removed.append((self.position, removed))
+        self._apply(entry)
+        self.position += 1
+        if entry.collection == B:
+            self.bag_past.append((self.position, self.copies.copy()))
+
+    def _consume(self, event: Record, entry: Entry, moved: Values | None = None) -> Values:
+        """What a consumer does with an event, by what the event says; returns the row that it removed."""
+        if event.collection in {B, SIGNALS}:
+            return {}
+        copy = self.consumer[event.collection]
+        if event.op == "t":
+            copy.clear()
+            return {}
+        known = {**(event.value["before"] or {}), **_known(event.key)}
+        if event.op == "d":
+            if entry.identity == "i":
+                known.pop("id", None)  # the log has `code` alone, and the event a default
+            return copy.pop(_id_of(copy, known), {})
+        after = event.value["after"]
+        before = copy.pop(after["id"], {}) or moved or {}
+        if not before and entry.identity == "i":
+            # The row is known by `code`: it may have had another `id`.
+            before = copy.pop(_id_of(copy, {"code": after["code"]}), {})
+        if after["large"] == PLACEHOLDER and "large" in before:
+            after = {**after, "large": before["large"]}
+        copy[after["id"]] = after
+        return {}
+
+    def _read(self, event: Record, turn: int, read: Counter[int]) -> None:
+        self.reads += 1
+        collection, after = event.collection, event.value["after"]
+        if collection == SIGNALS:
+            return  # an initial snapshot reads the signal table, too
+        key = after["n"] if collection == B else after["id"]
+        if not self.asked_for(collection, key):
+            raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
+        if collection in self.gapped:
+            return
+        if collection == B:
+            read[key] += 1
+            self.bag_reads.append((turn, key))
+            if read[key] > self.copies[key]:
+                raise Violation(
+                    f"turn {turn}: {read[key]} copies of {key} were read, there are {self.copies[key]}"
+                )
+            return
+        row = self.rows[collection].get(key)
+        if row != after:
+            what = "is gone here" if row is None else f"is {row} here"
+            raise Violation(f"turn {turn}: {shown(event)}, and the row {what} (entry {self.position})")
+        copy = self.consumer[collection]
+        copy.pop(_id_of(copy, {"code": after["code"]}), None)
+        copy[key] = after
+
+    # Answers.
+
+    def finished(
+        self, collection: CollectionId, since: int, since_turn: int, scope: Scope | None = None
+    ) -> None:
+        """A snapshot asked for at `since` was answered as finished."""
+        if collection in self.gapped:
+            return
+        if collection == B:
+            self._finished_copies(since, since_turn, scope)
+            return
+        if scope is None:
+            self.whole.add(collection)
+        if not self.measured_empty:
+            self._check_copy(collection, scope)
+
+    def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
+        copy, rows = self.consumer[collection], self.rows[collection]
+        for key in sorted(copy.keys() | rows.keys()):
+            if copy.get(key) != rows.get(key) and in_scope(scope, key):
+                raise Violation(
+                    f"the snapshot of {collection.parts[-1]} is finished; row {key} is {rows.get(key)},"
+                    f" consumers have {copy.get(key)}"
+                )
+
+    def _finished_copies(self, since: int, since_turn: int, scope: Scope | None) -> None:
+        """The copies that were there when the snapshot was asked for, and are still there, were read.
+
+        Which copy an entry removed is not known, so each counts as one of them.
+        """
+        read = Counter(key for turn, key in self.bag_reads if turn >= since_turn)
+        before = [copies for at, copies in self.bag_past if at <= since][-1:]
+        removed = [key for at, key in self.bag_removed if at >= since]
+        gone = Counter(removed)
+        entries = self.cluster.log[since : self.position]
+        if any(entry.op == "t" and entry.collection == B for entry in entries):
+            return
+        for key in sorted({key for copies in before for key in copies if in_scope(scope, key)}):
+            least = before[0][key] - gone[key]
+            if read[key] < least:
+                raise Violation(
+                    f"the snapshot of b is finished; {least} copies of {key} were there all the time, read"
+                    f" were {read[key]}"
+                )
+
+    def end(self) -> None:
+        """The history is over: everything was streamed, and what was finished is complete."""
+        if self.position != len(self.cluster.log):
+            raise Violation(f"the stream ended at entry {self.position} of {len(self.cluster.log)}")
+        if self.untold:
+            raise Violation(f"{min(self.untold)} lacks changes, and nobody was told")
+        for collection in self.whole - self.gapped:
+            self._check_copy(collection)
+
+
+def _tells(event: Record, entry: Entry) -> bool:
+    """Whether an event tells of an entry."""
+    source = event.value["source"]
+    return (source["lsn"], source["txId"], event.collection) == (entry.lsn, entry.xid, entry.collection)
+
+
+def _moved(entry: Entry) -> bool:
+    """Whether the log shows that a row's `id` was changed."""
+    old, new = entry.old or {}, entry.new or {}
+    return entry.collection in _KEYED and old.get("id") is not None and old["id"] != new["id"]
+
+
+def _known(key: Mapping[str, Any] | None) -> Values:
+    return {name: value for name, value in (key or {}).items() if value is not None}
+
+
+def _id_of(copy: Mapping[int, Values], known: Values) -> int:
+    """The row that an event is about, as far as it tells; -1 for none."""
+    if known.get("id") in copy:
+        return int(known["id"])
+    code = known.get("code")
+    return next((key for key, row in copy.items() if code and row["code"] == code), -1)
+
+
+def _check(found: Values | None, wanted: Values | None, what: str) -> None:
+    if wanted is None or found is None:
+        if found is not wanted:
+            raise Violation(f"{what} is {wanted}, sent was {found}")
+        return
+    for name, value in wanted.items():
+        if found.get(name) != (PLACEHOLDER if value == UNCHANGED else value):
+            raise Violation(f"{what}: {name} is {value!r}, sent was {found.get(name)!r}")
+
+
+def shown(event: Record) -> str:
+    after = event.value["after"]
+    return f"{event.op} {event.collection.parts[-1]} {event.key} {after}"

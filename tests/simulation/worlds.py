@@ -1,0 +1,46 @@
+"""The worlds by name: how their histories are drawn, saved and played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation import figures, script
+from tests.simulation.postgres import script as postgres_script
+from tests.simulation.postgres.world import PostgresWorld
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.script import History, Setup
+    from tests.simulation.world import Played
+
+CORE = "core"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A world: its histories, what plays them, and the floors of a thousand of them."""
+
+    draw: Callable[[int], History]
+    setup: type[Setup]
+    world: type[World]
+    floors: Mapping[str, int]
+
+
+WORLDS: Mapping[str, Kind] = {
+    CORE: Kind(script.draw, script.Setup, World, figures.FLOORS),
+    "postgres": Kind(
+        postgres_script.draw, postgres_script.PostgresSetup, PostgresWorld, figures.POSTGRES_FLOORS
+    ),
+}
+
+
+def played(history: History, *, story: bool = False) -> Played:
+    """Play a history in its world."""
+    return WORLDS[history.setup.world].world(history, story=story).play()
+
+
+def saved(text: str | bytes) -> History:
+    """Read a saved history of any world."""
+    return script.from_json(text, {name: kind.setup for name, kind in WORLDS.items()})
