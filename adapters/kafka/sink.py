@@ -191,10 +191,10 @@ class KafkaSink:
         return self._rows is not None and self._rows.is_possible
 
     def may_take_rows(self) -> bool:
-        """Whether those who send are ready. Raises SinkError."""
+        """Whether one of those who send is free, and all are ready. Raises SinkError."""
         if self._fence is not None:
             self._fence.take()
-        return self._rows is not None and self._rows.prepared()
+        return self._rows is not None and self._rows.has_room and self._rows.prepared()
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
         """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""

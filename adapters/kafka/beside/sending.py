@@ -60,6 +60,11 @@ class RowSending:
     def _keeps(self) -> bool:
         return self._senders.keeps and self.owner.keeps_producers
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a slot is free: a cluster may have more tasks by now than there are slots."""
+        return bool(self._slots)
+
     def prepared(self) -> bool:
         """Whether the producers have their ids; they get them in the background. Raises SinkError."""
         if not self.fenced or time.monotonic() - self._prepared_s < _PREPARED_S:
