@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from adapters.lake.column_types import TEXT_SUFFIX
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
 SOURCE: Final = "tidemark_changes"
 """The view of what is to be written."""
 KEY_PROPERTY: Final = "tidemark.key"
+_ZONED: Final = re.compile(r"\btimestamp\b(?!:)")
+
+
+def _ddl(kind: str) -> str:
+    """A type in a statement. In the sink's session a time without a zone is the plain one."""
+    return _ZONED.sub("timestamp_ltz", kind)
 
 
 def defined(table: NewTable) -> str:
     """The columns of a new table. Those of its key are never null, but for texts beside them."""
     return ", ".join(
-        f"{quoted(name)} {kind}{' NOT NULL' if _is_whole(name, table) else ''}"
+        f"{quoted(name)} {_ddl(kind)}{' NOT NULL' if _is_whole(name, table) else ''}"
         for name, kind in table.columns.items()
     )
 
@@ -39,10 +46,13 @@ def properties(table: NewTable, ours: Mapping[str, str]) -> str:
 
 def altering(target: str, added: Mapping[str, str], widened: Mapping[str, str]) -> Sequence[str]:
     """The statements that add columns and widen others."""
-    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in added.items())
+    columns = ", ".join(f"{quoted(name)} {_ddl(kind)}" for name, kind in added.items())
     return [
         *([f"ALTER TABLE {target} ADD COLUMNS ({columns})"] if added else []),
-        *(f"ALTER TABLE {target} ALTER COLUMN {quoted(name)} TYPE {kind}" for name, kind in widened.items()),
+        *(
+            f"ALTER TABLE {target} ALTER COLUMN {quoted(name)} TYPE {_ddl(kind)}"
+            for name, kind in widened.items()
+        ),
     ]
 
 

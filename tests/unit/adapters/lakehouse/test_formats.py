@@ -91,6 +91,8 @@ def test_what_each_format_can_widen():
 def test_statements_quote_every_name_and_text():
     assert quoted("a`b") == "`a``b`"
     assert literal("a'\\b") == "'a\\'\\\\b'"
+    zoned = altering("t", {"at": "timestamp", "s": "struct<timestamp:timestamp_ntz>"}, {})
+    assert zoned == ["ALTER TABLE t ADD COLUMNS (`at` timestamp_ltz, `s` struct<timestamp:timestamp_ntz>)"]
     assert altering("t", {"a`": "int"}, {"b": "bigint"}) == [
         "ALTER TABLE t ADD COLUMNS (`a``` int)",
         "ALTER TABLE t ALTER COLUMN `b` TYPE bigint",
