@@ -55,5 +55,6 @@ USER 10001
 ENV SPARK_LOCAL_DIRS=/var/lib/tidemark/spark PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/tidemark
 VOLUME /var/lib/tidemark
-ENTRYPOINT ["tidemark"]
+# The command tidemark, or an executor or a driver if Spark on Kubernetes starts the container.
+ENTRYPOINT ["python", "-P", "-m", "adapters.spark.cluster.container"]
 CMD ["run", "/etc/tidemark/tidemark.properties"]

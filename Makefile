@@ -16,7 +16,7 @@ TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -61,7 +61,7 @@ golden: setup ## compare our events with the recorded ones, case by case
 		$(BIN)/python -m tests.golden $$cases; done
 
 test-cluster: setup ## jobs on a Spark cluster whose workers share no disk with the driver; needs the right to unshare
-	$(PYTEST) tests/integration/check_cluster.py tests/integration/check_cluster_kafka.py $(ARGS)
+	$(PYTEST) tests/integration/test_cluster.py tests/integration/check_cluster*.py $(ARGS)
 
 debezium-cases: setup ## the cases of Debezium's tests of incremental snapshots, signals and notifications, by their names there
 	$(PYTEST) tests/integration/check_debezium_cases.py tests/integration/check_debezium_signals.py \
@@ -155,6 +155,11 @@ lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(LOCK) --upgrade
 	$(LOCK_IMAGE) --upgrade
 	$(LOCK_BUILD) --upgrade
+
+manifests: setup ## the manifests for Kubernetes by its published schemas, of the version in ARGS (1.37)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(TOOL) kubernetes-validate==1.37.0 kubernetes-validate --strict --quiet \
+		--kubernetes-version $(or $(ARGS),1.37) adapters/kubernetes/*.yaml
 
 audit: setup ## what is known against the locked packages and the jars: asks PyPI and OSV, so it needs the Internet
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

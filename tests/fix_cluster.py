@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from tests.servers.spark_cluster import SparkCluster
 
 
@@ -31,3 +33,13 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("application") / default_name()
     write_archive(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def cluster_spark(cluster: SparkCluster, application: Path) -> Iterator[SparkSession]:
+    """A session of this process on the cluster. It holds all cores until the module ends."""
+    from adapters.spark.session import POSTGRES_JDBC, spark_session  # noqa: PLC0415
+
+    session = spark_session(cluster.url, cluster.settings, (POSTGRES_JDBC,), str(application))
+    yield session
+    session.stop()

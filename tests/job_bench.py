@@ -177,6 +177,7 @@ class Bench:
         self.verification = Verification()
         self.channels: dict[str, SignalChannel] = {}
         self.pulse = Heartbeat(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
+        self.tasks: int = pace.pop("tasks", 2)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
 
@@ -192,6 +193,7 @@ class Bench:
             clock=lambda: self.now_s,
             sleep=self.sleep,
             new_id=lambda: f"window-{next(self.numbers)}",
+            tasks=lambda: self.tasks,
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
             notices=Notices(self.outlet),

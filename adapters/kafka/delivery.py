@@ -20,16 +20,26 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import batch_bytes, client, opened, renew
-from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
+from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
-from adapters.kafka.parts import without
-from adapters.kafka.records import Header, Record, ends_of, headers_of, records_of, slice_end, truncated
+from adapters.kafka.records import (
+    Header,
+    Record,
+    between_truncates,
+    ends_of,
+    headers_of,
+    records_of,
+    slice_end,
+    truncated,
+    without,
+)
+from adapters.kafka.wording import said
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import pyarrow as pa
     from confluent_kafka import Message
@@ -97,37 +107,57 @@ class Delivery:
         self._refused: dict[str, SinkError] = {}
         self._aside: Delivery | None = None
 
-    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> Delivered:
+    def send(
+        self, batches: Iterable[pa.RecordBatch], total: int = 0, barriers: Collection[str] = ()
+    ) -> Delivered:
         """Send every event, in order, and wait until all are delivered; `total` is for the progress log.
 
-        A topic that refuses an event gets no more of them; the others get theirs. Raises SinkError.
+        Truncates of topics in `barriers`, which have several partitions, are sent alone: all events before
+        them are delivered by then, and none behind them is sent yet. A topic that refuses an event gets no
+        more of them; the others get theirs. Raises SinkError.
         """
         self._truncated.clear()
         self._refused.clear()
         self._sent, self._total, self._told_s = 0, total, time.monotonic()
         self._begin()
         for batch in batches:
-            self._truncated |= truncated(batch)
-            ends = ends_of(batch)
-            start = 0
-            while start < batch.num_rows:
-                end = slice_end(ends, start, self._flow.window // _SLICES)
-                sent = without(batch.slice(start, end - start), self._refused)
-                self._produce(sent)
-                self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
-                self._await_room()
-                start = end
+            found = truncated(batch)
+            self._truncated |= found
+            if found.isdisjoint(barriers):
+                self._send_batch(batch)
+                continue
+            for piece, alone in between_truncates(batch, barriers):
+                if alone:
+                    self._flush()
+                self._send_batch(piece)
+                if alone:
+                    self._flush()
         self._flush()
         self._end()
         return Delivered(frozenset(self._truncated), dict(self._refused))
+
+    def _send_batch(self, batch: pa.RecordBatch) -> None:
+        ends = ends_of(batch)
+        start = 0
+        while start < batch.num_rows:
+            end = slice_end(ends, start, self._flow.window // _SLICES)
+            sent = without(batch.slice(start, end - start), self._refused)
+            self._produce(sent)
+            self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
+            self._await_room()
+            start = end
+
+    def prepare(self) -> None:
+        """Make the producer the only one with its id, if it has one. Raises SinkError."""
+        if self.transactional_id and not self._begun:
+            begin(self._producer, self.transactional_id, self._reason)
+            self._begun = True
 
     def _begin(self) -> None:
         """Begin a transaction, if the producer has an id. Raises SinkError."""
         if not self.transactional_id:
             return
-        if not self._begun:
-            begin(self._producer, self.transactional_id, self._reason)
-            self._begun = True
+        self.prepare()
         self._step("does not begin", self._producer.begin_transaction)
 
     def _end(self) -> None:

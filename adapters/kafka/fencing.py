@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import client, opened
-from adapters.kafka.errors import Reason, said, sink_error
+from adapters.kafka.errors import Reason, sink_error
+from adapters.kafka.wording import said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,14 +14,15 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, written_files
 from engine.model import NO_FILE, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 class TurnParts:
@@ -116,20 +117,3 @@ class Attempt:
 
 def _bytes(batches: Iterable[pa.RecordBatch]) -> int:
     return sum(batch.nbytes for batch in batches)
-
-
-def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:
-    """The events of a batch that go to these topics, in order."""
-    column = batch.column("topic")
-    mine = np.array([name in topics for name in column.dictionary.to_pylist()], bool)
-    if mine.all():
-        return batch
-    return batch.filter(pa.array(mine[column.indices.to_numpy()]))
-
-
-def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
-    """The events of a batch that don't go to these topics, in order."""
-    if not topics:
-        return batch
-    names = frozenset(batch.column("topic").dictionary.to_pylist())
-    return of_topics(batch, names - frozenset(topics))

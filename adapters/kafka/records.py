@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from engine.events.values.text import Ints
 
@@ -58,9 +58,48 @@ def headers_of(text: str | None) -> list[Header] | None:
 
 def truncated(batch: pa.RecordBatch) -> set[str]:
     """The topics of this batch's truncates, which have no key and no row."""
-    keyless = pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
+    keyless = _keyless(batch)
     if not pc.any(keyless).as_py():
         return set()
     events = batch.filter(keyless)
     events = events.filter(pc.match_substring(events.column("value"), _TRUNCATED))
     return set(events.column("topic").cast(pa.string()).unique().to_pylist())
+
+
+def between_truncates(
+    batch: pa.RecordBatch, topics: Collection[str]
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """The batch in pieces, of which truncates of these topics come alone, and are told by True."""
+    at = 0
+    for row in np.flatnonzero(_keyless(batch).to_numpy(zero_copy_only=False)).tolist():
+        piece = batch.slice(row, 1)
+        if truncated(piece).isdisjoint(topics):
+            continue
+        if at < row:
+            yield batch.slice(at, row - at), False
+        yield piece, True
+        at = row + 1
+    if at < batch.num_rows:
+        yield batch.slice(at), False
+
+
+def _keyless(batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Which events have a value and no key."""
+    return pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
+
+
+def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:
+    """The events of a batch that go to these topics, in order."""
+    column = batch.column("topic")
+    mine = np.array([name in topics for name in column.dictionary.to_pylist()], bool)
+    if mine.all():
+        return batch
+    return batch.filter(pa.array(mine[column.indices.to_numpy()]))
+
+
+def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The events of a batch that don't go to these topics, in order."""
+    if not topics:
+        return batch
+    names = frozenset(batch.column("topic").dictionary.to_pylist())
+    return of_topics(batch, names - frozenset(topics))

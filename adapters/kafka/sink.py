@@ -28,24 +28,29 @@ from adapters.kafka.client import batch_bytes
 from adapters.kafka.delivery import Delivered, Delivery
 from adapters.kafka.errors import BatchRefused, NotDelivered
 from adapters.kafka.fencing import Fence, is_fence
-from adapters.kafka.parts import Attempt, TurnParts, of_topics, without
+from adapters.kafka.partitions import of_groups, shares
+from adapters.kafka.parts import Attempt, TurnParts
+from adapters.kafka.records import of_topics, truncated, without
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.sinks.settings import Fencing, TopicRecreated
-from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.errors import InvariantError, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from adapters.kafka.beside.sending import RowSending
+    from adapters.kafka.partitions import Groups
     from engine.config.sinks.settings import KafkaSettings
+    from engine.job.snapshots.emission import Emission
     from engine.model import Part
     from engine.ports.executors import Executors
-    from engine.ports.sink import PartWriter
+    from engine.ports.sink import PartWriter, RowsOnTheirWay
 
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 64 << 20
@@ -56,22 +61,28 @@ _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 @dataclass(frozen=True, slots=True)
 class SendTopics:
-    """The task that sends an attempt's events to some topics; sent to the executors."""
+    """The task that sends an attempt's events to some groups of partitions; sent to the executors.
+
+    `barriers` is as in `Delivery.send`.
+    """
 
     settings: KafkaSettings
     attempt: Attempt
+    barriers: frozenset[str] = frozenset()
 
-    def __call__(self, share: tuple[str, frozenset[str]]) -> Delivered:
+    def __call__(self, share: tuple[str, Mapping[str, Groups]]) -> Delivered:
         """Send them, with the producer of this transactional id, if any."""
-        id_, topics = share
+        id_, groups = share
+        batches = (of_groups(batch, groups) for batch in self.attempt.batches())
         with contextlib.closing(Delivery(self.settings, id_)) as delivery:
-            return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
+            return delivery.send(batches, barriers=self.barriers)
 
 
 class KafkaSink:
     """Sends turns to the brokers of `settings`; driver and executors share `directory`.
 
-    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client accepts.
+    `tasks` is how many producers may send at once. `sending` makes what sends rows where they are staged, of
+    the sink and whether it is fenced. Raises ConfigError for settings that no client accepts.
     """
 
     form: Final = EventForm.RECORDS
@@ -85,13 +96,15 @@ class KafkaSink:
         *,
         tasks: int = 1,
         name: str = "tidemark",
+        sending: Callable[..., RowSending] | None = None,
     ) -> None:
-        self._settings, self._executors, self._tasks = settings, executors, tasks
+        self.settings, self._executors, self._tasks = settings, executors, tasks
         self._directory = Path(directory).absolute()
         self._staging = Staging(self._directory)
         self._topics = Topics(settings)
         fenced = settings.fencing is Fencing.TRANSACTIONS
-        self._fence = Fence(settings, name, tasks + 1) if fenced else None
+        self._fence = Fence(settings, name, 1 + 2 * tasks) if fenced else None
+        self._rows = sending(self, fenced=fenced) if sending is not None else None
         self._delivery: Delivery | None = self._new_delivery()
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._reached = False
@@ -169,9 +182,39 @@ class KafkaSink:
         if len(denied) > _TOLD:
             _log.warning("%d more topics may not be written to", len(denied) - _TOLD)
 
+    # Rows beside the turns.
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether anybody sends rows beside the turns."""
+        return self._rows is not None and self._rows.is_possible
+
+    def may_take_rows(self) -> bool:
+        """Whether those who send are ready. Raises SinkError."""
+        if self._fence is not None:
+            self._fence.take()
+        return self._rows is not None and self._rows.prepared()
+
+    def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
+        """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""
+        if self._rows is None:
+            raise InvariantError("rows are to be sent beside the turns, and nobody sends any")
+        refused = self._topics.ensure([topic])
+        self._tell_remade(refused)
+        if refused:
+            raise TopicsRefused(refused)
+        self._ensure_dead_letters()
+        return self._rows.begin(emission)
+
+    def id_beside(self, slot: int) -> str:
+        """The transactional id of those who send beside the turns: behind the ids of tasks."""
+        return self._id(1 + self._tasks + slot)
+
     def close(self) -> None:
         """Discard the producer and what was not committed."""
         self._give_up()
+        if self._rows is not None:
+            self._rows.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _sent(self, parts: Sequence[Part]) -> bool:
@@ -179,22 +222,26 @@ class KafkaSink:
         try:
             self._send(parts)
         except BatchRefused as refused:
-            self._give_up()
-            self._make_batches_smaller(refused)
+            self.make_batches_smaller(refused)
             return False
-        except NotDelivered as error:
-            trouble = self._topics.trouble(error.topic) if error.topic else ""
-            self._give_up()
-            text = f"{error.message}: {trouble}" if trouble else error.message
-            raise SinkError(text, place=error.place, hint=error.hint) from error
-        except SinkError:
-            self._give_up()
-            raise
+        except SinkError as error:
+            raise self.failed(error) from error
         return True
 
-    def _make_batches_smaller(self, refused: BatchRefused) -> None:
-        size = max(1, batch_bytes(self._settings.client) // _SMALLER)
-        self._settings = replace(self._settings, client={**self._settings.client, "batch.size": str(size)})
+    def failed(self, error: SinkError) -> SinkError:
+        """Discard what a failed delivery held; returns the error to raise."""
+        trouble = self._topics.trouble(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
+        self._give_up()
+        if not isinstance(error, NotDelivered):
+            return error
+        text = f"{error.message}: {trouble}" if trouble else error.message
+        return SinkError(text, place=error.place, hint=error.hint)
+
+    def make_batches_smaller(self, refused: BatchRefused) -> None:
+        """From now on send smaller batches than the one that was refused."""
+        self._give_up()
+        size = max(1, batch_bytes(self.settings.client) // _SMALLER)
+        self.settings = replace(self.settings, client={**self.settings.client, "batch.size": str(size)})
         _log.warning(
             "%s; batches have at most %d bytes from now on; set producer.batch.size below the topics'"
             " max.message.bytes",
@@ -206,7 +253,7 @@ class KafkaSink:
         return self._fence.id(number) if self._fence is not None else ""
 
     def _new_delivery(self) -> Delivery:
-        return Delivery(self._settings, self._id(0))
+        return Delivery(self.settings, self._id(0))
 
     def _send(self, parts: Sequence[Part]) -> None:
         if self._fence is not None:
@@ -221,30 +268,48 @@ class KafkaSink:
         self._tell_remade(refused)
         for topic in refused:
             del events[topic]
-        if self._settings.dead_letter_topic:
-            for error in self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS).values():
-                raise error
+        self._ensure_dead_letters()
         if attempt.bytes <= _LOCAL_BYTES:
             left_out = self._withheld | refused.keys()
             batches = (without(batch, left_out) for batch in attempt.batches())
-            delivered = [self._local().send(batches, events.total())]
+            wide = frozenset(topic for topic in events if self._topics.partitions(topic) > 1)
+            delivered = [self._local().send(batches, events.total(), wide)]
         else:
             del attempt
-            send = SendTopics(self._settings, self._parts.spilled(parts))
-            groups = enumerate(shares(events, self._tasks), 1)
-            delivered = self._executors.map(send, [(self._id(number), group) for number, group in groups])
+            delivered = self._send_by_executors(events, self._parts.spilled(parts))
         self._warn(frozenset().union(*(outcome.truncated for outcome in delivered)))
         for outcome in delivered:
             refused |= outcome.refused
         if refused:
             raise TopicsRefused(refused)
 
+    def _send_by_executors(self, events: Counter[str], attempt: Attempt) -> list[Delivered]:
+        """Send a large turn by several producers.
+
+        Each has groups of a topic's partitions. A topic with truncates has one producer, so that they keep
+        their place.
+        """
+        partitions = {topic: self._topics.partitions(topic) for topic in events}
+        wide = frozenset(topic for topic, count in partitions.items() if count > 1)
+        if wide:
+            for batch in attempt.batches():
+                for topic in truncated(batch):
+                    partitions[topic] = 1
+        send = SendTopics(self.settings, attempt, wide)
+        numbered = enumerate(shares(events, partitions, self._tasks), 1)
+        return self._executors.map(send, [(self._id(number), share) for number, share in numbered])
+
+    def _ensure_dead_letters(self) -> None:
+        if self.settings.dead_letter_topic:
+            for error in self._topics.ensure([self.settings.dead_letter_topic], _DEAD_LETTERS).values():
+                raise error
+
     def _tell_remade(self, refused: Mapping[str, SinkError]) -> None:
         """Raise the error for topics that were recreated, if there are any."""
         remade = self._topics.take_remade()
         if not remade:
             return
-        recreated = self._settings.recreated
+        recreated = self.settings.recreated
         if recreated is TopicRecreated.STOP:
             raise SinkRefused(
                 "the topic was made anew, it lacks what was sent before",
@@ -262,6 +327,8 @@ class KafkaSink:
     def _give_up(self) -> None:
         """Discard what a failed delivery held, and what was known of topics."""
         self._topics.forget()
+        if self._rows is not None:
+            self._rows.forget()
         if self._fence is not None:
             self._fence.lose()
         self._drop_delivery()
@@ -281,14 +348,3 @@ class KafkaSink:
                     topic,
                     self._topics.partitions(topic),
                 )
-
-
-def shares(events: Counter[str], tasks: int) -> list[frozenset[str]]:
-    """Split topics among tasks, with about equal numbers of events; the largest topics first."""
-    groups: list[set[str]] = [set() for _ in range(min(tasks, len(events)))]
-    loads = [0] * len(groups)
-    for topic, count in events.most_common():
-        least = loads.index(min(loads))
-        groups[least].add(topic)
-        loads[least] += count
-    return [frozenset(group) for group in groups]

@@ -18,9 +18,10 @@ from adapters.mongodb.source import MongoSource
 from adapters.mongodb.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import Wired, tasks_of
+from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
 from adapters.verify.copied_events import Traits
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
@@ -76,7 +77,7 @@ def make_source(
     connection = connection_of(settings.source_as(MongoSettings))
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
-    reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
+    reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
     clock = places.clock
     first: InitialSnapshot[Held] = InitialSnapshot(

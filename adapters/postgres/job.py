@@ -28,9 +28,10 @@ from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import LOCAL_ROWS, Wired, tasks_of
+from adapters.source.assembly.wiring import LOCAL_ROWS, Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
 from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
@@ -101,7 +102,7 @@ def _source(
     )
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
-    reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
+    reader = ChunkReader(spark, jdbc, places.windows, slots=slots_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, places.clock, xmin)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.events.batch import EventForm
+    from engine.job.snapshots.emission import Emission
     from engine.model import Checksum
-    from engine.ports.sink import PartWriter, Sink
+    from engine.ports.sink import PartWriter, RowsOnTheirWay, Sink, TakesRows
     from engine.staging.port import RowForm
 
 _TEXT = "text"
@@ -175,3 +176,24 @@ class DriverSink:
     def close(self) -> None:
         """Release everything."""
         self._sink.close()
+
+
+class RowsDriverSink(DriverSink):
+    """A sink that takes rows beside the turns, from the executors that keep them."""
+
+    def __init__(self, sink: Any) -> None:
+        super().__init__(sink)
+        self._taker: TakesRows = sink
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the sink does."""
+        return self._taker.takes_rows
+
+    def may_take_rows(self) -> bool:
+        """Whether the sink is ready."""
+        return self._taker.may_take_rows()
+
+    def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
+        """Begin to send rows."""
+        return self._taker.take_rows(emission, topic)

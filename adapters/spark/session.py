@@ -18,9 +18,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from adapters.spark.cluster.shipping import executors_python, is_cluster, shipped
+from adapters.spark.connect import refuse_connect
 from adapters.spark.failures import SPARK_ERRORS, telling_line
 from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
+from adapters.spark.worker import NICENESS
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -32,11 +34,6 @@ SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.2.jre11"
 JARS = Path(pyspark.__file__).parent / "jars"
 """Spark's own jars. Packages found here under Ivy's file names are not downloaded; see the Dockerfile."""
 
-NICENESS = 5
-"""How much nicer Spark's processes are than the driver; see `_give_way`.
-
-Only a little, because they also do some of the stream's work: large spans.
-"""
 _MOST_NICE = 19
 
 _DEFAULTS: Mapping[str, str] = {
@@ -73,6 +70,7 @@ def spark_session(
     `archive`, or one that is made now.
     """
     active = SparkSession.getActiveSession()
+    refuse_connect(master, active)
     if active is not None:
         warn_of_open(active.sparkContext)
         return active

@@ -11,6 +11,13 @@ import gc
 import sys
 import zipimport
 from functools import cache
+from typing import Final
+
+NICENESS: Final = 5
+"""How much nicer processes that work for the driver on its machine are than the driver.
+
+Only a little, because they also do some of the stream's work: large spans.
+"""
 
 
 def spare_worker() -> None:

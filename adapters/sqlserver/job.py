@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from adapters.source.assembly.job import SourceJob, trying
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import Wired, tasks_of
+from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
+from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.log.database_log import LogBounds
@@ -99,13 +100,13 @@ def make_source(
     """The source of the settings."""
     found = _server(reach, settings)
     chosen = snapshotter(settings.snapshot)
-    databases, tasks = Databases(settings, found, chosen.statement), tasks_of(spark)
+    databases, slots = Databases(settings, found, chosen.statement), slots_of(spark)
     jdbc, clock = found.reach.jdbc, places.clock
     tools = SourceTools(
         SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_ROWS),
-        ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
+        ChunkReader(spark, jdbc, places.windows, settings.snapshot, slots=slots),
         lambda database: ChangeReader(spark, jdbc, database, places.spans.within("log"), clock.new_id),
-        _bounds(settings, tasks),
+        _bounds(settings, slots()),
         clock,
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),
     )

@@ -66,6 +66,11 @@ class ExecutorBlock:
     name: str
     checksum: Checksum
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its content is in this process."""
+        return self.name in _CONTENT
+
     @contextmanager
     def open(self, what: str) -> Iterator[pa.Buffer]:
         """The content; the driver fetches it if it has to."""

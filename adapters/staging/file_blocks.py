@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ class FileBlock:
 
     path: str
     checksum: Checksum
+    is_here: ClassVar[bool] = True
 
     @contextmanager
     def open(self, what: str) -> Iterator[pa.Buffer]:

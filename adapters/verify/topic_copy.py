@@ -11,6 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from adapters.verify.topic_records import ReadRecords, Share, TopicEnds
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.verify.copy import Asked, ExtraRow, SeenRows, Span, Touched
 
     FilesCopyOf = Callable[[str, bool], FilesCopy]
+    ReadAll = Callable[[ReadRecords, Sequence[Share]], list[int]]
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class _Topic:
     ends: TurnEnds = field(default_factory=TurnEnds)
     read: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
+    reading: Lock = field(default_factory=Lock)
 
     def shares(self, turn: int) -> list[Share]:
         """What is to be read of each partition, up to a turn."""
@@ -82,14 +85,13 @@ class TopicCopy:
     def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
         """Read the records that are not read yet, then compare, in a thread that waits for the tasks."""
         known = self._topic(topic)
-        read = partial(self._read, topic, known, asked.span.upto, self._executors)
+        read = partial(self._read, topic, known, asked.span.upto, self._executors.map)
         return self._files(known).compare(topic, seen, asked, before=read)
 
     def touched(self, topic: str, span: Span) -> Touched:
         """Read the records of the next turns."""
         known = self._topic(topic)
-        for share in known.shares(span.upto):
-            known.note([share], [ReadRecords(self._settings, topic, known.directory)(share)])
+        self._read(topic, known, span.upto, _in_place)
         return self._files(known).touched(topic, span)
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
@@ -104,9 +106,16 @@ class TopicCopy:
     def _files(self, topic: _Topic) -> FilesCopy:
         return self._files_of(topic.directory, len(topic.ends.after(topic.ends.newest)) < 2)
 
-    def _read(self, name: str, topic: _Topic, turn: int, executors: Executors) -> None:
-        shares = topic.shares(turn)
-        topic.note(shares, executors.map(ReadRecords(self._settings, name, topic.directory), shares))
+    def _read(self, name: str, topic: _Topic, turn: int, read_all: ReadAll) -> None:
+        """Read what is left up to a turn. Two comparisons of a topic wait for each other here."""
+        with topic.reading:
+            shares = topic.shares(turn)
+            topic.note(shares, read_all(ReadRecords(self._settings, name, topic.directory), shares))
+
+
+def _in_place(read: ReadRecords, shares: Sequence[Share]) -> list[int]:
+    """Read here: little has come since the comparison."""
+    return [read(share) for share in shares]
 
 
 def _named(topic: str) -> str:

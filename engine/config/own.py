@@ -144,7 +144,7 @@ _SHARED = (
         "tidemark.spark.archive",
         APPLIED,
         "path or URI of what tidemark package has made, for a cluster's executors; without it, it is made at"
-        " every start",
+        " every start; none: they have it installed",
         TEXT,
     ),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),

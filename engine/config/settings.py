@@ -202,7 +202,7 @@ class JobSettings:
     - `staging` None: beside the checkpoint or the sink's directory
     - `letters` None: beside the checkpoint
     - `spark_master` None: the one of spark-submit or the session, else `local[*]`
-    - `spark_archive` None: it is made when a session on a cluster starts
+    - `spark_archive` None: it is made when a session on a cluster starts; `none`: executors have it installed
     - `certificates`: whether snapshots get certificates
     - `blocking`: whether signals may ask for blocking snapshots
     - `window_max_chunks` 0 and `max_retries` -1: no bound

@@ -45,6 +45,7 @@ from engine.isolation.incomplete import noted
 from engine.job.circling import Circling
 from engine.job.isolation import Isolation
 from engine.job.new_collections import welcomed
+from engine.job.outage import Outage
 from engine.job.reports.observation import Observation
 from engine.job.reports.progress_log import goes_on
 from engine.job.saved import state_document as saved
@@ -89,7 +90,7 @@ class Job:
         self._saved = self.state
         self._saved_s = 0.0
         self._failures = 0
-        self._circling = Circling()
+        self._circling, self._outage = Circling(), Outage()
         self._opened_s = 0.0
         self._was_open = False
         self._size = TurnSize()
@@ -145,7 +146,7 @@ class Job:
             if most is not None and self._failures > most:
                 raise
             pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
-            _log.warning("%s; trying again in %.1f s", error, pause_s)
+            self._outage.goes_on(error, pause_s, self._parts.clock())
             self._parts.sleep(pause_s)
             return False
         return True
@@ -159,8 +160,10 @@ class Job:
             self.start()
         while not stopping() and not self._parts.done(self._saved):
             position = self.state.position
-            if self.turn() or self.state.position != position or self._has_held():
+            further = self.turn() or self.state.position != position or self._has_held()
+            if further and self._failures:
                 self._failures = 0
+                self._outage.is_over(self._parts.clock())
 
     def _has_held(self) -> bool:
         """Whether the session has lasted longer than any pause: silence proves little before."""
@@ -290,11 +293,12 @@ class Job:
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.read)
-        sends = bool(span or found or appeared) or self._due() or self._windows.may_emit(self.state)
+        sends = bool(span or found or appeared) or self._due() or self._windows.has_rows(self.state)
         if sends:
             self._send(log, span, found, appeared)
         self.state = self._parts.verification.poll(self.state, self._parts)
         self._repair(log)
+        self._windows.send_beside(self.state)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends or released
 
@@ -320,7 +324,7 @@ class Job:
 
     def _patience_s(self) -> float:
         """How long to wait for a silent log: not at all while rows can be emitted."""
-        if self._windows.may_emit(self.state):
+        if self._windows.has_rows(self.state):
             return 0.0
         return self._pace.waiting_s if self.window else self._pace.idle_s
 
@@ -377,6 +381,7 @@ class Job:
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
         parts += job_parts.notices.write(writer, _next_number(parts))
         after = self._isolation.withhold(after, parts, refused)
+        self._windows.give_way(encoded)
         begun_s = job_parts.clock()
         after = self._commit(after, parts)
         if span:
@@ -408,6 +413,7 @@ class Job:
             piece := self._isolation.next_release(self.state)
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
+            self._windows.wait_for_rows()
             after = self.state.next_turn()
             writer = job_parts.sink.writer(after.turn)
             part = writer.write(0, [piece.events])
@@ -430,6 +436,7 @@ class Job:
         job_parts = self._parts
         for deletes in job_parts.verification.due:
             now_s, clock_s = job_parts.now(), job_parts.clock()
+            self._windows.wait_for_rows()
             after = self.state.next_turn()
             writer = job_parts.sink.writer(after.turn)
             part = writer.write(0, [deletes.events])

@@ -62,7 +62,6 @@ class Pace:
     window_rows: int = 200_000
     window_bytes: int = 256 << 20
     max_chunks: int | None = None
-    tasks: int = 2
     slice_s: float = 0.05
     slice_bytes: int = 8 << 20
     max_lag_s: float = 5.0
@@ -141,6 +140,7 @@ class JobParts:
 
     - `now` is Unix time in seconds, for events and logs. `clock` counts seconds and never goes back.
     - `executors` write staged rows to the sink if a slice has more than `local_rows`; else the driver does.
+    - `tasks` tells how many tasks a window should be read by.
     - `sleep` may return early when the job is to stop.
     - `new_id` makes the ids of windows.
     - `show` formats a position the way its database does.
@@ -167,6 +167,7 @@ class JobParts:
     clock: Callable[[], float]
     sleep: Callable[[float], object]
     new_id: Callable[[], str]
+    tasks: Callable[[], int] = lambda: 2
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.events.batch import EventForm
+    from engine.job.snapshots.emission import Emission, Emitted
     from engine.model import Checksum, Part
     from engine.staging.port import RowForm
 
@@ -50,6 +51,44 @@ class TextWriter(PartWriter, Protocol):
 
         The file is on disk, is never written to again, and has this many events and this checksum. Its name
         may be removed before the turn is committed. Raises SinkError.
+        """
+
+
+class RowsOnTheirWay(Protocol):
+    """Rows that a sink takes beside the turns. Used by the thread of the turns alone."""
+
+    def done(self) -> bool:
+        """Whether the sink has them all, or has failed. Only looks."""
+
+    def result(self) -> Emitted:
+        """Wait until the sink has them all. May be repeated.
+
+        Raises SinkError if it fails; part of the rows may have been sent then. Raises SourceError if the
+        staged rows are gone.
+        """
+
+    def stop(self) -> None:
+        """Return once nothing of them is sent any more, taken or not."""
+
+
+@runtime_checkable
+class TakesRows(Protocol):
+    """A sink that can take rows of windows beside the turns, in parallel."""
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it does so as it is set up."""
+
+    def may_take_rows(self) -> bool:
+        """Whether it is ready to; if not, it gets ready in the background. Raises SinkError.
+
+        The job makes sure of its lease after this, and before it calls `take_rows`.
+        """
+
+    def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
+        """Begin to send an emission's survivors, which all go to this topic and have distinct keys.
+
+        Returns at once. Raises SinkError, as `Sink.commit` does.
         """
 
 

@@ -44,14 +44,15 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _COMPACTED = 32
-"""How many parts of balances may pile up before they are merged into one."""
+"""How many parts of balances, or arrays of keys, may pile up before they are merged into one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
     """The merge keys for which the stream has carried something newer, and the truncated collections.
 
-    `keys` holds arrays of merge keys (`engine.snapshot.merge_key`) in arrival order; a key may occur twice.
+    `keys` holds arrays of merge keys (`engine.snapshot.merge_key`) in arrival order; a key may occur twice,
+    but all of them are at most about twice as many as are different.
     `lacking` holds the key before and the key after for each entry whose row lacks a value. The key before
     is None if the row did not belong to the collection. `copies` holds the balances
     (`engine.snapshot.copies`) of rows without a key, in log order.
@@ -66,7 +67,7 @@ class Superseded:
         """Add what later entries superseded."""
         keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for collection, arrays in other.keys.items():
-            keys[collection] = keys.get(collection, ()) + arrays
+            keys[collection] = _bounded(keys.get(collection, ()) + arrays)
         for collection, pairs in other.lacking.items():
             lacking[collection] = lacking.get(collection, ()) + pairs
         for collection, more in other.copies.items():
@@ -95,14 +96,25 @@ class Superseded:
     def of(self, collection: CollectionId) -> Newer:
         """What supersedes rows of one collection, as a value that is fast to query."""
         arrays = self.keys.get(collection, ())
-        keys = pa.chunked_array(arrays, KEY_TYPE).combine_chunks() if arrays else pa.array([], KEY_TYPE)
+        keys = pa.concat_arrays(arrays) if arrays else pa.array([], KEY_TYPE)
         lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
         return Newer(
-            keys.unique(),
+            keys,
             collection in self.truncated,
             pa.array(sorted(lacking), KEY_TYPE),
             copies.taken(self.copies.get(collection, ())),
         )
+
+
+def _bounded(arrays: tuple[pa.LargeBinaryArray, ...]) -> tuple[pa.LargeBinaryArray, ...]:
+    """The arrays, merged into one without repetitions once those behind the first have as many keys as it.
+
+    So a key that changes again and again takes no more room, and each key is merged a few times at most.
+    """
+    first, *others = arrays
+    if len(others) < _COMPACTED or sum(map(len, others)) < len(first):
+        return arrays
+    return (pa.concat_arrays(arrays).unique(),)
 
 
 @dataclass(frozen=True, slots=True)

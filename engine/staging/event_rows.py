@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from engine.events.batch import EVENTS
 from engine.events.values.text import join
-from engine.staging.rows import ROWS, STAGED, ArrowBlock, few, survivors
+from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.rows import MERGE_KEY, ROWS, STAGED, ArrowBlock, few, survivors
 from engine.staging.surroundings import Surroundings, by_marker
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class StagedEvents:
         marked = by_marker(left.of(batches), marks)
         events = (event for batch, marker in marked for event in _completed(batch, around, marker))
         return writer.write(part, events), left
+
+    def merge_keys(self) -> pa.ChunkedArray | None:
+        """The merge keys, if the block is here."""
+        if not self.block.is_here:
+            return None
+        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+            return pa.chunked_array((batch.column(MERGE_KEY.name) for batch in stream), KEY_TYPE)
 
 
 def _completed(

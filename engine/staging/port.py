@@ -13,7 +13,7 @@ sent to them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,10 @@ class Block(Protocol):
     @property
     def checksum(self) -> Checksum:
         """What was written."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process can open it without fetching it from elsewhere."""
 
     def open(self, what: str) -> AbstractContextManager[pa.Buffer]:
         """The content, verified. Arrays made of it may outlive the context.
@@ -104,6 +108,17 @@ class StagedRows(Protocol):
 
         Returns the part, and which rows survived. May be repeated. Raises
         SourceError if the rows are gone or damaged, else SinkError.
+        """
+
+
+@runtime_checkable
+class TellsKeys(Protocol):
+    """Staged rows whose merge keys can be asked for before they are emitted."""
+
+    def merge_keys(self) -> pa.ChunkedArray | None:
+        """The rows' merge keys, in their order; None if they would have to be fetched from elsewhere.
+
+        Raises SourceError if the rows are gone or damaged.
         """
 
 

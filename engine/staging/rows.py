@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from engine.errors import InvariantError
 from engine.events.batch import EVENTS
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.port import TellsKeys
 from engine.verify.row_digest import digest_sum, row_digests
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class DigestedRows:
         survives = None if left.mask is None else left.mask.to_numpy()
         with self.digests.open(ROWS) as content:
             return written, replace(left, digest_sum=digest_sum(content, survives))
+
+    def merge_keys(self) -> pa.ChunkedArray | None:
+        """The rows' merge keys, if they tell them."""
+        return self.rows.merge_keys() if isinstance(self.rows, TellsKeys) else None
 
 
 @dataclass(frozen=True, slots=True)

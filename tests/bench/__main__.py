@@ -3,7 +3,8 @@
 `latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
 broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without;
 `certificate` is a snapshot with its certificate and without; `verify` is a verification beside its snapshot
-and takes several `--rows`; `lake` has options of its own (`lake --help`).
+and takes several `--rows`; `lake` has options of its own (`lake --help`); `cluster` is a snapshot on each
+number of `--executors` beside `local[*]`, and `scale` sets what was measured beside the model of scale.
 `tests.bench.suite` runs the others.
 """
 
@@ -25,10 +26,12 @@ from engine.config.sinks.settings import Fencing
 from tests.bench import lake
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.certificates import measure_certificates
+from tests.bench.cluster import cluster_lines
 from tests.bench.latency import Load, measure_idle, measure_latency
 from tests.bench.many import measure_tables
 from tests.bench.memory import measure_memory
 from tests.bench.mongodb import MongoBench
+from tests.bench.scale import scale_lines
 from tests.bench.sqlserver import SqlServerBench
 from tests.bench.tables import CHANGES_A_TRANSACTION, TABLES
 from tests.bench.throughput import Variant, measure_initial, measure_snapshot, measure_stream
@@ -54,6 +57,8 @@ _ROWS: dict[str, list[int]] = {
     "tables": [0],
     "kafka": [2_000_000],
     "certificate": [2_000_000],
+    "cluster": [1_000_000],
+    "scale": [1_000_000],
     "verify": [2_000_000],
     "fencing": [10_000],
     "mongodb-snapshot": [500_000],
@@ -62,6 +67,8 @@ _ROWS: dict[str, list[int]] = {
     "sqlserver-stream": [300_000],
 }
 _WRITES_PER_S = (100, 1000)
+_SESSIONS = {"cluster": cluster_lines, "scale": scale_lines}
+"""Benchmarks that make sessions of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,6 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["lake"]:
         return lake.main(given[1:])
     options = parser().parse_args(arguments)
+    if options.bench in _SESSIONS:
+        for line in _SESSIONS[options.bench](options):
+            print(orjson.dumps(line).decode(), flush=True)
+        return 0
     spark = spark_session("local[2]", {}, (POSTGRES_JDBC,))
     if options.bench.startswith("mongodb"):
         with (
@@ -176,11 +187,21 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("--rows", type=int, nargs="+", help="rows of the table, or of inserts and of updates")
     parsed.add_argument("--table", choices=sorted(TABLES), default="wide")
     parsed.add_argument("--sink", choices=("null", "files", "kafka"), nargs="+", default=["null"])
+    parsed.add_argument(
+        "--cluster-sink",
+        choices=("null", "kafka"),
+        nargs="+",
+        default=["null", "kafka"],
+        help="cluster: these",
+    )
     parsed.add_argument("--schemas", action="store_true", help="snapshot: with schemas as well as without")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
     parsed.add_argument("--runs", type=int, default=1, help="how often to measure; a line each (1)")
     parsed.add_argument(
         "--capture-delay", type=float, default=5.0, help="sqlserver-snapshot: seconds between captures (5)"
+    )
+    parsed.add_argument(
+        "--executors", type=int, nargs="+", default=[1, 2], help="cluster, scale: of one core each (1 2)"
     )
     parsed.add_argument("--tables", type=int, default=1000, help="tables: how many (1000)")
     parsed.add_argument(

@@ -189,7 +189,7 @@ class PostgresSubject(SubjectOnServer):
         )
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(LocalExecutors(), FileBlocks(staging), local_rows=1_000_000)
-        reader = ChunkReader(self._spark, jdbc, files_in(staging), tasks=2)
+        reader = ChunkReader(self._spark, jdbc, files_in(staging), slots=lambda: 2)
         server, clock = make_server(settings.source_as(PostgresSettings)), system_clock()
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)

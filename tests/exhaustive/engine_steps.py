@@ -15,8 +15,9 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
+from engine.job.snapshots.opened_window import Opened
 from engine.job.snapshots.window_scheduler import with_moved
-from engine.job.snapshots.windows import Windows, _Opened
+from engine.job.snapshots.windows import Windows
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
 from engine.ports.source import Encoded
 from engine.snapshot.extent import Extent
@@ -30,9 +31,7 @@ from tests.simulation.source import merge_key, moved, superseding
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-_PACE = Pace(
-    chunk_rows=1, window_rows=2, tasks=2, slice_s=0.0, slice_bytes=1, max_lag_s=1e12, longest_window_s=0.0
-)
+_PACE = Pace(chunk_rows=1, window_rows=2, slice_s=0.0, slice_bytes=1, max_lag_s=1e12, longest_window_s=0.0)
 
 
 class Numbers(Generic[Value]):
@@ -245,11 +244,11 @@ class EngineSteps:
         real._opened = [self._opened(at, window) for at, window in enumerate(opened)]
         return real
 
-    def _opened(self, at: int, window: OpenedWindow) -> _Opened:
+    def _opened(self, at: int, window: OpenedWindow) -> Opened:
         runs = self.runs(window.plan)
         superseded, hidden = (self._superseded.values[n] for n in (window.superseded, window.hidden))
         reading = _Reading(window.shown.bit_length(), hidden)
-        made = _Opened(Window(str(at), runs), reading, superseded, hidden, 0.0)
+        made = Opened(Window(str(at), runs), reading, superseded, hidden, 0.0)
         made.sent = window.sent
         if window.staged is not None:
             made.staged = reading.staged = [

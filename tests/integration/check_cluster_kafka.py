@@ -6,6 +6,7 @@ Takes minutes, so `make test-cluster` runs it.
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ import pytest
 
 from tests.demo.display import Display
 from tests.demo.load import Load
+from tests.demo.mongodb import MongoShop
 from tests.demo.postgres import PostgresShop
-from tests.demo.roads import KafkaRoad
+from tests.demo.roads import FilesRoad, KafkaRoad
 from tests.demo.scene import Scene
 from tests.demo.tidemark import Folder
 from tests.servers.kafka import KafkaBroker
+from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -68,5 +71,19 @@ def test_an_incremental_snapshot_into_kafka_under_writes_replays_equal(
         road = ClusterRoad(KafkaRoad(broker), cluster, application)
 
         verdict = Scene(shop, Folder(tmp_path), LOAD, Display(), road).play()
+
+    assert verdict.equal, str(verdict)
+
+
+@pytest.mark.parametrize("initial", [True, False], ids=["initial", "incremental"])
+def test_snapshots_of_mongodb_under_writes_replay_equal(
+    tmp_path: Path, cluster: SparkCluster, application: Path, *, initial: bool
+):
+    with MongoServer() as server, closing(MongoShop(server)) as shop:
+        road = ClusterRoad(FilesRoad(), cluster, application)
+        if initial:
+            threading.Timer(3 * KILLED_AFTER_S, cluster.kill_executor).start()
+
+        verdict = Scene(shop, Folder(tmp_path), LOAD, Display(), road, initial=initial).play()
 
     assert verdict.equal, str(verdict)

@@ -120,7 +120,7 @@ def test_a_failed_blocking_snapshot_should_not_cause_initial_snapshot_on_restart
         broken = {"data-collection": f"{subject.prefix}b", "filter": "SELECT failing query"}
         ask(subject, "a", "b", additional_conditions=[broken])
         job.until_answered("rejected")
-        job.until_answered("finished")
+        job.until(lambda: len(subject.reads(job)) == 2 * ROWS)
         more(subject, ROWS, 1)
         subject.drain(job)
     with subject.job(**given) as job:

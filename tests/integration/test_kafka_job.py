@@ -6,11 +6,12 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
+from adapters.kafka.beside.sending import RowSending
 from adapters.postgres.job import building
 from adapters.source.assembly import job as source_job
 from adapters.source.assembly import wiring
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job.loop import Job
+    from engine.job.snapshots.emission import Emission
     from signals.answers import Answer
     from tests.servers.postgres import Database
 
@@ -138,6 +140,63 @@ def test_topics_replayed_are_the_source(broker, items, tmp_path, spark, fencing)
 
     assert broker.partitions(TOPIC) == 3
     assert_replayed(broker, items, tmp_path)
+
+
+@pytest.mark.parametrize("fencing", Fencing)
+def test_rows_sent_beside_the_turns_replayed_are_the_source(
+    broker, items, tmp_path, spark, fencing, monkeypatch
+):
+    sent = beside(monkeypatch)
+    more = {"topic__creation__default__partitions": "3", "tidemark__sink__kafka__fencing": fencing.value}
+    with driven(items, tmp_path, spark, **into(broker, **more)) as job:
+        ask_for_a_snapshot(items)
+        for number in range(30):
+            write(items, number)
+            job.job.turn()
+        job.until_answered("finished")
+        job.until_drained(items)
+
+    assert sent
+    assert_replayed(broker, items, tmp_path)
+
+
+def test_processes_killed_while_they_send_lose_nothing(broker, items, tmp_path, spark, monkeypatch):
+    sent = beside(monkeypatch)
+    kills = 0
+    with running(items, tmp_path, spark, **into(broker)) as job:
+        until(lambda: job.job.state.position)
+        ask_for_a_snapshot(items)
+        for number in range(200):
+            write(items, number % 20)
+            if kills < 3 and len(sent) > kills:
+                time.sleep(0.01 * kills)
+                kills += 1
+                sink: Any = job.job._parts.sink
+                sink._rows.end()
+            if job.answered("finished"):
+                break
+            time.sleep(0.1)
+        until(lambda: job.answered("finished"))
+        with items.connect() as connection:
+            connection.execute("INSERT INTO items VALUES (999999, 'last')")
+        until(lambda: b"999999" in b"".join(record.key() or b"" for record in broker.records(TOPIC)))
+
+    assert kills == 3
+    assert_replayed(broker, items, tmp_path)
+
+
+def beside(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Let windows of few rows go beside the turns; the list is of the runs that do."""
+    sent: list[object] = []
+    begin = RowSending.begin
+
+    def noted(sending: RowSending, emission: Emission) -> object:
+        sent.append(emission)
+        return begin(sending, emission)
+
+    monkeypatch.setattr(wiring, "LOCAL_ROWS", 50)
+    monkeypatch.setattr(RowSending, "begin", noted)
+    return sent
 
 
 def test_a_job_killed_between_sending_and_saving_repeats_and_loses_nothing(

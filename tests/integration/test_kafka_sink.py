@@ -11,10 +11,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import orjson
+import pyarrow as pa
 import pytest
 
 import adapters.kafka.sink as kafka_sink
 from adapters.kafka.delivery import Delivery
+from adapters.kafka.partitions import key_hashes
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
@@ -116,6 +117,48 @@ def test_many_bytes_are_sent_by_the_executors_topic_by_topic(kafka, sink, topic,
     found = {name: [record.value() for record in kafka.records(name)] for name in topics}
 
     assert found == {name: [b"0", b"1", b"2", b"3"] for name in topics}
+
+
+@pytest.mark.parametrize("fencing", Fencing)
+def test_many_bytes_for_a_topic_are_sent_by_groups_of_its_partitions(
+    kafka, sink, topic, fencing, monkeypatch
+):
+    monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
+    kafka.create_topic(topic, 8)
+    parts = [[changes(topic, range(200), str(number)), changes(topic, range(100))] for number in range(3)]
+    send(sink(tasks=3, fencing=fencing), *parts)
+    records = kafka.records(topic)
+    found: dict[bytes, list[str]] = {}
+    for record in records:
+        found.setdefault(record.key() or b"", []).append(orjson.loads(record.value() or b"")["v"])
+    keys = pa.array([(record.key() or b"").decode() for record in records], pa.large_string())
+
+    assert found == {
+        b'{"id":%d}' % key: ["0", "", "1", "", "2", ""] if key < 100 else ["0", "1", "2"]
+        for key in range(200)
+    }
+    assert [record.partition() for record in records] == (key_hashes(keys) % 8).tolist()
+
+
+@pytest.mark.parametrize("by", ["driver", "executors"])
+def test_a_truncate_is_a_barrier_for_all_partitions(kafka, sink, topic, by, monkeypatch):
+    if by == "executors":
+        monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
+    kafka.create_topic(topic, 4)
+    truncate = batch((topic, None, '{"before":null,"after":null,"source":{},"op":"t"}', None))
+    waits: list[int] = []
+    flush = Delivery._flush
+
+    def noted(delivery: Delivery) -> None:
+        waits.append(delivery._sent)
+        flush(delivery)
+
+    monkeypatch.setattr(Delivery, "_flush", noted)
+    before, after = (changes(topic, range(20), value) for value in ("before", "after"))
+    send(sink(tasks=3), [before], [pa.concat_batches([before, truncate, after])], [after])
+
+    assert waits == [40, 41, 81]
+    assert kafka.count(topic) == 81
 
 
 def test_spark_sends_a_large_turn(kafka, spark: SparkSession, tmp_path, topic):

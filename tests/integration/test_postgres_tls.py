@@ -149,7 +149,7 @@ def readers_refusal(spark: SparkSession, database: Database, directory: Path, mo
     jdbc = Jdbc(jdbc_url(settings), given)
     area = files_in(directory / "staging")
     try:
-        ChunkReader(spark, jdbc, area, tasks=1).reach()
+        ChunkReader(spark, jdbc, area, slots=lambda: 1).reach()
     except SourceError as error:
         return str(error)
     return ""

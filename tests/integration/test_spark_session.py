@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.spark.session import NICENESS
+from adapters.spark.worker import NICENESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

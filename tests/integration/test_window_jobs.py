@@ -47,7 +47,7 @@ def noted(path: Path, wait_s: float, _item: int) -> None:
 
 def test_a_running_job_ends(spark: SparkSession, tmp_path: Path, thread: ThreadPoolExecutor):
     jobs, window, begins = (
-        WindowJobs(spark, files_in(tmp_path), tasks=1),
+        WindowJobs(spark, files_in(tmp_path), slots=lambda: 1),
         str(uuid4()),
         time.monotonic(),
     )
@@ -64,7 +64,7 @@ def test_a_running_job_ends(spark: SparkSession, tmp_path: Path, thread: ThreadP
 def test_a_job_that_has_not_begun_does_not_begin(
     spark: SparkSession, tmp_path: Path, thread: ThreadPoolExecutor
 ):
-    jobs, window = WindowJobs(spark, files_in(tmp_path), tasks=1), str(uuid4())
+    jobs, window = WindowJobs(spark, files_in(tmp_path), slots=lambda: 1), str(uuid4())
     jobs.cancel(window)
 
     with pytest.raises(SourceError, match="cancelled"):
@@ -75,7 +75,7 @@ def test_a_job_that_has_not_begun_does_not_begin(
 def test_documents_of_a_window_that_was_cancelled_are_not_asked_for(
     spark: SparkSession, tmp_path: Path, thread: ThreadPoolExecutor
 ):
-    reader = ChunkReader(spark, NOBODY, files_in(tmp_path), tasks=1, batch_rows=1)
+    reader = ChunkReader(spark, NOBODY, files_in(tmp_path), slots=lambda: 1, batch_rows=1)
     run, window = Run(1, Target(CollectionId(("shop", "t"))), None, None), str(uuid4())
     reader.jobs.cancel(window)
 

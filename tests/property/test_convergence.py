@@ -109,7 +109,6 @@ class World:
         pace = Pace(
             chunk_rows=2,
             window_rows=4,
-            tasks=2,
             slice_s=0.0,
             slice_bytes=1,
             max_lag_s=1e12,

@@ -96,6 +96,17 @@ class SparkCluster(Running):
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def workers(self) -> list[int]:
+        """The process ids of the Python workers, without the daemons that start them."""
+        daemons = {pid for pid in self._descendants() if "pyspark.daemon" in _command(pid)}
+        return [pid for pid in daemons if _parent(pid) in daemons]
+
+    def kill_workers(self) -> None:
+        """Kill all Python workers."""
+        for pid in self.workers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def logs(self) -> str:
         """What master and workers wrote last."""
         return "\n".join(
@@ -203,6 +214,13 @@ _UNSHARE = (
     "private",
     *(() if os.geteuid() == 0 else ("--map-root-user",)),
 )
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _command(pid: int) -> str:

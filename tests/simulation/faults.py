@@ -31,6 +31,7 @@ ERRORS: dict[str, Callable[[], TidemarkError]] = {
     "writer": lambda: SinkError("the sink does not begin a turn"),
     "write": lambda: SinkError("the sink takes no part"),
     "commit": lambda: SinkError("the sink does not commit"),
+    "beside": lambda: SinkError("the sink takes no rows beside the turns"),
     "create": lambda: StateNotSaved("no space left for the state"),
     "rename": lambda: StateNotSaved("no space left for a name"),
     "failed": lambda: SourceError("rows could not be read"),

@@ -28,12 +28,14 @@ FLOORS: Mapping[str, int] = {
     "definitions changed": 200,
     "rows that can't be read": 200,
     "turns sent again": 15,
+    "READs beside turns": 1000,
     "answered failed": 50,
     "answered stopped": 300,
     "answered rejected": 150,
     **{
         f"fault: {port}": floor
         for port, floor in {
+            "beside": 3,
             "boundaries": 40,
             "busy": 40,
             "changed": 40,

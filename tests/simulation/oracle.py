@@ -85,6 +85,10 @@ class Oracle:
             else:
                 self._entry(event, number)
 
+    def read_beside(self, event: Read, read: Counter[Key]) -> None:
+        """Take in a READ event that came beside the turns; `read` are those of the same run before it."""
+        self._read(event, self.last_turn, read)
+
     def _again(self, number: int) -> None:
         if self.knows:
             raise Violation(f"turn {number} was sent again, and the sink knows what it has")

@@ -26,7 +26,8 @@ class Setup:
     """What holds for a whole history. Times are in milliseconds.
 
     `rows` are there before the log begins. `knows`: the sink knows its turns after a restart. `late`: the log
-    is delivered only when the script says so. `call_ms` passes with every call.
+    is delivered only when the script says so. `call_ms` passes with every call. With `beside`, a sink that
+    forgets takes rows beside the turns, an event with each so many calls.
     """
 
     rows: int = 6
@@ -43,6 +44,7 @@ class Setup:
     most_reread: int = 100
     window_retries: int = 1
     call_ms: int = 5
+    beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,19 @@ _HITS: Final = ("put", "put", "delete", "touch", "touch", "move", "slip", "shift
 """What happens to a row that an open window reads."""
 _FAULTS: Final = (
     *("take", "commit", "create", "rename", "write", "writer", "open_window", "measure", "boundaries"),
-    *("executors", "open_log", "failed", "failed", "gone", "busy", "login", "yield", "changed", "room"),
+    *(
+        "executors",
+        "beside",
+        "open_log",
+        "failed",
+        "failed",
+        "gone",
+        "busy",
+        "login",
+        "yield",
+        "changed",
+        "room",
+    ),
 )
 _HOW: Final = ("before", "before", "after", "torn")
 _VERBS: Final = (
@@ -144,6 +158,7 @@ def _setup(choose: Generator) -> Setup:
         most_reread=choose.pick((100, 100, 3)),
         window_retries=choose.between(0, 2),
         call_ms=choose.pick((1, 5, 20, 100)),
+        beside=choose.pick((0, 1, 4, 15)),
     )
 
 

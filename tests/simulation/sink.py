@@ -1,11 +1,13 @@
 """A simulated sink: crashes, tears, stalls or refuses between any two steps; knows or forgets its turns.
 
 files   knows after a restart which turns it has, and fences: a job that was relieved commits nothing
-topics  forgets; a failed commit may leave the first of a turn's events, and the turn is sent again
+topics  forgets; a failed commit may leave the first of a turn's events, and the turn is sent again; may take
+        rows beside the turns, whose events come out one by one between any two steps
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -14,13 +16,14 @@ from engine.events.batch import EventForm
 from engine.model import CollectionId, Part
 from engine.staging.event_rows import EventRows
 from tests.simulation.database import Entry
-from tests.simulation.faults import fallible
+from tests.simulation.faults import ERRORS, fallible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
+    from engine.job.snapshots.emission import Emission, Emitted
     from tests.simulation.database import Key
     from tests.simulation.faults import Process
 
@@ -56,9 +59,11 @@ class Sent:
 
     knows: bool
     judge: Callable[[int, int, Sequence[Event]], None]
+    judge_beside: Callable[[int, Read, Counter[Key]], None]
     turns: dict[int, int] = field(default_factory=dict)
     owner: int = 0
     crashed: int = 0
+    waits: int = 0
 
     def deliver(self, turn: int, process: int, events: Sequence[Event], *, whole: bool) -> None:
         """Make events visible; those of a turn that was torn count as another attempt of it."""
@@ -67,14 +72,56 @@ class Sent:
             self.turns[turn] = process
 
 
+@dataclass
+class SimRows:
+    """Rows on their way: the READ events that are not out yet, and how it ends."""
+
+    sent: Sent
+    process: Process
+    number: int
+    emitted: Emitted
+    left: list[Read]
+    fault: str
+    read: Counter[Key] = field(default_factory=Counter)
+
+    def go_on(self) -> None:
+        """The next event comes out, unless another process has taken the sink: producers are fenced."""
+        if self.left and self.sent.owner != self.number:
+            self.left.clear()
+            self.fault = "fenced"
+        if self.left:
+            self.sent.judge_beside(self.number, self.left.pop(0), self.read)
+
+    def done(self) -> bool:
+        """Whether all are out that will be."""
+        return not self.left
+
+    def result(self) -> Emitted:
+        """Wait, while time passes."""
+        self.sent.waits += bool(self.left)
+        while self.left:
+            self.process.step("beside")
+            self.go_on()
+        if self.fault:
+            raise ERRORS["beside"]()  # noqa: RSE102  it makes the error
+        return self.emitted
+
+    def stop(self) -> None:
+        """Nothing more comes out."""
+        self.left.clear()
+
+
 class SimSink:
-    """The `Sink` of one process."""
+    """The `Sink` of one process; with `beside` calls for each event it takes rows beside the turns."""
 
     form: ClassVar[EventForm] = EventForm.RECORDS
     row_form: ClassVar[EventRows] = EventRows()
 
-    def __init__(self, sent: Sent, process: Process, number: int) -> None:
+    def __init__(self, sent: Sent, process: Process, number: int, beside: int = 0) -> None:
         self._sent, self._process, self._number = sent, process, number
+        self._beside = 0 if sent.knows else beside
+        self._on_their_way: list[SimRows] = []
+        self._calls = 0
         self._begun: tuple[int, SimWriter] | None = None
         self._applied: set[int] = set()
         sent.owner = number
@@ -111,6 +158,37 @@ class SimSink:
                 self._sent.deliver(turn, self._number, events, whole=True)
                 self._applied.add(turn)
             self._begun = None
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it takes rows beside the turns."""
+        return self._beside > 0
+
+    def may_take_rows(self) -> bool:
+        """It is always ready."""
+        return True
+
+    def take_rows(self, emission: Emission, topic: str) -> SimRows:
+        """Begin to take rows. A fault strikes before any is out, after half of them, or after all."""
+        self._process.step("beside")
+        writer = SimWriter(self._process)
+        emitted = emission.write(writer)
+        events = [event for event in writer.parts[emission.part] if isinstance(event, Read)]
+        if any(str(event.collection) != topic for event in events):
+            raise InvariantError(f"not all of these rows go to {topic}")
+        fault = self._process.fault("beside") if events else ""
+        left = {"before": 0, "torn": len(events) // 2}.get(fault, len(events))
+        rows = SimRows(self._sent, self._process, self._number, emitted, events[:left], fault)
+        self._on_their_way.append(rows)
+        return rows
+
+    def go_on(self) -> None:
+        """A call of any port: what is on its way goes on."""
+        self._calls += 1
+        if self._beside and self._calls % self._beside == 0:
+            self._on_their_way = [rows for rows in self._on_their_way if rows.left]
+            for rows in self._on_their_way:
+                rows.go_on()
 
     def applied(self, turn: int) -> bool:
         """Whether the turn is committed, as far as this sink can know."""

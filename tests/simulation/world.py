@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Scope
     from engine.snapshot.merge import Superseded
     from signals.answers import Answer
+    from tests.simulation.database import Key
     from tests.simulation.script import History, Step
     from tests.simulation.sink import Event
 
@@ -67,6 +68,7 @@ class Life:
         self.world, self.seat, self.number = world, seat, world.processes
         self.dead = False
         self.source: SimSource | None = None
+        self.sink: SimSink | None = None
         self.leases: Leases | None = None
         self.renewed_ms = 0
         self.renewing = False
@@ -99,10 +101,11 @@ class Life:
         if not self.leases.take(self._sleep):
             return
         self.source = SimSource(self)
+        self.sink = SimSink(world.sent, self, self.number, world.setup.beside)
         desk = Desk(world.hear)
         parts = JobParts(
             source=self.source,
-            sink=SimSink(world.sent, self, self.number),
+            sink=self.sink,
             store=FileStateStore(storage, lease.epoch),
             executors=_Executors(self),
             desk=desk,
@@ -111,6 +114,7 @@ class Life:
             clock=world.clock,
             sleep=self._sleep,
             new_id=world.new_id,
+            tasks=lambda: world.setup.tasks,
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
@@ -182,7 +186,7 @@ class World:
         self.database = Database()
         self.directory = Directory()
         self.oracle = Oracle(self.database, self.setup.knows)
-        self.sent = Sent(self.setup.knows, self._judge)
+        self.sent = Sent(self.setup.knows, self._judge, self._judge_beside)
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
         self.oracle.asked_for = self.answers.ask_for
@@ -198,7 +202,6 @@ class World:
         self.pace = Pace(
             chunk_rows=self.setup.chunk_rows,
             window_rows=self.setup.window_rows,
-            tasks=self.setup.tasks,
             slice_s=0.0,
             slice_bytes=self.setup.slice_bytes,
             max_lag_s=1e12,
@@ -262,6 +265,7 @@ class World:
         self.happened["turns"] += self.oracle.last_turn
         self.happened["READ events"] += self.oracle.reads
         self.happened["turns sent again"] += self.oracle.resent
+        self.happened["waits for rows beside turns"] += self.sent.waits
         return Played(self.happened, self._told or [], violation)
 
     def _sit(self, seat: int) -> None:
@@ -326,6 +330,8 @@ class World:
         self.time_ms += self.setup.call_ms
         self._port = port
         life.renew()
+        if life.sink is not None and not life.dead:
+            life.sink.go_on()
         while self._budget <= 0 and not self.draining:
             self._next(life, port)
             if life.dead:
@@ -398,6 +404,14 @@ class World:
         before = self.oracle.reads
         self.oracle.turn(turn, events)
         self.happened["turns with READs"] += self.oracle.reads > before
+
+    def _judge_beside(self, process: int, event: Read, read: Counter[Key]) -> None:
+        if self._told is not None:
+            self.note(f"{_shown(event)} beside the turns", "sink")
+        if process < self.sent.owner:
+            raise Violation(f"process {process} sent a row, and {self.sent.owner} has taken over")
+        self.happened["READs beside turns"] += 1
+        self.oracle.read_beside(event, read)
 
     def turn_begins(self, life: Life, job: Job) -> bool:
         """Whether the job is to stop: at the end of the history, once it has come to rest."""

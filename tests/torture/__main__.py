@@ -12,9 +12,11 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.servers.mongodb import MissingProgram
+from tests.torture.on_cluster import cluster_of_histories
 from tests.torture.run import Run, mutate, replay
 
 
@@ -38,6 +40,9 @@ def main() -> int:
         "--asks", choices=["blocking", "scope"], default="", help="what each history requests"
     )
     parser.add_argument("--version", type=int, choices=[15, 18], default=18)
+    parser.add_argument(
+        "--cluster", action="store_true", help="on a Spark cluster without a shared disk, executors killed"
+    )
     parser.add_argument("--mutate", action="store_true", help="switch the guards off, one after the other")
     parser.add_argument("--only", nargs="*", default=[], help="these guards")
     parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
@@ -57,7 +62,10 @@ def main() -> int:
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
     kafka = asked.sink == "kafka"
-    with Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks) as run:
+    with (
+        cluster_of_histories(asked.seed) if asked.cluster else nullcontext(),
+        Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks) as run,
+    ):
         if asked.mutate:
             return mutate(run, asked.only)
         if asked.replay:

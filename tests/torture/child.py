@@ -32,7 +32,6 @@ from adapters.postgres.server import connection as postgres_server
 from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
 from adapters.source.assembly.wiring import Onlookers
-from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
@@ -41,6 +40,7 @@ from tests.torture.clock import DriversClock
 from tests.torture.guards import GUARDS
 from tests.torture.journal import Journal
 from tests.torture.mutants import switched_off
+from tests.torture.on_cluster import session
 from tests.torture.script import Fuse
 from tests.torture.sqlserver_reach import building_on_stand_in
 from tests.torture.steps import Dropped, Fuses, Lull, Lulls, Turns, stepped
@@ -356,7 +356,7 @@ class Stage:
                 order = self._orders.pop(0)
                 assert order is not None
                 self._play = play = Play.of(order)
-            self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
+            self._spark = self._spark or session()
             self._clock.ahead_s = order["ahead_s"]
             guards = GUARDS[source_of(order["properties"])]
             try:

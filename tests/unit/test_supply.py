@@ -40,7 +40,7 @@ def test_a_target_that_uses_uv_installs_it_first():
     using = [recipe for recipe in using if recipe[0].isalpha()]
 
     assert ".venv/bin/python -m uv" in (ROOT / ".ci/newest").read_text()
-    assert len(using) == 4
+    assert len(using) == 5
     assert all("pip install --quiet --disable-pip-version-check uv" in recipe for recipe in using)
 
 

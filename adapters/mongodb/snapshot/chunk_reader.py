@@ -25,7 +25,7 @@ from engine.model import Staged
 from engine.staging.compared_rows import COMPARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -123,19 +123,25 @@ class Reach:
 
 
 class ChunkReader:
-    """Reads windows with Spark tasks. `tasks` run at once."""
+    """Reads windows with as many Spark tasks as `slots` tells."""
 
     def __init__(
-        self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
+        self,
+        spark: SparkSession,
+        connection: Connection,
+        area: StagingArea,
+        *,
+        slots: Callable[[], int],
+        batch_rows: int,
     ) -> None:
-        self._spark, self.jobs = spark, WindowJobs(spark, area, tasks=tasks)
+        self._spark, self.jobs = spark, WindowJobs(spark, area, slots=slots)
         self._connection, self._batch_rows = connection, batch_rows
         self._reached = False
 
     def reach(self) -> None:
         """Connect from every task, once: fails early if one can't, and starts Spark's workers."""
         if not self._reached:
-            SparkExecutors(self._spark).map(Reach(self._connection), range(self.jobs.tasks))
+            SparkExecutors(self._spark).map(Reach(self._connection), range(self.jobs.tasks_of()))
             self._reached = True
 
     def read(

@@ -126,11 +126,11 @@ class ChunkReader:
         jdbc: Jdbc,
         area: StagingArea,
         *,
-        tasks: int,
+        slots: Callable[[], int],
         local: LocalReader | None = None,
     ) -> None:
         self._spark, self._jdbc, self._local = spark, jdbc, local
-        self.jobs = WindowJobs(spark, area, tasks=tasks)
+        self.jobs = WindowJobs(spark, area, slots=slots)
         self._reached = False
         self._fetched: dict[CollectionId, int] = {}
 
@@ -162,7 +162,7 @@ class ChunkReader:
         if self._reached:
             return
         try:
-            self._query("SELECT 0 AS task, ''::text AS r").reach(self._spark, self.jobs.tasks)
+            self._query("SELECT 0 AS task, ''::text AS r").reach(self._spark, self.jobs.tasks_of())
         except Exception as error:
             raise job_error(error, "reading rows", "spark jdbc") from error
         self._reached = True

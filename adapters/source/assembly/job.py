@@ -21,6 +21,7 @@ from adapters.source.assembly.signal_desk import Own, make_desk
 from adapters.source.assembly.staging import asked_of
 from adapters.source.assembly.wiring import NOBODY, job_parts, leased_checkpoint, observer, opened, pace
 from adapters.spark.cluster import preflight
+from adapters.spark.connect import refuse_connect
 from adapters.spark.ending import outlived
 from adapters.spark.pools import in_pool, pool_of
 from adapters.spark.shared_session import OF_PROCESS, SparkWanted
@@ -147,7 +148,7 @@ class SourceJob:
                 if not monitor.answers:
                     monitor.recall(last_answers(checkpoint.directory, _RECALLED))
                 parts = replace(parts, tally=monitor.tally)
-            yield Job(wrap(parts), pace(settings, spark, wired), observer(settings, onlookers, figures))
+            yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
 
 
 def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
@@ -179,8 +180,9 @@ def on_spark(
 ) -> Iterator[SparkSession]:
     """`spark`, or the session that the jobs of this process share, with these packages.
 
-    If Spark ends early, `outlived` decides what that means.
+    If Spark ends early, `outlived` decides what that means. Raises ConfigError for Spark Connect.
     """
+    refuse_connect(settings.job.spark_master, spark)
     shared = nullcontext(spark) if spark is not None else OF_PROCESS.used(wanted_by(settings, packages))
     with shared as session, outlived(session, stop):
         yield session

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from adapters.jdbc.sink import Holder, JdbcSink
+from adapters.kafka.beside.row_task import is_portable
+from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.sink import KafkaSink
 from adapters.lake.table_name import Naming
 from adapters.lakehouse.formats import LONGEST, dialect_of
@@ -22,19 +25,20 @@ from engine.config.sinks.settings import SinkKind
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.wiring import LeasedCheckpoint
     from engine.config.sinks.settings import LakeSettings, SinkSettings
-    from engine.ports.executors import Executors
     from engine.ports.sink import Sink
 
 
 def make_sink(
-    settings: SinkSettings, executors: Executors, leased: LeasedCheckpoint, *, spark: SparkSession
+    settings: SinkSettings, stages: Staging, leased: LeasedCheckpoint, *, spark: SparkSession
 ) -> Sink:
-    """The sink of the settings, for the job that holds these leases.
+    """The sink of the settings, for the job that holds these leases and stages in this way.
 
     A sink that stages does so in a directory of its own.
     """
+    executors = stages.senders
     staging, name, tasks = (
         f"{leased.staging}/sink",
         leased.name,
@@ -51,7 +55,9 @@ def make_sink(
         case SinkKind.NULL:
             return NullSink()
         case SinkKind.KAFKA:
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name)
+            senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(settings.kafka) else None
+            sending = partial(RowSending, senders=senders, slots=tasks) if senders is not None else None
+            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name, sending=sending)
         case SinkKind.JDBC | SinkKind.DELTA | SinkKind.ICEBERG:
             return _sink_of_tables(kind, settings, leased, spark)
         case _:

@@ -12,9 +12,12 @@ and the sink's directory, or executors on one machine, for a test.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.sinks.driver_sink import DriverSink
+from adapters.kafka.beside.row_task import is_portable
+from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
+from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
 from adapters.spark.cluster.preflight import Asked
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.kept_blocks import BlockExecutors
@@ -22,13 +25,16 @@ from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.workspace import staging_base
 from engine.config.settings import StagingKind
+from engine.config.sinks.settings import SinkKind
+from engine.ports.sink import TakesRows
 from engine.staging.rows import StagingArea
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
+    from adapters.kafka.beside.senders import Senders
     from engine.config.settings import Settings
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
@@ -40,7 +46,8 @@ class Staging:
     """How a job stages.
 
     `spans` is for the entries of spans, which `encoders` decode. `emitters` pass staged rows to the sink,
-    whose own tasks run on `senders`.
+    whose own tasks run on `senders`. `row_senders` makes those who send so many runs at once beside the
+    turns.
     """
 
     spans: BlockStore
@@ -48,10 +55,13 @@ class Staging:
     emitters: Executors
     senders: Executors
     shared_disk: bool
+    row_senders: Callable[[int], Senders]
 
     def sink(self, sink: Sink, *, stores: bool = True) -> Sink:
         """The sink as the job uses it. One that `stores` nothing may be written to from anywhere."""
-        return sink if self.shared_disk or not stores else DriverSink(sink)
+        if self.shared_disk or not stores:
+            return sink
+        return RowsDriverSink(sink) if isinstance(sink, TakesRows) else DriverSink(sink)
 
     def windows(self, sink: Sink) -> StagingArea:
         """Where the rows of windows wait for this sink."""
@@ -70,18 +80,21 @@ def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: in
         anywhere = SparkExecutors(spark)
         emitters = driver if local else anywhere
         files = FileBlocks(directory)
-        return Staging(files, anywhere, emitters, anywhere, shared_disk=True)
+        row_senders = ProcessSenders if local else partial(ExecutorSenders, anywhere)
+        return Staging(files, anywhere, emitters, anywhere, shared_disk=True, row_senders=row_senders)
     executors = BlockExecutors(spark)
-    return Staging(ExecutorBlocks(), executors, executors, driver, shared_disk=False)
+    row_senders = partial(ExecutorSenders, executors)
+    return Staging(ExecutorBlocks(), executors, executors, driver, shared_disk=False, row_senders=row_senders)
 
 
 def asked_of(settings: Settings, servers: Sequence[tuple[str, int]]) -> Asked:
     """What executors must have for a job that reads from these servers."""
     addresses = [("the database", host, port) for host, port in servers]
-    if settings.job.staging_kind is not StagingKind.FILES:
+    shared_disk = settings.job.staging_kind is StagingKind.FILES
+    if shared_disk or (settings.sink.kind == SinkKind.KAFKA and is_portable(settings.sink.kafka)):
+        addresses += [("the broker", host, port) for host, port in _brokers(settings)]  # tasks send, too
+    if not shared_disk:
         return Asked(tuple(addresses))
-    # Then tasks write and send, too.
-    addresses += [("the broker", host, port) for host, port in _brokers(settings)]
     directories = {"tidemark.staging.dir": staging_base(settings.job) or ""}
     directories["tidemark.sink.files.dir"] = settings.sink.directory
     return Asked(tuple(addresses), tuple((name, path) for name, path in directories.items() if path))

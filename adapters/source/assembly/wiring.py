@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from adapters.release import release
 from adapters.source.assembly.staging import staging_of
 from adapters.source.assembly.verifying import verification_of
+from adapters.spark.cluster.slots import now, slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
@@ -222,9 +223,9 @@ def opened(
 ) -> Iterator[Site]:
     """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
     with ExitStack() as held:
-        stages = staging_of(settings.job.staging_kind, spark, leased.staging, tasks_of(spark))
+        stages = staging_of(settings.job.staging_kind, spark, leased.staging, now(spark.sparkContext))
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages.senders, leased, spark=spark)
+        made = make_sink(settings.sink, stages, leased, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
@@ -266,6 +267,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         clock=clock.monotonic,
         sleep=clock.sleep,
         new_id=clock.new_id,
+        tasks=slots_of(spark),
         local_rows=LOCAL_ROWS,
         show=wired.show,
         done=wired.done,
@@ -365,12 +367,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
     )
 
 
-def tasks_of(spark: SparkSession) -> int:
-    """The number of tasks that Spark runs at once."""
-    return max(1, spark.sparkContext.defaultParallelism)
-
-
-def pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
+def pace(settings: Settings, wired: Wired) -> Pace:
     """How fast the job goes, and how long it tries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(
@@ -379,7 +376,6 @@ def pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         longest_window_s=wired.longest_window_s,
         window_bytes=job.window_max_bytes,
         max_chunks=job.window_max_chunks or None,
-        tasks=tasks_of(spark),
         max_lag_s=job.max_lag_ms / 1000,
         retries=None if job.max_retries < 0 else job.max_retries,
         first_retries=wired.first_retries,

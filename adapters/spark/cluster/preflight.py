@@ -75,20 +75,25 @@ class Preflight:
         there = _registered(self._context)
         if there <= self._known:
             return
-        lacks = self._look(max(1, len(there) - 1))  # the driver is among them
+        executors = max(1, len(there) - 1)  # the driver is among them
+        lacks, answered = self._look(executors)
         if lacks:
             raise ConfigError(*lacks)
+        if answered < executors:
+            # Busy ones give no slot to a question. They are asked with the next window.
+            _log.debug("%d of %d executors have answered", answered, executors)
+            return
         self._known |= there
 
-    def _look(self, executors: int) -> list[str]:
-        """What is missing: each thing once, with the executors that lack it and what to do."""
+    def _look(self, executors: int) -> tuple[list[str], int]:
+        """What is missing: each thing once, with who lacks it and what to do. And how many answered."""
         there = [address for address in self._asked.addresses if reached(*address[1:])]
         with _marked(self._asked.directories) as marks:
             return self._asked_of_all(executors, there, marks)
 
     def _asked_of_all(
         self, executors: int, there: Sequence[tuple[str, str, int]], marks: Sequence[tuple[str, str, str]]
-    ) -> list[str]:
+    ) -> tuple[list[str], int]:
         task = partial(
             look,
             packages=OURS,
@@ -107,10 +112,10 @@ class Preflight:
                 if len(seen) >= executors:
                     break
         except SPARK_ERRORS as error:
-            return [f"no executor could run a task: {telling_line(error)}; look at the executors' logs"]
+            return [f"no executor could run a task: {telling_line(error)}; look at the executors' logs"], 0
         finally:
             cloudpickle.unregister_pickle_by_value(executor_look)  # type: ignore[no-untyped-call]  # it has no types
-        return _told([*seen.values()])
+        return _told([*seen.values()]), len(seen)
 
 
 @contextmanager

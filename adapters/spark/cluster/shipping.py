@@ -22,6 +22,8 @@ _log = logging.getLogger("adapters")
 _ARCHIVES: Final = "spark.archives"
 _PYTHONPATH: Final = "spark.executorEnv.PYTHONPATH"
 _PYTHON: Final = "spark.pyspark.python"
+INSTALLED: Final = "none"
+"""In the archive's place: the executors have the application already, as containers of our image have."""
 _DEFAULTS: Final[Mapping[str, str]] = {
     # Rows that were staged are read where they are; a busy executor is not waited for long.
     "spark.locality.wait": "300ms",
@@ -40,12 +42,13 @@ def is_cluster(master: str) -> bool:
 def shipped(master: str, settings: Mapping[str, str], archive: str | None = None) -> dict[str, str]:
     """More settings for a cluster: what to ship, unless `settings` ship an archive already.
 
-    `archive` is a path or URI of one that `tidemark package` has made; None: it is made now.
+    `archive` is a path or URI of one that `tidemark package` has made; None: it is made now. INSTALLED ships
+    nothing.
     """
     if not is_cluster(master):
         return {}
     added = {name: value for name, value in _DEFAULTS.items() if name not in settings}
-    if f"#{DIRECTORY}" in settings.get(_ARCHIVES, ""):
+    if archive == INSTALLED or f"#{DIRECTORY}" in settings.get(_ARCHIVES, ""):
         return added
     others = [settings[_ARCHIVES]] if settings.get(_ARCHIVES) else []
     paths = [DIRECTORY, *([settings[_PYTHONPATH]] if settings.get(_PYTHONPATH) else [])]

@@ -11,19 +11,21 @@ from adapters.spark.cluster import preflight
 from adapters.spark.pools import pool_of, use_pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from engine.staging.rows import StagingArea
 
 
 class WindowJobs:
-    """The windows' jobs on one session. `area` is where they stage rows; `tasks` run at once.
+    """The windows' jobs on one session. `area` is where they stage rows; `slots` tells how many tasks to use.
 
     They belong to the scheduler's pool of the thread that creates this.
     """
 
-    def __init__(self, spark: SparkSession, area: StagingArea, *, tasks: int) -> None:
-        self._context, self._area, self.tasks = spark.sparkContext, area, tasks
+    def __init__(self, spark: SparkSession, area: StagingArea, *, slots: Callable[[], int]) -> None:
+        self._context, self._area, self._slots = spark.sparkContext, area, slots
         self._pool = pool_of(self._context)
 
     def begin(self, window_id: str) -> StagingArea:
@@ -36,9 +38,10 @@ class WindowJobs:
         self._context.setJobGroup(_group(window_id), f"window {window_id}", interruptOnCancel=True)
         return self.area(window_id)
 
-    def tasks_of(self, most_tasks: int) -> int:
+    def tasks_of(self, most_tasks: int = 0) -> int:
         """How many tasks may read a window that asks for at most `most_tasks`; 0: no limit but ours."""
-        return min(most_tasks or self.tasks, self.tasks)
+        tasks = self._slots()
+        return min(most_tasks or tasks, tasks)
 
     def area(self, window_id: str) -> StagingArea:
         """Where a window's rows are staged."""

@@ -22,7 +22,7 @@ from engine.errors import TableBusy
 from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -75,13 +75,19 @@ class _How:
 
 
 class ChunkReader:
-    """Reads windows through one SparkSession. `tasks` run at once."""
+    """Reads windows through one SparkSession, with as many tasks as `slots` tells."""
 
     def __init__(
-        self, spark: SparkSession, jdbc: JdbcOf, area: StagingArea, settings: SnapshotSettings, *, tasks: int
+        self,
+        spark: SparkSession,
+        jdbc: JdbcOf,
+        area: StagingArea,
+        settings: SnapshotSettings,
+        *,
+        slots: Callable[[], int],
     ) -> None:
         self._spark, self._jdbc, self._fetch_rows = spark, jdbc, settings.fetch_size
-        self.jobs = WindowJobs(spark, area, tasks=tasks)
+        self.jobs = WindowJobs(spark, area, slots=slots)
         patience_ms = settings.lock_timeout_ms
         self._patience = (f"SET LOCK_TIMEOUT {patience_ms}",) if patience_ms else ()
         self._reached: set[str] = set()
@@ -91,7 +97,7 @@ class ChunkReader:
         if database in self._reached:
             return
         try:
-            self._query(database, "SELECT 0 AS [task], N'' AS [r]").reach(self._spark, self.jobs.tasks)
+            self._query(database, "SELECT 0 AS [task], N'' AS [r]").reach(self._spark, self.jobs.tasks_of())
         except Exception as error:
             raise job_error(error, "reading rows", database) from error
         self._reached.add(database)

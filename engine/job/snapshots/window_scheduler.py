@@ -407,7 +407,7 @@ class WindowScheduler:
         return Budget(
             rows=rows,
             bytes=pace.window_bytes,
-            tasks=pace.tasks,
+            tasks=self._parts.tasks(),
             chunk_rows=pace.chunk_rows if most is None else min(pace.chunk_rows, rows),
             chunks=pace.max_chunks,
             alone=few is not None,

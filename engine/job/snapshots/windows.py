@@ -14,7 +14,7 @@ run, in slices small enough to keep turns short. Meanwhile the one behind it (B)
 The rules, and why they hold:
 
 - B opens once all rows of A are read. It is planned against the queue as it will be after A
-  (`_Opened.ahead`), so B starts where A ends and no row is read twice.
+  (`Opened.ahead`), so B starts where A ends and no row is read twice.
 - Therefore A must be emitted whole. No failure of B may change the queue under A: B is closed and judged only
   when it is read alone. If A is given up, so is B.
 - A is emitted before B. Each window has its own watermark and its own superseded keys.
@@ -29,7 +29,6 @@ failure means. The job (`loop.py`) saves and sends.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -47,26 +46,30 @@ from engine.errors import (
 from engine.job.reports.tally import Phase
 from engine.job.snapshots.completion import ended, gave_up, note_steps, restless
 from engine.job.snapshots.emission import Emission
+from engine.job.snapshots.opened_window import Opened
+from engine.job.snapshots.rows_beside import Taking
 from engine.job.snapshots.window_scheduler import WindowScheduler
+from engine.ports.sink import TakesRows
 from engine.ports.source import TellsVisibility
 from engine.snapshot.extent import Advance
-from engine.snapshot.markers import marks
+from engine.snapshot.markers import NO_MARKERS, marks
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.snapshot.pace.slices import Slices
 from engine.verify.certified_ranges import Frontier
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import Emitted
     from engine.model import Limit, Part, Position, Run, Staged, Window
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Encoded, OpenWindow
+    from engine.ports.source import Encoded
     from engine.snapshot.extent import Extent
     from engine.snapshot.pace.estimate import Speed
+    from engine.snapshot.queue import Snapshot
     from engine.snapshot.queue_entry import Table
 
 _log = logging.getLogger("engine")
@@ -76,70 +79,12 @@ _AT_ONCE = 2
 """The most windows in progress: one being emitted, one being read."""
 
 
-@dataclass(slots=True)
-class _Opened:
-    """A window in progress: its plan, and what has superseded its rows so far.
-
-    `hidden` is what was superseded before the window opened, by changes that the window can't see. The
-    first `sent` runs have been emitted. `staged` holds the rows once all of them are read, which took
-    `read_s` seconds. `reached` says whether the stream has passed the watermark since then, at `reached_s`.
-    """
-
-    window: Window
-    reading: OpenWindow
-    superseded: Superseded
-    hidden: Superseded
-    since_s: float
-    staged: Sequence[Staged] | None = None
-    read_s: float = 0.0
-    reached: bool = False
-    reached_s: float = 0.0
-    sent: int = 0
-
-    def reads(self, tickets: Collection[int]) -> bool:
-        """Whether it reads one of these queue entries."""
-        return any(run.ticket in tickets for run in self.window.runs)
-
-    @property
-    def waiting(self) -> list[Staged]:
-        """The files that are not yet emitted."""
-        return [file for file in self.staged or () if file.run >= self.sent]
-
-    def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
-        """The next slice: the number of the run behind it, and its files.
-
-        It holds at least one file. More files are added only up to `most_bytes`.
-        """
-        size = 0
-        taken: list[Staged] = []
-        for file in self.waiting:
-            size += file.bytes
-            if taken and size > most_bytes:
-                return file.run, taken
-            taken.append(file)
-        return len(self.window.runs), taken
-
-    def ahead(self) -> list[Advance]:
-        """The progress it will have made once all of it is emitted, if nothing has to be read again."""
-        runs: dict[int, list[Run]] = {}
-        rows: Counter[int] = Counter()
-        size: Counter[int] = Counter()
-        for run in self.window.runs[self.sent :]:
-            runs.setdefault(run.ticket, []).append(run)
-        for file in self.waiting:
-            rows[file.ticket] += file.rows
-            size[file.ticket] += file.bytes
-        return [
-            Advance(ticket, tuple(its), rows=rows[ticket], bytes=size[ticket]) for ticket, its in runs.items()
-        ]
-
-
 class Windows:
     """Opens windows one after another and emits their surviving rows, in order."""
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
-        self._opened: list[_Opened] = []
+        self._opened: list[Opened] = []
         self._opening = WindowScheduler(job_parts, pace)
         self._slices = Slices(pace.slice_s, pace.slice_bytes)
 
@@ -177,6 +122,7 @@ class Windows:
         with ExitStack() as closing:
             for opened in given_up:
                 closing.callback(opened.reading.close)
+                closing.callback(opened.beside.stop)
 
     # Emitting.
 
@@ -198,9 +144,11 @@ class Windows:
                 self._opening.held_up(error)
                 return state
             self._note(opened, staged, state.position)
+        if self.may_emit(state):
+            self._begin(self._opened[0], state)
         return state
 
-    def _note(self, opened: _Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
+    def _note(self, opened: Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
         if staged is None:
             return
         now_s = self._parts.clock()
@@ -231,6 +179,12 @@ class Windows:
             return state
         return self._opening.failed(state, window, error)
 
+    def has_rows(self, state: State) -> bool:
+        """Whether the next turn has rows to emit, or progress to save of rows that went beside the turns."""
+        if self._opened and self._opened[0].goes_beside:
+            return self._opened[0].beside.any_taken
+        return self.may_emit(state)
+
     def may_emit(self, state: State) -> bool:
         """Whether rows may be emitted at the state's position."""
         if not self._opened or self._opened[0].staged is None or state.position is None:
@@ -250,34 +204,127 @@ class Windows:
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
         """If the watermark is reached, write the survivors of the next slice as parts from `first_part` on.
 
-        Returns the state with the progress recorded, and the parts.
+        Returns the state with the progress recorded, and the parts. Of a window that goes beside the turns,
+        the progress of what the sink has taken is recorded, and nothing is written.
         """
         if not self.may_emit(state):
             return state, []
         opened = self._opened[0]
-        if not opened.sent:
-            self._note(opened, opened.staged, state.position)
-            self._opening.went_well(opened.window, sum(file.rows for file in opened.waiting), opened.read_s)
+        self._begin(opened, state)
+        if opened.goes_beside:
+            return self._taken(state, opened), []
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
-        known = self._parts.marks
-        marked = [markers.among(known) for markers in marks(state.snapshot, runs, files)]
-        collections = {file.collection for file in files}
-        newer = {collection: opened.superseded.of(collection) for collection in collections}
-        emissions = [
-            Emission(file, newer[file.collection], part, its)
-            for part, (file, its) in enumerate(zip(files, marked, strict=True), first_part)
-        ]
+        emissions = self._emissions(opened, state.snapshot, runs, files)
+        numbered = [replace(emission, part=part) for part, emission in enumerate(emissions, first_part)]
         self._slices.begin(sum(file.bytes for file in files), self._parts.clock())
-        emitted = self._write(emissions, writer)
+        emitted = self._write(numbered, writer)
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
+        self._sent(opened, end)
+        return state, [result.part for result in emitted]
+
+    def _begin(self, opened: Opened, state: State) -> None:
+        """Begin to emit a window: decide whether it goes beside the turns."""
+        if opened.emitting:
+            return
+        opened.emitting = True
+        self._note(opened, opened.staged, state.position)
+        rows = sum(file.rows for file in opened.waiting)
+        self._opening.went_well(opened.window, rows, opened.read_s)
+        incomplete = {fault.collection for fault in state.incomplete}
+        opened.goes_beside = (
+            isinstance(sink := self._parts.sink, TakesRows)
+            and sink.takes_rows
+            and rows > self._parts.local_rows
+            # Compared rows go nowhere, and rows for a topic that refuses events must be kept with their turn.
+            and not any(
+                run.target.compared or run.target.collection in incomplete for run in opened.window.runs
+            )
+        )
+
+    def _emissions(
+        self, opened: Opened, snapshot: Snapshot, runs: Sequence[Run], files: Sequence[Staged]
+    ) -> list[Emission]:
+        """What these files are emitted as, behind everything that the snapshot has emitted."""
+        known = self._parts.marks
+        marked = [markers.among(known) for markers in marks(snapshot, runs, files)]
+        newer = {file.collection: opened.superseded.of(file.collection) for file in files}
+        return [
+            Emission(file, newer[file.collection], 0, its) for file, its in zip(files, marked, strict=True)
+        ]
+
+    def _sent(self, opened: Opened, end: int) -> None:
+        """Note that the runs before this one are emitted."""
         opened.sent = end
         if end == len(opened.window.runs):
-            del self._opened[0]
+            self._opened.remove(opened)
             opened.reading.close()
             self._parts.tally.spent(Phase.EMIT, self._parts.clock() - opened.reached_s)
         self._tell()
-        return state, [result.part for result in emitted]
+
+    # Rows that go beside the turns.
+
+    def send_beside(self, state: State) -> None:
+        """Give the sink more of the front window's runs. Raises SinkError, LeaseLost.
+
+        Called between turns, when the sink has everything up to the state's position.
+        """
+        if not self.may_emit(state):
+            return
+        opened = self._opened[0]
+        self._begin(opened, state)
+        sink = self._parts.sink
+        room = self._parts.tasks() - len(opened.beside)
+        if not opened.goes_beside or room <= 0 or opened.next_file is None or not isinstance(sink, TakesRows):
+            return
+        if not sink.may_take_rows():
+            return
+        self._parts.lease.check()
+        for _ in range(room):
+            taking = self._next_beside(opened, state, sink)
+            if taking is None:
+                return
+            opened.beside.start(taking)
+
+    def _next_beside(self, opened: Opened, state: State, sink: TakesRows) -> Taking | None:
+        """Start the next run; None if there is none, or if it must wait for those before it.
+
+        The first and the last rows of a table may carry snapshot markers, so they go alone: whether a row is
+        the first depends on what survives of the runs before it.
+        """
+        file = opened.next_file
+        if file is None or state.position is None:
+            return None
+        end = opened.end_of(file)
+        runs = opened.window.runs[opened.beside.started : end]
+        (emission,) = self._emissions(opened, opened.beside.behind(state.snapshot), runs, [file])
+        if emission.marks != NO_MARKERS and len(opened.beside):
+            return None
+        way = sink.take_rows(emission, self._parts.topic(file.collection))
+        return Taking(file, runs, end, state.position, way)
+
+    def _taken(self, state: State, opened: Opened) -> State:
+        """Record the progress of what the sink has taken."""
+        for taking, emitted in opened.beside.taken():
+            there = replace(state, position=taking.position)
+            there = self._record(there, opened, taking.runs, [(taking.staged, emitted)])
+            state = replace(there, position=state.position)
+            self._sent(opened, taking.end)
+        return state
+
+    def give_way(self, encoded: Encoded) -> None:
+        """Wait until the sink has the rows on their way that a span touches.
+
+        Raises SinkError or SourceError.
+        """
+        for opened in self._opened:
+            own = encoded.superseded_in.get(opened.window.id, Superseded())
+            opened.beside.wait_for(encoded.superseded | own)
+
+    def wait_for_rows(self) -> None:
+        """Wait until the sink has every row on its way. Raises SinkError or SourceError."""
+        for opened in self._opened:
+            opened.beside.wait()
 
     def committed(self) -> None:
         """Note that the sink has committed a turn, to learn how long a slice takes."""
@@ -289,7 +336,11 @@ class Windows:
         return self._parts.executors.map(EmitTo(writer), emissions)
 
     def _record(
-        self, state: State, opened: _Opened, runs: Sequence[Run], results: Sequence[tuple[Staged, Emitted]]
+        self,
+        state: State,
+        opened: Opened,
+        runs: Sequence[Run],
+        results: Sequence[tuple[Staged, Emitted]],
     ) -> State:
         for ticket in dict.fromkeys(run.ticket for run in runs):
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
@@ -310,7 +361,11 @@ class Windows:
         return ended(state, self._parts)
 
     def _certified(
-        self, state: State, opened: _Opened, advance: Advance, results: Sequence[tuple[Staged, Emitted]]
+        self,
+        state: State,
+        opened: Opened,
+        advance: Advance,
+        results: Sequence[tuple[Staged, Emitted]],
     ) -> Advance:
         """The advance with what its certificate will say."""
         certificates, position = self._parts.certificates, state.position
@@ -379,7 +434,7 @@ class Windows:
         reading = self._parts.source.open_window(window)
         self._opening.opened(state, window)
         self._parts.tally.spent(Phase.OPEN, self._parts.clock() - since_s)
-        self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
+        self._opened.append(Opened(window, reading, reading.superseded, reading.superseded, since_s))
         self._tell()
 
     def _tell(self) -> None:
@@ -392,7 +447,7 @@ def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.ticket == ticket)
 
 
-def _advance(opened: _Opened, runs: tuple[Run, ...], results: Sequence[tuple[Staged, Emitted]]) -> Advance:
+def _advance(opened: Opened, runs: tuple[Run, ...], results: Sequence[tuple[Staged, Emitted]]) -> Advance:
     """What a slice did for an entry. Rows that are compared are read again only if that decides something."""
     dropped = [key for _read, sent in results for key in sent.lacking]
     asked = [key for run in runs for key in run.keys]

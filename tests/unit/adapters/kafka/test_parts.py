@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import client
-from adapters.kafka.errors import Reason, said
-from adapters.kafka.parts import TurnParts, of_topics
-from adapters.kafka.records import truncated
-from adapters.kafka.sink import shares
+from adapters.kafka.errors import Reason
+from adapters.kafka.parts import TurnParts
+from adapters.kafka.records import between_truncates, of_topics, truncated
+from adapters.kafka.wording import said
 from adapters.staging.turn_parts import ArrowPart
 from engine.events.batch import EVENTS
 from tests.batches import batch, numbered
@@ -86,16 +85,17 @@ def test_a_task_takes_its_topics_alone():
     assert of_topics(rows, frozenset("x")).num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("events", "tasks", "expected"),
-    [
-        ({"a": 5}, 4, [{"a"}]),
-        ({"a": 5, "b": 3, "c": 2}, 2, [{"a"}, {"b", "c"}]),
-        ({"a": 1, "b": 1}, 1, [{"a", "b"}]),
-    ],
-)
-def test_topics_are_shared_out_by_their_events(events: dict[str, int], tasks: int, expected: list[set[str]]):
-    assert shares(Counter(events), tasks) == expected
+def test_truncates_of_these_topics_come_alone():
+    rows = batch(
+        ("t", "1", "{}", None),
+        ("t", None, TRUNCATE, None),
+        ("u", None, TRUNCATE, None),
+        ("t", None, "{}", None),
+        ("t", None, TRUNCATE, None),
+    )
+    pieces = [(piece.column("topic").to_pylist(), alone) for piece, alone in between_truncates(rows, {"t"})]
+
+    assert pieces == [(["t"], False), (["t"], True), (["u", "t"], False), (["t"], True)]
 
 
 @pytest.mark.parametrize("value", [TRUNCATE, f'{{"schema":{{}},"payload":{TRUNCATE}}}'])

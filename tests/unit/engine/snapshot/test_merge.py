@@ -108,4 +108,23 @@ def test_the_keys_of_a_collection_travel_to_executors():
     newer = Superseded({T: (array(b"1", b"1"),)}, frozenset([T])).of(T)
     there = pickle.loads(pickle.dumps(newer))  # noqa: S301  our own bytes
 
-    assert (there.keys.to_pylist(), there.truncated) == ([b"1"], True)
+    assert (there.keys.to_pylist(), there.truncated) == ([b"1", b"1"], True)
+
+
+def test_a_key_that_changes_again_and_again_takes_no_more_room():
+    found = Superseded()
+    for turn in range(2_000):
+        found |= Superseded({T: (array(b"hot", b"%d" % (turn % 50)),)})
+
+    assert sum(map(len, found.keys[T])) <= 200
+    assert kept(found, T, b"hot", b"7", b"cold") == [b"cold"]
+
+
+def test_many_different_keys_stay_few_arrays_for_a_slice_to_join():
+    found = Superseded()
+    for turn in range(2_000):
+        found |= Superseded({T: (array(*(b"%d" % (10 * turn + at) for at in range(10))),)})
+
+    # Each time that they are merged there are twice as many as the last time, so they are merged few times.
+    assert sum(map(len, found.keys[T])) == 20_000
+    assert kept(found, T, b"0", b"19999", b"20000") == [b"20000"]

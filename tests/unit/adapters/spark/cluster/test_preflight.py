@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from adapters.spark.cluster import preflight
 from adapters.spark.cluster.preflight import _told
+from engine.errors import ConfigError
 
 
 def test_each_thing_is_said_once_with_what_to_do():
@@ -28,6 +31,7 @@ class Joining:
 
     def __init__(self):
         self.asked: list[str] = []
+        self.answers: list[tuple[str, str, list[str]]] = [("executor", "host", []), ("another", "host", [])]
 
     def parallelize(self, _items, _count):
         return self
@@ -37,7 +41,7 @@ class Joining:
         return self
 
     def collect(self):
-        return [("executor", "host", []), ("another", "host", [])]
+        return self.answers
 
 
 def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code(monkeypatch):
@@ -51,6 +55,21 @@ def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code
     asking.check()
 
     assert set(context.asked) == {"started with"}
+
+
+def test_an_executor_too_busy_to_answer_is_asked_again(monkeypatch):
+    context, there = Joining(), frozenset({"driver", "a", "b", "busy"})
+    monkeypatch.setattr(preflight, "_registered", lambda _context: there)
+    asking = preflight.Preflight(context, preflight.Asked())  # type: ignore[arg-type]  # all that is asked of it
+
+    asking.check()
+    context.asked.clear()
+    asking.check()
+    assert context.asked
+
+    context.answers.append(("busy", "host", ["lacks tidemark"]))
+    with pytest.raises(ConfigError, match="lacks tidemark"):
+        asking.check()
 
 
 def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):

@@ -34,6 +34,14 @@ def test_an_archive_that_the_user_ships_is_taken_as_it_is():
     assert "spark.archives" not in added
 
 
+def test_executors_that_have_the_application_get_none():
+    added = shipped("k8s://https://c:6443", {}, "none")
+
+    assert "spark.archives" not in added
+    assert "spark.executorEnv.PYTHONPATH" not in added
+    assert added["spark.speculation"] == "false"
+
+
 def test_settings_of_the_user_stay():
     added = shipped("yarn", {"spark.speculation": "true", "spark.archives": "a#tidemark"})
 

@@ -68,7 +68,7 @@ def read(spark: Session, runs: Sequence[RunRead], **more: Any) -> None:
         return Jdbc(database, "", query, {"set": "|".join(session)})
 
     settings = SnapshotSettings(lock_timeout_ms=700)
-    ChunkReader(cast("SparkSession", spark), jdbc, files_in("/nowhere"), settings, tasks=2).read(
+    ChunkReader(cast("SparkSession", spark), jdbc, files_in("/nowhere"), settings, slots=lambda: 2).read(
         "w", runs, **more
     )
 

@@ -1,0 +1,217 @@
+"""Who sends rows beside the turns: processes of this machine, or tasks on Spark's executors.
+
+On one machine, Spark's slots are held by the tasks that read the next window, for seconds. A run that waits
+for a slot would hold up changes of its rows for as long. So processes of our own send them there. Each ends
+with the driver, even in the middle of a run: its standard input ends then.
+
+On a cluster, a run is sent by the executor that has it, in a Spark job of one task. Spark does not run such
+a task twice at once, unless `spark.speculation.task.duration.threshold` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from adapters.spark.outcomes import Attempt, result
+from adapters.spark.worker import NICENESS
+from engine.errors import ExecutorsFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.ports.executors import Executors
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_LENGTH: Final = struct.Struct(">Q")
+_IDLE_S: Final = 60.0
+_ENVIRONMENT: Final = {"MIMALLOC_PURGE_DELAY": "10000", "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+
+
+class Senders(Protocol):
+    """Run tasks in slots, one task per slot at a time."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether all tasks of a slot run in one process, if they follow within 30 s."""
+
+    def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:
+        """Begin to run a task on an item.
+
+        The future raises the task's TidemarkError, or ExecutorsFailed if who ran it has ended.
+        """
+
+    def end(self) -> None:
+        """Make running tasks end early, if that is possible."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class ExecutorSenders:
+    """Tasks on executors, each as a job of its own."""
+
+    keeps: Final = False
+
+    def __init__(self, executors: Executors, tasks: int) -> None:
+        self._executors = executors
+        self._pool = ThreadPoolExecutor(tasks, thread_name_prefix="tidemark-send")
+
+    def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:  # noqa: ARG002
+        """Run the task on any executor that may run it."""
+        return self._pool.submit(copy_context().run, self._run, task, item)
+
+    def _run(self, task: Callable[[Item], Result], item: Item) -> Result:
+        (done,) = self._executors.map(task, [item])
+        return done
+
+    def end(self) -> None:
+        """Do nothing: a task ends when the brokers have its rows, or are silent for too long."""
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._pool.shutdown(wait=False)
+
+
+class ProcessSenders:
+    """Processes of this machine, one per slot, started when they are first needed."""
+
+    keeps: Final = True
+
+    def __init__(self, slots: int, idle_s: float = _IDLE_S) -> None:
+        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="tidemark-send")
+        self._processes: dict[int, _Sender] = {}
+        self._changing, self._idle_s = threading.Lock(), idle_s
+
+    def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:
+        """Run the task in the slot's process."""
+        return self._pool.submit(self._run, slot, task, item)
+
+    def _run(self, slot: int, task: Callable[[Item], Result], item: Item) -> Result:
+        sender = self._sender(slot)
+        answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
+        if answer is None:
+            self._drop(slot, sender)
+            raise ExecutorsFailed("a process that sent rows has ended", place="kafka")
+        done: Result = result(pickle.loads(answer))  # noqa: S301  our own process wrote it
+        return done
+
+    def _sender(self, slot: int) -> _Sender:
+        with self._changing:
+            known = self._processes.get(slot)
+            if known is None or known.idle_s > self._idle_s:
+                if known is not None:
+                    known.end()
+                self._processes[slot] = _Sender(2 * self._idle_s)
+            return self._processes[slot]
+
+    def _drop(self, slot: int, sender: _Sender) -> None:
+        with self._changing:
+            if self._processes.get(slot) is sender:
+                del self._processes[slot]
+        sender.end()
+
+    def end(self) -> None:
+        """Kill the processes; what they run fails."""
+        with self._changing:
+            for sender in self._processes.values():
+                sender.kill()
+
+    def close(self) -> None:
+        """End the processes."""
+        self.end()
+        self._pool.shutdown(wait=True)
+        for slot, sender in list(self._processes.items()):
+            self._drop(slot, sender)
+
+
+class _Sender:
+    """A process that runs one task after another. It ends by itself if none comes for `idle_s`."""
+
+    def __init__(self, idle_s: float) -> None:
+        paths = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(  # noqa: S603  our own module
+            # -P: no module is taken from the working directory.
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({idle_s})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**_ENVIRONMENT, **os.environ, "PYTHONPATH": paths},
+        )
+        self._used_s = time.monotonic()
+        self.kill = self._process.kill
+
+    @property
+    def idle_s(self) -> float:
+        """For how long it has had nothing to do."""
+        return time.monotonic() - self._used_s
+
+    def ask(self, asked: bytes) -> bytes | None:
+        """Send a message and wait for the answer; None if the process ends instead."""
+        asks, answers = self._process.stdin, self._process.stdout
+        if asks is None or answers is None:
+            return None
+        try:
+            _write(asks, asked)
+            return _read(answers)
+        except OSError:
+            return None
+        finally:
+            self._used_s = time.monotonic()
+
+    def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # it may hold what was never read
+                    pipe.close()
+
+
+def serve(idle_s: float) -> None:
+    """Run the tasks that come from the driver, until it ends or sends none for so long."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver as well
+    os.nice(NICENESS)
+    asks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed is no answer
+    tasks: queue.Queue[bytes] = queue.Queue()
+
+    def watch() -> None:
+        while (asked := _read(asks)) is not None:
+            tasks.put(asked)
+        os._exit(0)  # the driver has ended; nobody may send for it any more
+
+    threading.Thread(target=watch, name="driver", daemon=True).start()
+    with suppress(queue.Empty):
+        while True:
+            task, item = pickle.loads(tasks.get(timeout=idle_s))  # noqa: S301  the driver wrote it
+            _write(answers, pickle.dumps(Attempt(task)(item), pickle.HIGHEST_PROTOCOL))
+            del task, item
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> bytes | None:
+    """The next message; None at the end."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    data: Any = pipe.read(size)
+    return data if len(data) == size else None

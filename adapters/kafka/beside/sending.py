@@ -1,0 +1,156 @@
+"""Sends runs beside the turns: who sends them, with which producers, and what of them is on its way.
+
+Owns the slots, each of which sends one run at a time. What a failure means to the sink is told it (`Owner`).
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Final, Protocol
+
+from adapters.kafka.beside.row_task import SendRows, keeps_producers
+from adapters.kafka.errors import BatchRefused
+from engine.errors import SinkError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from adapters.kafka.beside.senders import Senders
+    from engine.config.sinks.settings import KafkaSettings
+    from engine.job.snapshots.emission import Emission, Emitted
+
+_STOPPED_S: Final = 1.0
+_PREPARED_S: Final = 30.0
+"""How long a producer that was prepared, or used, is there for certain: see `Senders.keeps`."""
+
+
+class Owner(Protocol):
+    """What the sink has that sending needs. A failure ends whatever is prepared: see `RowSending.forget`."""
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """The settings as they are now."""
+
+    def id_beside(self, slot: int) -> str:
+        """The transactional id of a slot, empty without fencing."""
+
+    def failed(self, error: SinkError) -> SinkError:
+        """Handle a failure; returns the error to raise."""
+
+    def make_batches_smaller(self, refused: BatchRefused) -> None:
+        """Handle a batch that was too large."""
+
+
+class RowSending:
+    """Sends with these senders, `slots` runs at a time."""
+
+    def __init__(self, owner: Owner, senders: Senders, slots: int, *, fenced: bool) -> None:
+        self.owner, self._senders, self.fenced = owner, senders, fenced
+        self._slots = set(range(slots))
+        self._attempt = 0
+        self._preparing: list[Future[None]] = []
+        self._prepared_s = -_PREPARED_S
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether it may be done: with fencing, prepared producers must be kept until they send."""
+        return not self.fenced or self._keeps
+
+    @property
+    def _keeps(self) -> bool:
+        return self._senders.keeps and keeps_producers(self.owner.settings)
+
+    def prepared(self) -> bool:
+        """Whether the producers have their ids; they get them in the background. Raises SinkError."""
+        if not self.fenced or time.monotonic() - self._prepared_s < _PREPARED_S:
+            return True
+        if not self._preparing:
+            submit = self._senders.submit
+            self._preparing = [submit(slot, self._task(slot).prepare, None) for slot in sorted(self._slots)]
+        if not all(future.done() for future in self._preparing):
+            return False
+        preparing, self._preparing = self._preparing, []
+        try:
+            for future in preparing:
+                future.result()
+        except SinkError as error:
+            raise self.owner.failed(error) from error
+        self._prepared_s = time.monotonic()
+        return True
+
+    def begin(self, emission: Emission) -> SendingRows:
+        """Begin to send a run."""
+        self._prepared_s = time.monotonic()
+        return SendingRows(self, emission, self._slots.pop())
+
+    def submit(self, emission: Emission, slot: int) -> Future[Emitted]:
+        """Send a run with a slot's producer."""
+        return self._senders.submit(slot, self._task(slot), emission)
+
+    def free(self, slot: int) -> None:
+        """Note that a slot sends nothing any more."""
+        self._slots.add(slot)
+
+    def forget(self) -> None:
+        """Use no producer again that was used or prepared so far."""
+        self._attempt += 1
+        self._preparing, self._prepared_s = [], -_PREPARED_S
+
+    def end(self) -> None:
+        """Make whatever is sent end early, if that is possible."""
+        self._senders.end()
+
+    def close(self) -> None:
+        """Release everything."""
+        self._senders.close()
+
+    def _task(self, slot: int) -> SendRows:
+        return SendRows(self.owner.settings, self.owner.id_beside(slot), self._attempt, self._keeps)
+
+
+class SendingRows:
+    """A run on its way to Kafka."""
+
+    def __init__(self, sending: RowSending, emission: Emission, slot: int) -> None:
+        self._sending, self._emission, self._slot = sending, emission, slot
+        self._future = sending.submit(emission, slot)
+        self._emitted: Emitted | None = None
+        self._refused = False
+
+    def done(self) -> bool:
+        """Whether it is sent, or has failed. A run whose batches were too large is sent again."""
+        if self._emitted is None and self._future.done():
+            self._again_if_too_large()
+        return self._emitted is not None or self._future.done()
+
+    def _again_if_too_large(self) -> None:
+        error = self._future.exception()
+        if not isinstance(error, BatchRefused) or self._refused:
+            return
+        self._sending.owner.make_batches_smaller(error)
+        # With an id, a producer has to be prepared first: the session begins anew.
+        self._refused = self._sending.fenced
+        if not self._refused:
+            self._future = self._sending.submit(self._emission, self._slot)
+
+    def result(self) -> Emitted:
+        """Wait until it is sent."""
+        while self._emitted is None:
+            wait([self._future])
+            if not self.done():
+                continue
+            try:
+                self._emitted = self._future.result()
+            except SinkError as error:
+                raise self._sending.owner.failed(error) from error
+            finally:
+                self._sending.free(self._slot)
+        return self._emitted
+
+    def stop(self) -> None:
+        """Wait a moment until it is sent; else make whoever sends it end."""
+        if not wait([self._future], _STOPPED_S).done:
+            self._sending.end()
+            self._sending.forget()
+        self.result()

@@ -1,0 +1,88 @@
+"""A window in progress: its plan, what it has read, and how much of that is emitted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.job.snapshots.rows_beside import RowsBeside
+from engine.snapshot.extent import Advance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from engine.model import Run, Staged, Window
+    from engine.ports.source import OpenWindow
+    from engine.snapshot.merge import Superseded
+
+
+@dataclass(slots=True)
+class Opened:
+    """A window in progress: its plan, and what has superseded its rows so far.
+
+    `hidden` is what was superseded before the window opened, by changes that the window can't see. The
+    first `sent` runs have been emitted. `staged` holds the rows once all of them are read, which took
+    `read_s` seconds. `reached` says whether the stream has passed the watermark since then, at `reached_s`.
+    """
+
+    window: Window
+    reading: OpenWindow
+    superseded: Superseded
+    hidden: Superseded
+    since_s: float
+    staged: Sequence[Staged] | None = None
+    read_s: float = 0.0
+    reached: bool = False
+    reached_s: float = 0.0
+    sent: int = 0
+    emitting: bool = False
+    goes_beside: bool = False
+    beside: RowsBeside = field(default_factory=RowsBeside)
+
+    def reads(self, tickets: Collection[int]) -> bool:
+        """Whether it reads one of these queue entries."""
+        return any(run.ticket in tickets for run in self.window.runs)
+
+    @property
+    def waiting(self) -> list[Staged]:
+        """The files that are not yet emitted."""
+        return [file for file in self.staged or () if file.run >= self.sent]
+
+    @property
+    def next_file(self) -> Staged | None:
+        """The next file to go beside the turns."""
+        return next((file for file in self.staged or () if file.run >= self.beside.started), None)
+
+    def end_of(self, file: Staged) -> int:
+        """The number of the run behind a file: that of the next file, or of no run."""
+        later = (other.run for other in self.staged or () if other.run > file.run)
+        return min(later, default=len(self.window.runs))
+
+    def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
+        """The next slice: the number of the run behind it, and its files.
+
+        It holds at least one file. More files are added only up to `most_bytes`.
+        """
+        size = 0
+        taken: list[Staged] = []
+        for file in self.waiting:
+            size += file.bytes
+            if taken and size > most_bytes:
+                return file.run, taken
+            taken.append(file)
+        return len(self.window.runs), taken
+
+    def ahead(self) -> list[Advance]:
+        """The progress it will have made once all of it is emitted, if nothing has to be read again."""
+        runs: dict[int, list[Run]] = {}
+        rows: Counter[int] = Counter()
+        size: Counter[int] = Counter()
+        for run in self.window.runs[self.sent :]:
+            runs.setdefault(run.ticket, []).append(run)
+        for file in self.waiting:
+            rows[file.ticket] += file.rows
+            size[file.ticket] += file.bytes
+        return [
+            Advance(ticket, tuple(its), rows=rows[ticket], bytes=size[ticket]) for ticket, its in runs.items()
+        ]

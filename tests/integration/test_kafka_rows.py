@@ -1,0 +1,269 @@
+"""Rows that go to Kafka beside the turns, sent by processes or executors, several runs at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
+from adapters.kafka.beside.sending import RowSending
+from adapters.kafka.sink import KafkaSink
+from adapters.spark.executors import LocalExecutors, SparkExecutors
+from engine.config.sinks.settings import Fencing, KafkaSettings
+from engine.errors import ExecutorsFailed, SinkError, SourceError, TopicsRefused
+from engine.job.snapshots.emission import Emission
+from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.rows import STAGED
+from tests.batches import batch
+from tests.staged import files_in, newer, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from adapters.kafka.beside.senders import Senders
+    from engine.staging.rows import StagingArea
+    from tests.servers.kafka import KafkaBroker
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessSenders]:
+    senders = ProcessSenders(2)
+    yield senders
+    senders.close()
+
+
+@pytest.fixture
+def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink]]:
+    """Opens sinks that send rows by these senders; every one is closed, and the senders are not."""
+    opened: list[KafkaSink] = []
+
+    def open_sink(senders: Senders, tasks: int = 2, **settings: object) -> KafkaSink:
+        made = KafkaSettings({"bootstrap.servers": kafka.bootstrap}, **settings)  # type: ignore[arg-type] # as the test gives them
+        sending = partial(RowSending, senders=senders, slots=tasks)
+        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "sink", tasks=tasks, sending=sending))
+        return opened[-1]
+
+    yield open_sink
+    for one in opened:
+        one._rows = None
+        one.close()
+
+
+@pytest.fixture
+def area(tmp_path: Path) -> StagingArea:
+    return files_in(tmp_path / "staged")
+
+
+def run_of(area: StagingArea, topic: str, keys: range, *, number: int = 0, value: str = "") -> Emission:
+    """A staged run of rows with these keys; row 1 is superseded."""
+    events = batch(*((topic, f'{{"id":{key}}}', f'{{"n":{key},"v":"{value}"}}', None) for key in keys))
+    merge_keys = pa.array([str(key).encode() for key in keys], KEY_TYPE)
+    staged_rows = pa.RecordBatch.from_arrays([*events.columns, merge_keys], schema=STAGED)
+    return Emission(staged(area, staged_rows, run=number), newer(1), 0)
+
+
+def keys_in(kafka: KafkaBroker, topic: str) -> list[int]:
+    return sorted(orjson.loads(record.key() or b"")["id"] for record in kafka.records(topic))
+
+
+def test_survivors_are_sent_by_several_processes_at_once(kafka, sink, processes, area, topic):
+    kafka.create_topic(topic, 8)
+    opened = sink(processes)
+    ways = [opened.take_rows(run_of(area, topic, range(n, n + 1000), number=n), topic) for n in (0, 1000)]
+    emitted = [way.result() for way in ways]
+
+    assert [one.rows for one in emitted] == [999, 1000]
+    assert keys_in(kafka, topic) == [0, *range(2, 2000)]
+    assert [way.done() for way in ways] == [True, True]
+
+
+def test_executors_send_as_well(kafka, sink, spark: SparkSession, area, topic):
+    senders = ExecutorSenders(SparkExecutors(spark), 2)
+    ways = [sink(senders).take_rows(run_of(area, topic, range(n, n + 10), number=n), topic) for n in (0, 10)]
+
+    assert sum(way.result().rows for way in ways) == 19
+    assert keys_in(kafka, topic) == [0, *range(2, 20)]
+    senders.close()
+
+
+def test_a_producer_is_kept_for_the_next_run_until_something_fails(kafka, sink, processes, area, topic):
+    kafka.create_topic(topic, max__message__bytes="20000")
+    opened = sink(processes, tasks=1)
+    opened.take_rows(run_of(area, topic, range(10)), topic).result()
+    started = time.monotonic()
+    for number in range(1, 6):
+        opened.take_rows(
+            run_of(area, topic, range(10 * number, 10 * number + 10), number=number), topic
+        ).result()
+    took_s = time.monotonic() - started
+    with pytest.raises(TopicsRefused, match=r"the event of .* is too large"):
+        opened.take_rows(run_of(area, topic, range(60, 61), number=6, value="x" * 30_000), topic).result()
+    opened.take_rows(run_of(area, topic, range(70, 80), number=7), topic).result()
+
+    assert took_s < 5.0
+    assert keys_in(kafka, topic) == [0, *range(2, 60), *range(70, 80)]
+
+
+def test_a_batch_too_large_is_sent_again_in_smaller_ones(kafka, sink, processes, area, topic):
+    kafka.create_topic(topic, max__message__bytes="20000")
+    way = sink(processes).take_rows(run_of(area, topic, range(1000), value="x" * 200), topic)
+
+    assert way.result().rows == 999
+    assert set(keys_in(kafka, topic)) == {0, *range(2, 1000)}
+
+
+def test_a_topic_that_refuses_rows_is_named(kafka, sink, processes, area, topic):
+    kafka.create_topic(topic, max__message__bytes="20000")
+    way = sink(processes).take_rows(run_of(area, topic, range(5), value="x" * 30_000), topic)
+
+    with pytest.raises(TopicsRefused) as raised:
+        way.result()
+    assert raised.value.reasons.keys() == {topic}
+
+
+def test_rows_that_are_gone_are_a_fault_of_the_source(sink, processes, area, topic):
+    emission = run_of(area, topic, range(5))
+    area.clear()
+
+    with pytest.raises(SourceError, match="gone"):
+        sink(processes).take_rows(emission, topic).result()
+
+
+def test_a_process_that_is_killed_while_it_sends_is_noticed_and_replaced(kafka, sink, area, topic):
+    kafka.create_topic(topic)
+    kafka.slow_down(topic, 100_000)
+    senders = ProcessSenders(2)
+    opened = sink(senders)
+    emission = run_of(area, topic, range(5000), value="x" * 400)
+    way = opened.take_rows(emission, topic)
+    while not kafka.count(topic):
+        time.sleep(0.05)
+    (process,) = senders._processes.values()
+    process.kill()
+
+    with pytest.raises(ExecutorsFailed, match="a process that sent rows has ended"):
+        way.result()
+    kafka.slow_down(topic, 100_000_000)
+    assert opened.take_rows(emission, topic).result().rows == 4999
+    assert set(keys_in(kafka, topic)) == {0, *range(2, 5000)}
+    senders.close()
+
+
+def test_stopping_does_not_wait_for_brokers_that_are_slow(kafka, sink, area, topic):
+    kafka.create_topic(topic)
+    kafka.slow_down(topic, 10_000)
+    senders = ProcessSenders(2)
+    way = sink(senders).take_rows(run_of(area, topic, range(5000), value="x" * 400), topic)
+    time.sleep(0.5)
+    started = time.monotonic()
+    with suppress(SourceError, SinkError):
+        way.stop()
+    took_s = time.monotonic() - started
+    there = kafka.count(topic)
+    time.sleep(1.5)
+
+    assert took_s < 10.0
+    assert kafka.count(topic) - there <= 1000  # at most what was in flight
+    senders.close()
+
+
+def prepared(sink: KafkaSink) -> None:
+    while not sink.may_take_rows():
+        time.sleep(0.01)
+
+
+class TestFencing:
+    """`tidemark.sink.kafka.fencing=transactions`."""
+
+    def test_runs_are_seen_once_they_are_committed(self, kafka, sink, processes, area, topic):
+        kafka.create_topic(topic, 4)
+        opened = sink(processes, fencing=Fencing.TRANSACTIONS)
+        prepared(opened)
+        for number in range(3):
+            opened.take_rows(
+                run_of(area, topic, range(10 * number, 10 * number + 10), number=number), topic
+            ).result()
+
+        assert keys_in(kafka, topic) == [0, *range(2, 30)]
+
+    def test_whoever_was_replaced_sends_no_rows_any_more(self, kafka, sink, area, topic):
+        kafka.create_topic(topic)
+        first, second = (ProcessSenders(1) for _ in range(2))
+        old = sink(first, fencing=Fencing.TRANSACTIONS)
+        prepared(old)
+        old.take_rows(run_of(area, topic, range(10)), topic).result()
+        new = sink(second, fencing=Fencing.TRANSACTIONS)
+        new.resume(old.memory())
+        prepared(new)
+        with pytest.raises(SinkError):
+            old.take_rows(run_of(area, topic, range(10, 20), number=1), topic).result()
+        new.take_rows(run_of(area, topic, range(20, 30), number=2), topic).result()
+
+        assert keys_in(kafka, topic) == [0, *range(2, 10), *range(20, 30)]
+        first.close()
+        second.close()
+
+
+_DRIVER = """
+import sys, time
+from adapters.kafka.beside.senders import ProcessSenders
+senders = ProcessSenders(1)
+senders.submit(0, time.sleep, 600)
+while not senders._processes:
+    time.sleep(0.01)
+print(senders._processes[0]._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_who_sends_ends_with_the_driver_even_in_the_middle_of_a_run():
+    driver = subprocess.Popen([sys.executable, "-c", _DRIVER], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    sender = int(driver.stdout.readline())
+    time.sleep(1.0)  # it has begun its task
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    driver.stdout.close()
+
+    assert _ends(sender)
+
+
+def test_a_process_with_nothing_to_do_ends_and_another_takes_its_place():
+    senders = ProcessSenders(1, idle_s=0.3)
+    before = senders.submit(0, _process_id, None).result()
+    assert senders.submit(0, _process_id, None).result() == before
+    assert _ends(before)
+
+    assert senders.submit(0, _process_id, None).result() != before
+    senders.close()
+
+
+def _process_id(_item: None) -> int:
+    return os.getpid()
+
+
+def _ends(process: int) -> bool:
+    until_s = time.monotonic() + 10.0
+    while time.monotonic() < until_s:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False

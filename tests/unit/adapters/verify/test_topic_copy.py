@@ -1,0 +1,85 @@
+"""Which records of a topic are read, and that those of a turn are read once."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.spark.executors import LocalExecutors
+from adapters.verify import topic_copy
+from adapters.verify.copied_events import Traits
+from adapters.verify.files_copy import FilesCopy
+from adapters.verify.topic_copy import TopicCopy
+from engine.config.sinks.settings import KafkaSettings
+from engine.errors import SourceError
+from engine.verify.copy import Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "shop.public.t"
+
+
+class Topic:
+    """A topic of two partitions, whose records are read without a broker."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ends = {0: 3, 1: 1}
+        self.read: list[tuple[int, int, int]] = []
+        monkeypatch.setattr(topic_copy, "ReadRecords", lambda *_given: self.reading)
+        self.copy = TopicCopy(KafkaSettings(), str(directory), LocalExecutors(), self.files)
+        monkeypatch.setattr(self.copy._ends, "of", lambda _topic: dict(self.ends))
+        self.in_order: list[bool] = []
+
+    def reading(self, share: Any) -> int:
+        time.sleep(0.01)  # for another comparison to come in
+        self.read.append((share.partition, share.begin, share.end))
+        return 1
+
+    def files(self, directory: str, in_order: bool) -> FilesCopy:  # noqa: FBT001
+        self.in_order.append(in_order)
+        return FilesCopy(directory, f"{directory}/sorted", LocalExecutors(), Traits())
+
+    def touched(self, since: int, upto: int) -> None:
+        self.copy.touched(TOPIC, Span(since, upto))
+
+
+@pytest.fixture
+def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Topic:
+    return Topic(tmp_path, monkeypatch)
+
+
+def test_records_are_read_once_and_up_to_the_turn(topic):
+    topic.copy.follow([TOPIC], 7)
+    topic.touched(6, 7)
+    topic.ends = {0: 5, 1: 1}
+    topic.copy.follow([TOPIC], 8)
+    topic.ends = {0: 9, 1: 2}
+    topic.copy.follow([TOPIC], 9)
+    topic.touched(7, 8)
+    topic.touched(8, 8)
+
+    assert topic.read == [(0, 0, 3), (1, 0, 1), (0, 3, 5)]
+    assert set(topic.in_order) == {False}
+
+
+def test_two_comparisons_of_a_topic_read_it_once(topic):
+    topic.copy.follow([TOPIC], 7)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _number: topic.touched(6, 7), range(8)))
+
+    assert sorted(topic.read) == [(0, 0, 3), (1, 0, 1)]
+
+
+def test_a_topic_that_is_compared_no_more_is_forgotten(topic, tmp_path):
+    topic.copy.follow([TOPIC], 7)
+    (tmp_path / "left").mkdir()
+    topic.copy._topics[TOPIC].directory = str(tmp_path / "left")
+    topic.copy.follow([], 8)
+
+    assert not (tmp_path / "left").exists()
+    with pytest.raises(SourceError, match="turns are not known"):
+        topic.touched(6, 7)
