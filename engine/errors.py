@@ -4,7 +4,7 @@
     ├─ ConfigError       bad settings: exit 2 before any connection
     ├─ SignalError       a bad signal: refuse, answer, continue
     ├─ SourceError       the database or its log failed: back off, retry
-    │  ├─ PositionLost   the log no longer reaches back: stop
+    │  ├─ PositionLost   the log no longer reaches back: stop, or begin a new one and repair the copy
     │  ├─ SchemaChanged  a table changed, or can't be read as planned: measure again, then give it up
     │  │  └─ GaveWay     a window gave way to a session that waited for its tables: read less at once
     │  ├─ SnapshotGone   the database no longer keeps the state that a window reads: read less at once
@@ -16,6 +16,7 @@
     │  └─ SinkRefused    the sink will never accept the events: stop
     │     └─ TopicsRefused   only these topics refuse: set their tables aside
     ├─ StateError        the saved state is unreadable or belongs to another database: stop
+    │  ├─ OtherServer    it belongs to another server: stop, or begin a new log as if this one were lost
     │  └─ StateNotSaved  there was no room for the state: back off, retry
     ├─ LeaseHeld         another job holds the checkpoint or the sink, and we shall not wait: exit 3
     ├─ LeaseLost         another job has taken the checkpoint or the sink: touch nothing more, stand by
@@ -28,6 +29,7 @@ a field. Errors that are raised in a task reach the driver with their class and 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, TypeVar
 
@@ -89,8 +91,53 @@ class SourceError(TidemarkError):
     """The database or its log failed. A retry may help."""
 
 
+class Loss(StrEnum):
+    """How a log was lost."""
+
+    SLOT_MISSING = "slot missing"
+    SLOT_INVALIDATED = "slot invalidated"
+    SLOT_ADVANCED = "slot advanced"
+    """The slot begins past the saved position: somebody else has moved it, or made it anew."""
+    LOG_REMOVED = "log removed"
+    """What kept the log is there, but the log does not reach back far enough."""
+    PROMOTED = "promoted"
+    """A standby took over that has no slot, or lacks a part of what was sent."""
+    RESTORED = "restored"
+    """The server has another history than the one that was sent."""
+    REPLACED = "replaced"
+    """It is another system."""
+    CHECKPOINT_LOST = "checkpoint lost"
+    """The checkpoint is empty, and the sink holds turns."""
+    CHECKPOINT_OLD = "checkpoint old"
+    """The sink holds turns that the checkpoint does not know."""
+
+
 class PositionLost(SourceError):
-    """The log does not reach back to the saved position. Continuing would skip changes."""
+    """The log does not reach back to the saved position. Continuing would skip changes.
+
+    `loss` says how it was lost. If it is None, no new log would help.
+    """
+
+    loss: Loss | None = None
+
+    def __init__(
+        self, message: str, *, place: CollectionId | str = "", hint: str = "", loss: Loss | None = None
+    ) -> None:
+        super().__init__(message, place=place, hint=hint)
+        if loss is not None:
+            self.loss = loss
+
+
+class LogRemoved(PositionLost):
+    """The server no longer keeps the log after the saved position."""
+
+    loss = Loss.LOG_REMOVED
+
+
+class OtherHistory(PositionLost):
+    """The server's log is not the one that was streamed."""
+
+    loss = Loss.RESTORED
 
 
 class SchemaChanged(SourceError):
@@ -153,6 +200,10 @@ class TopicsRefused(SinkRefused):
 
 class StateError(TidemarkError):
     """The saved state can't be read, or it belongs to another database or destination."""
+
+
+class OtherServer(StateError):
+    """The saved state belongs to another server, whose log this one does not have."""
 
 
 class StateNotSaved(StateError):

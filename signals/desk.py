@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import SignalError, TidemarkError
 from engine.expressions import bounded_matcher
+from engine.model import Purpose
 from engine.saved import reading_saved
 from signals.actions import acted
 from signals.answers import (
@@ -186,7 +187,8 @@ class Desk:
 
     def appeared(self, table: Table, label: str, why: str) -> None:
         """Answer, under a label of the job's own, that a collection is read; `why`, as a clause about it."""
-        text = f"incremental snapshot of {table.target.collection}, which {why}"
+        what = "repair" if table.target.purpose is Purpose.REPAIR else "incremental snapshot"
+        text = f"{what} of {table.target.collection}, which {why}"
         self._untold.append(Answer(label, label, Outcome.ACCEPTED, text))
 
     def stopped(self, table: Table, why: str = "") -> None:

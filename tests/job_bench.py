@@ -172,6 +172,7 @@ class Bench:
         self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
         self.excluded: set[CollectionId] = set()
+        self.partly: dict[CollectionId, str] = {}
         self.outlet: Outlet | None = None
         self.certificates: Certificates | None = None
         self.verification = Verification()
@@ -196,6 +197,7 @@ class Bench:
             tasks=lambda: self.tasks,
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
+            copied_in_part=lambda collection: self.partly.get(collection, ""),
             notices=Notices(self.outlet),
             certificates=self.certificates,
             verification=self.verification,

@@ -72,11 +72,10 @@ class MemoryTables:
         return widens_simply(old, new)
 
     def append(self, name: TableName, rows: pa.Table, turn: int) -> None:
+        # As in Iceberg, nothing keeps the same rows from being appended again.
         table = self.tables[name]
-        if table.turn is None or table.turn < turn:
-            table.rows = [*table.rows, *rows.to_pylist()]
-            table.turn = turn
-            self.writes.append(("append", str(name), turn))
+        table.rows, table.turn = [*table.rows, *rows.to_pylist()], turn
+        self.writes.append(("append", str(name), turn))
 
     def write(self, name: TableName, batch: Batch, turn: int) -> None:
         table = self.tables[name]

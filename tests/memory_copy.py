@@ -131,7 +131,9 @@ class MemoryCopy:
         )
 
     def _settled(self, row: ExtraRow, asked: Asked) -> bool:
-        return asked.settled((self.sink.turns[row.turn][row.offset]["value"] or "").encode())
+        return row.turn <= asked.earlier or asked.settled(
+            (self.sink.turns[row.turn][row.offset]["value"] or "").encode()
+        )
 
     def touched(self, topic: str, span: Span) -> Touched:
         upto = min(span.upto, span.since + self.follows)
@@ -159,12 +161,15 @@ class MemoryCopy:
                 for row in rows_in(event):
                     if row.key is None:
                         truncates.append(Place(turn, 0, offset))
+                        large.clear()
                         continue
                     text = row.text
                     if text is not None:
                         said = orjson.loads(text)
                         said["large"] = large.get(row.key) if row.lacks else said["large"]
                         large[row.key], text = said["large"], orjson.dumps(said).decode()
+                    else:
+                        large.pop(row.key, None)
                     keys = pa.array([row.key], pa.large_string())
                     rows = pa.array([text or ""], pa.large_string())
                     columns["key"] += key_digests(keys).to_pylist()

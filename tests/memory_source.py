@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.errors import Loss, PositionLost, SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
+from engine.job.saved.recovery import awaits_log
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports.source import Encoded
 from engine.snapshot.extent import Extent, Scoped
@@ -67,11 +68,15 @@ class LoggedEntry:
 
 @dataclass
 class MemoryDatabase:
-    """Committed transactions in the order of the log; `visible` says which new snapshots show."""
+    """Committed transactions in the order of the log; `visible` says which new snapshots show.
+
+    The slot has the log from `begins` on.
+    """
 
     log: list[LoggedEntry] = field(default_factory=list)
     visible: set[int] = field(default_factory=set)
     acknowledged: int = 0
+    begins: int = 0
     slot: int | None = None
     transactions: int = 0
     failures: list[Exception] = field(default_factory=list)
@@ -246,6 +251,10 @@ class MemorySource:
         self.gaps: list[Incomplete] = []
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
+        if awaits_log(state):
+            state = self._new_log(state)
+        elif state.position is not None:
+            self._check_log(int(state.position.order[0]))
         if self._initial and state.position is None:
             state = self._begun(state)
         elif not state.snapshot.initial:
@@ -257,6 +266,20 @@ class MemorySource:
         }
         start = int(position.order[0])
         return replace(state, position=position), MemoryLog(self.database, start, self._span_rows)
+
+    def _new_log(self, state: State) -> State:
+        """A new slot, which begins only once snapshots show all that is before it."""
+        database = self.database
+        if {entry.transaction for entry in database.log} - database.visible:
+            raise SourceError("waits for what was committed before the log began")
+        database.begins = database.slot = database.acknowledged = len(database.log)
+        return replace(state, position=Position((database.begins,)))
+
+    def _check_log(self, position: int) -> None:
+        if position < self.database.begins:
+            raise PositionLost("the slot was moved", loss=Loss.SLOT_ADVANCED)
+        if position > len(self.database.log):
+            raise PositionLost("the server was restored", loss=Loss.RESTORED)
 
     def _begun(self, state: State) -> State:
         """Everything queued: in the snapshot of a new slot, or beside one whose first turn was lost."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
 
+from adapters.kafka.errors import said
 from adapters.kafka.tokens import expiry
-from adapters.kafka.wording import said
 from engine.config.sinks.kafka_login import LINE, login_of
 from engine.config.text.references import fresh, may_change, refuse
 from engine.errors import ConfigError, SinkError, SourceError

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import batch_bytes, client, opened, renew
-from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, sink_error
+from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
 from adapters.kafka.records import (
@@ -34,7 +34,6 @@ from adapters.kafka.records import (
     truncated,
     without,
 )
-from adapters.kafka.wording import said
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from adapters.kafka.wording import said
 from engine.errors import SinkError, SinkRefused
 
 _FINAL: Final = frozenset(
@@ -92,6 +91,14 @@ class Reason:
     def behind(self, text: str) -> str:
         """The text, with the known cause."""
         return f"{text} ({self._text})" if self._text else text
+
+
+def said(error: KafkaError) -> str:
+    """An error's message, without librdkafka's prefix."""
+    text = error.str()
+    for speaker in ("Local: ", "Broker: "):
+        text = text.removeprefix(speaker)
+    return text[:1].lower() + text[1:]
 
 
 def refuses(error: KafkaError) -> bool:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import client, opened
-from adapters.kafka.errors import Reason, sink_error
-from adapters.kafka.wording import said
+from adapters.kafka.errors import Reason, said, sink_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

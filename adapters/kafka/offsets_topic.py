@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from adapters.kafka.client import with_login
-from adapters.kafka.wording import said
+from adapters.kafka.errors import said
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:

@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.kafka.beside.row_task import SendRows, keeps_producers
+from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.client import batch_bytes
 from adapters.kafka.delivery import Delivered, Delivery
 from adapters.kafka.errors import BatchRefused, NotDelivered
@@ -40,11 +42,11 @@ from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from adapters.kafka.beside.sending import RowSending
+    from adapters.kafka.beside.senders import Senders
     from adapters.kafka.partitions import Groups
     from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission
@@ -81,8 +83,7 @@ class SendTopics:
 class KafkaSink:
     """Sends turns to the brokers of `settings`; driver and executors share `directory`.
 
-    `tasks` is how many producers may send at once. `sending` makes what sends rows where they are staged, of
-    the sink and whether it is fenced. Raises ConfigError for settings that no client accepts.
+    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client accepts.
     """
 
     form: Final = EventForm.RECORDS
@@ -96,7 +97,7 @@ class KafkaSink:
         *,
         tasks: int = 1,
         name: str = "tidemark",
-        sending: Callable[..., RowSending] | None = None,
+        senders: Senders | None = None,
     ) -> None:
         self.settings, self._executors, self._tasks = settings, executors, tasks
         self._directory = Path(directory).absolute()
@@ -104,7 +105,7 @@ class KafkaSink:
         self._topics = Topics(settings)
         fenced = settings.fencing is Fencing.TRANSACTIONS
         self._fence = Fence(settings, name, 1 + 2 * tasks) if fenced else None
-        self._rows = sending(self, fenced=fenced) if sending is not None else None
+        self._rows = RowSending(self, senders, tasks, fenced=fenced) if senders is not None else None
         self._delivery: Delivery | None = self._new_delivery()
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._reached = False
@@ -190,10 +191,10 @@ class KafkaSink:
         return self._rows is not None and self._rows.is_possible
 
     def may_take_rows(self) -> bool:
-        """Whether those who send are ready. Raises SinkError."""
+        """Whether one of those who send is free, and all are ready. Raises SinkError."""
         if self._fence is not None:
             self._fence.take()
-        return self._rows is not None and self._rows.prepared()
+        return self._rows is not None and self._rows.has_room and self._rows.prepared()
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
         """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""
@@ -206,9 +207,14 @@ class KafkaSink:
         self._ensure_dead_letters()
         return self._rows.begin(emission)
 
-    def id_beside(self, slot: int) -> str:
-        """The transactional id of those who send beside the turns: behind the ids of tasks."""
-        return self._id(1 + self._tasks + slot)
+    @property
+    def keeps_producers(self) -> bool:
+        """Whether a producer that sends beside the turns may wait for its next run."""
+        return keeps_producers(self.settings)
+
+    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+        """The task that sends the runs of a slot. Transactional ids are behind those of the turns' tasks."""
+        return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps)
 
     def close(self) -> None:
         """Discard the producer and what was not committed."""

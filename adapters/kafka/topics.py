@@ -19,8 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import client, opened, renew
-from adapters.kafka.errors import MAY_WRITE, Reason, refuses, sink_error
-from adapters.kafka.wording import said
+from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
 from engine.config.sources.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 

@@ -115,7 +115,13 @@ def _moment_text(number: int, unit: str, factor: int) -> str:
         if unit == "D"
         else {INFINITY_US // factor: "infinity", MINUS_INFINITY_US // factor: "-infinity"}
     )
-    return infinities.get(number) or str(np.array(number).astype(f"datetime64[{unit}]"))
+    return infinities.get(number) or _padded(str(np.array(number).astype(f"datetime64[{unit}]")))
+
+
+def _padded(text: str) -> str:
+    """NumPy writes years before 0 with three digits."""
+    sign, (year, _dash, rest) = text[:1], text[1:].partition("-")
+    return f"-{int(year):04}-{rest}" if sign == "-" else text
 
 
 def _variable_texts(values: pa.Array) -> pa.Array:

@@ -67,7 +67,13 @@ REPLICATION = (
         "debezium",
     ),
     P("slot.drop.on.stop", APPLIED, "drop the slot at a clean stop", FLAG, "false"),
-    P("slot.failover", LATER, "create the slot for failover", FLAG, "false"),
+    P(
+        "slot.failover",
+        APPLIED,
+        "have standbys keep the slot up to date; PostgreSQL 17 and later",
+        FLAG,
+        "false",
+    ),
     P("slot.max.retries", APPLIED, "attempts to take a busy slot", whole(0, 2**31 - 1), "6"),
     P("slot.retry.delay.ms", APPLIED, "longest wait between these attempts", _MS_32, "10000"),
     P(

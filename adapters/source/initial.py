@@ -5,6 +5,7 @@ held, and what a saved state keeps of it. `LogStart` is the database's own part:
 a view of them is opened where that log begins. The windows decide how rows are read.
 
     start ── is the view of this run still held? ── yes: continue in it
+      ├─ is the log of before lost, and to be repaired? ── yes: begin a new one, from `first_position`
       │
       └─ find_log ─ decide ─┬─ STREAM            stream, from `first_position` if nothing is saved
                             ├─ BESIDE            the same, with all collections queued
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
 
 from engine.config.settings import SnapshotRestart
 from engine.errors import PositionLost, SourceError
+from engine.job.saved.recovery import awaits_log
 from engine.snapshot.initial import Log, Standing, Start, start
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ class LogStart(Protocol[ViewT_co]):
 
     def first_position(self) -> Position:
         """Where to stream from without a saved position. Makes the database keep its log from there on."""
+
+    def give_up(self) -> None:
+        """Drop what the database keeps of an earlier log, if it keeps anything. May be called again."""
 
     def begin(self, state: State) -> ViewT_co:
         """Open a view of all that is to be read. If a log is streamed, begin a new one there."""
@@ -174,6 +179,8 @@ class InitialSnapshot(Generic[ViewT]):
 
         Raises PositionLost if the log can't continue and no mode asks to start from scratch.
         """
+        if awaits_log(state):
+            return self._recovered(state, log)
         continued = self._continued(state)
         if continued is not None:
             return continued
@@ -229,6 +236,13 @@ class InitialSnapshot(Generic[ViewT]):
             log.collections(state)
             if self._pause(delay_s):
                 raise SourceError("stopped before the initial snapshot began")
+
+    def _recovered(self, state: State, log: LogStart[ViewT]) -> State:
+        """The state where a new log begins in place of a lost one. The windows of repairs read the tables."""
+        self.release()
+        self.begins_at = None
+        log.give_up()
+        return self._noted(replace(state, position=log.first_position()))
 
     def _stream(self, state: State, log: LogStart[ViewT]) -> State:
         if state.snapshot.initial:

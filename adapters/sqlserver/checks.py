@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.server.catalog import uncaptured
 from adapters.sqlserver.settings import SqlServerSettings
-from engine.errors import ConfigError, SourceError, StateError
+from engine.errors import ConfigError, OtherServer, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,10 +130,10 @@ def refused_replica(database: str) -> SourceError:
 
 
 def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise StateError where the saved state belongs to another database: no mark of its identity matches."""
+    """Raise OtherServer where no mark of a database's saved identity matches."""
     for name in saved.keys() & found.keys():
         if not _marks(saved[name]) & _marks(found[name]):
-            raise StateError(
+            raise OtherServer(
                 f"the saved state is of another database {name!r}: {saved[name]!r}, not {found[name]!r}",
                 hint="set tidemark.checkpoint to an empty directory to begin anew",
             )

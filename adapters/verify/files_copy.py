@@ -124,6 +124,9 @@ class ComparePartition:
         order = np.lexsort((offset, part, turn))
         found: list[int] = []
         for at in order.tolist():
+            if turn[at] <= self.asked.earlier:
+                found.append(int(events[at]))
+                continue
             path = _path(self.directory, int(turn[at]), int(part[at]))
             with _reading(path):
                 if self.asked.settled(source_of(lines.at(path, int(offset[at]), int(size[at])))):
@@ -150,7 +153,14 @@ class ComparePartition:
     def _says(self, events: Sequence[dict[str, int]], seen: dict[str, Any], lines: Lines) -> bool:
         """Whether the events of a key up to the turn of a row seen say what was seen."""
         places = sorted((event["turn"], event["part"], event["offset"], event["size"]) for event in events)
-        said = [self._said(place, lines) for place in places if place[0] <= seen["turn"]]
+        # What a truncate has emptied lends no value to a later event that lacks one.
+        emptied = [(at.turn, at.part, at.offset) for at in self.truncates if at.turn <= seen["turn"]]
+        since = max(emptied, default=(-1, 0, 0))
+        said = [
+            self._said(place, lines)
+            for place in places
+            if place[0] <= seen["turn"] and tuple(place[:3]) > since
+        ]
         row = folded((text for _key, text in said), self.placeholders)
         if row is None:
             return False

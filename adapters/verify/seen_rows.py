@@ -35,6 +35,8 @@ class SeenRowsFiles:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 file = pa.OSFile(str(self._path(ticket)), "wb")
                 self._files[ticket] = file, pa.ipc.new_stream(file, SEEN_ROWS)
+                # The schema is written with the first batch, and without it nobody can read the stream.
+                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], SEEN_ROWS))
             self._files[ticket][1].write_table(rows)
         self._rows[ticket] = self._rows.get(ticket, 0) + len(rows)
 
@@ -54,6 +56,9 @@ class SeenRowsFiles:
         if ticket not in self._files:
             self.add(ticket, SEEN_ROWS.empty_table())
         with _errors(self._directory):
+            if not self.rows(ticket):
+                # The schema is only written with the first batch, even an empty one.
+                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], schema=SEEN_ROWS))
             self._files[ticket][0].flush()
         return str(self._path(ticket))
 

@@ -24,6 +24,7 @@ from engine.config.settings import (
     Conditions,
     GeneratedColumns,
     NewCollections,
+    Recovery,
     SnapshotRestart,
     StagingKind,
     StateForm,
@@ -81,6 +82,13 @@ _SHARED = (
         "a table that can't be streamed is set aside alone (isolate), or stops the job (stop)",
         choice(TableErrors),
         "isolate",
+    ),
+    P(
+        "tidemark.recovery",
+        APPLIED,
+        "once the log is lost: stop, or begin a new log and repair what the sink holds (repair)",
+        choice(Recovery),
+        "stop",
     ),
     P(
         "tidemark.dead.letter.dir",

@@ -73,6 +73,14 @@ class Watermarking(StrEnum):
     INSERT_DELETE = "insert_delete"
 
 
+class Recovery(StrEnum):
+    """`tidemark.recovery`: what to do once the log is lost."""
+
+    STOP = "stop"
+    REPAIR = "repair"
+    """Begin a new log, and repair every captured collection in the sink."""
+
+
 class StateForm(StrEnum):
     """`tidemark.state.form`: which form of the state is saved. Both forms are read."""
 
@@ -118,7 +126,8 @@ class SnapshotSettings:
     `accept_risk` are tables that are snapshotted although their log may lack changes. `max_threads` 0: as
     many as there are tasks. `custom_name` names the snapshotter of `mode` custom. `filters`:
     `database.collection` to the filter of its initial snapshot. `conditions`: which conditions signals may
-    have. `new`: what becomes of collections that are captured only since the job runs.
+    have. `new`: what becomes of collections that are captured only since the job runs. `recovery` rules over
+    `mode` where the log is lost.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -138,6 +147,7 @@ class SnapshotSettings:
     conditions: Conditions = Conditions.EXPRESSIONS
     new: NewCollections = NewCollections.TABLES
     filters: dict[str, str] = field(default_factory=dict)
+    recovery: Recovery = Recovery.STOP
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING
 
 from engine.errors import (
     ExecutorsFailed,
+    Loss,
+    OtherServer,
     PositionLost,
     SinkError,
     SinkRefused,
@@ -42,6 +44,7 @@ from engine.errors import (
     TopicsRefused,
 )
 from engine.isolation.incomplete import noted
+from engine.job import recovery
 from engine.job.circling import Circling
 from engine.job.isolation import Isolation
 from engine.job.new_collections import welcomed
@@ -49,6 +52,7 @@ from engine.job.outage import Outage
 from engine.job.reports.observation import Observation
 from engine.job.reports.progress_log import goes_on
 from engine.job.saved import state_document as saved
+from engine.job.saved.recovery import awaits_log
 from engine.job.saved.state import State
 from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
@@ -95,6 +99,7 @@ class Job:
         self._was_open = False
         self._size = TurnSize()
         self._settled = False
+        self._lost: PositionLost | None = None
         self._dry_runs = DryRuns(job_parts, pace, self._windows)
 
     @property
@@ -130,8 +135,17 @@ class Job:
             self.close()
             self._settled = False
             return False
-        except (PositionLost, SinkRefused):
+        except SinkRefused:
             raise
+        except PositionLost as lost:
+            if not self._recovers(lost):
+                raise
+            # The next start saves the loss, and begins a new log.
+            self._failures += 1
+            self._parts.tally.failed(lost, ends=True)
+            self.close()
+            self._settled, self._lost = False, lost
+            return False
         except (SourceError, SinkError, StateNotSaved) as error:
             if isinstance(error, ExecutorsFailed) and self._circling.noted(self._saved):
                 raise
@@ -218,7 +232,8 @@ class Job:
         """The state, if it is not behind the sink.
 
         Raises SinkRefused if the sink holds newer turns, since this job's turns would mix with them. With
-        `Pace.repeats_behind_sink` the state takes the sink's turn number instead.
+        `Pace.repeats_behind_sink` the state takes the sink's turn number instead. With `Pace.recovers` it
+        does so, too, and the log counts as lost, since nobody knows where those turns ended.
         """
         newest = self._parts.sink.newest()
         if newest is None or newest <= state.turn:
@@ -232,8 +247,13 @@ class Job:
             )
             return replace(state, turn=newest)
         knows = f"ends at turn {state.turn}" if state.turn else "is empty"
+        said = f"the sink holds turns up to {newest}, and the checkpoint {knows}"
+        if self._pace.recovers:
+            loss = Loss.CHECKPOINT_OLD if state.turn else Loss.CHECKPOINT_LOST
+            self._lost = PositionLost(said, place="checkpoint", loss=loss)
+            return replace(state, turn=newest)
         raise SinkRefused(
-            f"the sink holds turns up to {newest}, and the checkpoint {knows}",
+            said,
             place="checkpoint",
             hint="use the checkpoint that this sink belongs to, or an empty sink; or set"
             " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
@@ -260,10 +280,22 @@ class Job:
         return replace(state, destination=now)
 
     def start(self) -> None:
-        """Open the log at the state's position."""
+        """Open the log at the state's position; if it is lost, a new one, where the settings allow it."""
         if self._log is None:
+            if self._lost is not None:
+                self._save_lost(self._lost)
             before = self.state.snapshot
-            self.state, self._log = self._parts.source.open_log(self.state)
+            try:
+                self.state, self._log = self._parts.source.open_log(self.state)
+            except (PositionLost, OtherServer) as error:
+                lost = recovery.loss_of(error)
+                if not self._recovers(lost):
+                    raise
+                self._save_lost(lost)
+                before = self.state.snapshot
+                self.state, self._log = self._parts.source.open_log(self.state)
+            if awaits_log(self.state):
+                self.state = recovery.begun(self.state, self._parts)
             self._parts.notices.opened(before, self.state.snapshot)
             self._saved_s = self._opened_s = self._parts.clock()
             self._was_open = True
@@ -271,6 +303,25 @@ class Job:
             tally.opened(self._log, self._parts.source.tables().captured() if tally.watched else ())
             if self._size.share < 1:
                 self._log.limit(self._size.share)
+
+    def _recovers(self, lost: PositionLost) -> bool:
+        """Whether a new log is to begin. Not before there was one, and not if that is just what fails."""
+        known = self._saved.turn > 0 and not awaits_log(self._saved)
+        return self._pace.recovers and lost.loss is not None and known
+
+    def _save_lost(self, lost: PositionLost) -> None:
+        """Save that the log is lost, in a turn of its own."""
+        job_parts, since = self._parts, self._shown_position(self.state) if self.state.position else ""
+        after = recovery.lost(self.state, lost, since)
+        _log.error("%s", after.recovery)
+        writer = job_parts.sink.writer(after.turn)
+        if after.recovery is not None:
+            job_parts.notices.lost(after.recovery)
+        after = self._commit(after, job_parts.notices.write(writer, 0))
+        self.state = self._saved = after
+        self._lost = None
+        job_parts.desk.tell(after.turn)
+        job_parts.notices.saved()
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""
@@ -391,6 +442,7 @@ class Job:
 
     def _committed(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
         self._isolation.saved(self._saved, after)
+        recovery.tell_end(self._saved, after)
         if self._parts.certificates is not None:
             after = self._parts.certificates.kept(after)
         self.state = self._saved = after

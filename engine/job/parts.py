@@ -47,8 +47,9 @@ class Pace:
     `first_backoff_s` are the bounds for a SourceError. A silent log's position is saved every `save_s`.
 
     Sinks: with `repeats_behind_sink` the job continues behind turns that the sink holds and the state does
-    not know. With `moves` events may go to another destination than before. A topic that refuses events is
-    offered its kept events after `probe_s`, then after pauses that double up to `longest_probe_s`.
+    not know. With `recovers` a new log begins once the log is lost, and the copy is repaired. With `moves`
+    events may go to another destination than before. A topic that refuses events is offered its kept events
+    after `probe_s`, then after pauses that double up to `longest_probe_s`.
 
     Signals may queue up to `most_queued` collections; each request counts. All of them have at most
     `most_keys` keys and ranges, and `most_conditions` characters of conditions. Without `blocking` no signal
@@ -77,6 +78,7 @@ class Pace:
     longest_backoff_s: float = 10.0
     first_backoff_s: float = 10.0
     repeats_behind_sink: bool = False
+    recovers: bool = False
     moves: bool = False
     probe_s: float = 10.0
     longest_probe_s: float = 600.0
@@ -146,6 +148,7 @@ class JobParts:
     - `show` formats a position the way its database does.
     - `topic` gives the topic of a collection's events.
     - `destination` identifies where events go, by names of settings.
+    - `copied_in_part` says why a collection's copy does not have all of its rows; empty: it has.
     - `excluded` says whether the settings' filters exclude a collection.
     - `done` says whether nothing is left to do.
     - `appeared` returns the collections that are captured only since its last call, or since the state was
@@ -179,6 +182,7 @@ class JobParts:
     letters: DeadLetters = field(default_factory=NoLetters)
     topic: Callable[[CollectionId], str] = str
     destination: Callable[[], Mapping[str, str]] = dict
+    copied_in_part: Callable[[CollectionId], str] = lambda _collection: ""
     excluded: Callable[[CollectionId], bool] = lambda _collection: False
     notices: Notices = field(default_factory=Notices)
     tally: Tally = field(default_factory=Tally)

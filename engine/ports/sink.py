@@ -80,9 +80,10 @@ class TakesRows(Protocol):
         """Whether it does so as it is set up."""
 
     def may_take_rows(self) -> bool:
-        """Whether it is ready to; if not, it gets ready in the background. Raises SinkError.
+        """Whether it is ready to take one more; it gets ready in the background. Raises SinkError.
 
-        The job makes sure of its lease after this, and before it calls `take_rows`.
+        False as well while it takes as many as it can at once. The job makes sure of its lease after this,
+        and before it calls `take_rows`.
         """
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:

@@ -104,6 +104,25 @@ class Mode:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """A snapshotter whose copy is repaired once the log is lost, so it never reads the tables anew then."""
+
+    chosen: Snapshotter
+
+    def should_snapshot(self, standing: Standing) -> bool:
+        """As chosen, while there is a log."""
+        return standing.log is not Log.LOST and self.chosen.should_snapshot(standing)
+
+    def should_stream(self) -> bool:
+        """As chosen."""
+        return self.chosen.should_stream()
+
+    def statement(self, collection: CollectionId) -> str | None:
+        """As chosen."""
+        return self.chosen.statement(collection)
+
+
 def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -> Start:
     """What to do at this start. With `redo` an interrupted initial snapshot is repeated, not resumed."""
     wanted = snapshotter.should_snapshot(standing)

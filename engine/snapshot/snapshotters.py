@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, cast
 
-from engine.config.settings import SnapshotMode
+from engine.config.settings import Recovery, SnapshotMode
 from engine.errors import ConfigError
-from engine.snapshot.initial import Mode
+from engine.snapshot.initial import Mode, Recovering
 
 if TYPE_CHECKING:
     from engine.config.settings import SnapshotSettings
@@ -25,6 +25,11 @@ def snapshotter(settings: SnapshotSettings) -> Snapshotter:
 
     Raises ConfigError if there is no such class, or if it is not a snapshotter.
     """
+    chosen = _chosen(settings)
+    return Recovering(chosen) if settings.recovery is Recovery.REPAIR else chosen
+
+
+def _chosen(settings: SnapshotSettings) -> Snapshotter:
     if settings.mode is not SnapshotMode.CUSTOM:
         return Mode(settings.mode)
     name = settings.custom_name

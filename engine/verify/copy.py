@@ -88,7 +88,8 @@ class Asked:
     `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
     block whether measuring and all windows could see its transaction. With `mends` the findings have what
     a repair needs. `look` is a turn before the windows of the last look, be it the first one or one at
-    undecided rows.
+    undecided rows. Events of turns up to `earlier` come from a log before the present one, and what they tell
+    of is visible to all windows, if it is there at all.
     """
 
     span: Span
@@ -96,6 +97,7 @@ class Asked:
     settled: Settled
     mends: bool = False
     look: int = 0
+    earlier: int = 0
 
 
 @dataclass(frozen=True, slots=True)

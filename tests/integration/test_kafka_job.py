@@ -167,7 +167,7 @@ def test_processes_killed_while_they_send_lose_nothing(broker, items, tmp_path, 
         until(lambda: job.job.state.position)
         ask_for_a_snapshot(items)
         for number in range(200):
-            write(items, number % 20)
+            write(items, number)
             if kills < 3 and len(sent) > kills:
                 time.sleep(0.01 * kills)
                 kills += 1

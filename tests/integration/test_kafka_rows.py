@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
-from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings
@@ -54,8 +52,7 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink
 
     def open_sink(senders: Senders, tasks: int = 2, **settings: object) -> KafkaSink:
         made = KafkaSettings({"bootstrap.servers": kafka.bootstrap}, **settings)  # type: ignore[arg-type] # as the test gives them
-        sending = partial(RowSending, senders=senders, slots=tasks)
-        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "sink", tasks=tasks, sending=sending))
+        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "sink", tasks=tasks, senders=senders))
         return opened[-1]
 
     yield open_sink

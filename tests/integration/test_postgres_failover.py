@@ -10,7 +10,7 @@ import pytest
 
 from adapters.postgres.log.forks import check_fork, check_reach, fork_of
 from adapters.postgres.server.connection import Identity, Server
-from engine.errors import PositionLost, SourceError, StateError
+from engine.errors import Loss, PositionLost, SourceError, StateError
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 from tests.servers.postgres import Database, PostgresServer
 
@@ -262,11 +262,21 @@ HISTORY = "1\t0/3000148\tno recovery target specified\n\n2\t0/5000000\tbefore 20
 
 @pytest.mark.parametrize(("timeline", "fork"), [(1, 0x3000148), (2, 0x5000000), (3, None), (7, None)])
 def test_the_fork_stands_in_the_history(timeline, fork):
-    assert fork_of(HISTORY, timeline) == fork
+    found = fork_of(HISTORY, timeline)
+
+    assert (found and found.lsn) == fork
+
+
+@pytest.mark.parametrize(("timeline", "loss"), [(1, Loss.PROMOTED), (2, Loss.RESTORED)])
+def test_the_history_says_whether_the_server_was_promoted_or_restored(timeline, loss):
+    found = fork_of(HISTORY, timeline)
+
+    assert found is not None
+    assert found.loss is loss
 
 
 def test_a_fork_behind_what_was_sent_goes_on():
-    assert check_fork(1, 3, HISTORY, 0x3000148) == 0x3000148
+    assert check_fork(1, 3, HISTORY, 0x3000148).lsn == 0x3000148
 
 
 def test_a_fork_before_it_does_not():

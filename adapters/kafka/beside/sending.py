@@ -9,15 +9,14 @@ import time
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, Protocol
 
-from adapters.kafka.beside.row_task import SendRows, keeps_producers
 from adapters.kafka.errors import BatchRefused
 from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from adapters.kafka.beside.row_task import SendRows
     from adapters.kafka.beside.senders import Senders
-    from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission, Emitted
 
 _STOPPED_S: Final = 1.0
@@ -29,11 +28,11 @@ class Owner(Protocol):
     """What the sink has that sending needs. A failure ends whatever is prepared: see `RowSending.forget`."""
 
     @property
-    def settings(self) -> KafkaSettings:
-        """The settings as they are now."""
+    def keeps_producers(self) -> bool:
+        """Whether a producer may wait for its next run."""
 
-    def id_beside(self, slot: int) -> str:
-        """The transactional id of a slot, empty without fencing."""
+    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+        """The task that sends the runs of a slot. `keeps`: its producer waits for its next run."""
 
     def failed(self, error: SinkError) -> SinkError:
         """Handle a failure; returns the error to raise."""
@@ -59,7 +58,12 @@ class RowSending:
 
     @property
     def _keeps(self) -> bool:
-        return self._senders.keeps and keeps_producers(self.owner.settings)
+        return self._senders.keeps and self.owner.keeps_producers
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a slot is free: a cluster may have more tasks by now than there are slots."""
+        return bool(self._slots)
 
     def prepared(self) -> bool:
         """Whether the producers have their ids; they get them in the background. Raises SinkError."""
@@ -106,7 +110,7 @@ class RowSending:
         self._senders.close()
 
     def _task(self, slot: int) -> SendRows:
-        return SendRows(self.owner.settings, self.owner.id_beside(slot), self._attempt, self._keeps)
+        return self.owner.row_task(slot, self._attempt, keeps=self._keeps)
 
 
 class SendingRows:

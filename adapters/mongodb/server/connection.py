@@ -22,7 +22,7 @@ from adapters.mongodb.server.primary_watch import PrimaryWatch
 from adapters.mongodb.settings import CaptureMode, Oversize
 from engine.config.text.hidden import hidden_in
 from engine.config.text.references import fresh, refusals
-from engine.errors import ConfigError, StateError
+from engine.errors import ConfigError, OtherServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,10 +181,10 @@ def check_splitting(version: Sequence[int], handling: Oversize) -> None:
 
 
 def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise StateError if the saved state belongs to another replica set."""
+    """Raise OtherServer if the saved state belongs to another replica set."""
     for name in saved.keys() & found.keys():
         if saved[name] != found[name]:
-            raise StateError(
+            raise OtherServer(
                 f"the saved state is of another replica set: {name} {saved[name]!r}, not {found[name]!r}",
                 hint="set tidemark.checkpoint to an empty directory to begin anew",
             )

@@ -6,7 +6,15 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from adapters.disclosure import mongodb_message
 from adapters.source.driver_errors import DriverErrors, Fault, Meaning, Refused
-from engine.errors import LoginRefused, PositionLost, SchemaChanged, SnapshotGone, SourceError
+from engine.errors import (
+    LoginRefused,
+    LogRemoved,
+    OtherHistory,
+    PositionLost,
+    SchemaChanged,
+    SnapshotGone,
+    SourceError,
+)
 
 _ANEW = "start with an empty checkpoint and an empty sink directory, take snapshots again"
 _NO_LONGER_THERE = "the oplog does not reach back to where the stream stood"
@@ -44,13 +52,13 @@ class EventTooLarge(SourceError):
     """The server can't send the next event."""
 
 
-class HistoryLost(PositionLost):
+class HistoryLost(LogRemoved):
     """The oplog no longer reaches back to where the stream starts."""
 
 
 def another_log(said: str) -> PositionLost:
     """The error for a server that lacks what was streamed from it."""
-    return PositionLost(f"{_STREAMED_ELSEWHERE}: {said}", place="change stream", hint=_ANEW_ELSEWHERE)
+    return OtherHistory(f"{_STREAMED_ELSEWHERE}: {said}", place="change stream", hint=_ANEW_ELSEWHERE)
 
 
 def _said(error: PyMongoError) -> str:
@@ -74,14 +82,14 @@ source_errors = DriverErrors(
     (
         Meaning(LoginRefused, (_NOT_ADMITTED,)),
         Meaning(
-            PositionLost,
+            LogRemoved,
             _HISTORY_LOST,
             _NO_LONGER_THERE,
             place="change stream",
             hint=_ENLARGE,
         ),
         Meaning(
-            PositionLost,
+            OtherHistory,
             (_ANOTHER_LOG,),
             _STREAMED_ELSEWHERE,
             place="change stream",

@@ -94,6 +94,9 @@ class StreamStart:
         streamed = began is None or state.position is None or state.position > began
         return FoundLog(state, begins_at, lost, streamed=streamed)
 
+    def give_up(self) -> None:
+        """Do nothing: the server keeps its log for nobody."""
+
     def first_position(self) -> Position:
         """The present end of the log, where the stream is opened."""
         if self._open_stream is None:

@@ -171,7 +171,7 @@ def _replicated(
             hint="create it before anybody writes there, as `tidemark init` shows, and move again",
         )
     _check_received(questions, postgres.publication)
-    beginning = Beginning(postgres.slot, 0, system_clock())
+    beginning = Beginning(postgres.slot, 0, system_clock(), failover=postgres.slot_failover)
     return position_at(create_slot(server, beginning))
 
 

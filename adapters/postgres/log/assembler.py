@@ -27,7 +27,7 @@ import pyarrow as pa
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.server.position import parts_of, position_at
 from adapters.postgres.server.visibility import format_lsn
-from engine.errors import InvariantError, PositionLost, SourceError
+from engine.errors import InvariantError, OtherHistory, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -252,7 +252,7 @@ class Assembler:
             return 0
         lsn, sequence = self._resume
         if commit_lsn != lsn:
-            raise PositionLost(
+            raise OtherHistory(
                 f"the log begins at a transaction that commits at {commit_lsn}, not at {lsn}",
                 place=f"position ({lsn}, {sequence})",
                 hint="the slot was moved; start with an empty checkpoint and an empty sink directory,"
@@ -304,8 +304,8 @@ class Assembler:
         return cuts
 
 
-def _other_log(sent: Commit, instead: str) -> PositionLost:
-    return PositionLost(
+def _other_log(sent: Commit, instead: str) -> OtherHistory:
+    return OtherHistory(
         f"the last commit that was sent, of transaction {sent.xid} at {format_lsn(sent.end)},"
         f" does not come again: the log has {instead}",
         place="replication slot",

@@ -24,6 +24,7 @@ from adapters.source.admission import admission
 from engine.config.text.references import fresh, may_change
 from engine.errors import (
     ConfigError,
+    OtherServer,
     SourceError,
     StateError,
 )
@@ -204,7 +205,7 @@ class Server:
 
 
 def check_identity(saved: Mapping[str, str], found: Identity) -> None:
-    """Refuse a state that was saved for another server or database."""
+    """Raise StateError if a state was saved for another database; OtherServer if only the server differs."""
     now = found.to_json()
     other = [
         f"{name} {saved[name]!r}, now {now[name]!r}"
@@ -212,7 +213,8 @@ def check_identity(saved: Mapping[str, str], found: Identity) -> None:
         if saved and saved[name] != now[name]
     ]
     if other:
-        raise StateError(
+        kind = OtherServer if saved["database"] == now["database"] else StateError
+        raise kind(
             f"the saved state belongs to another database: {', '.join(other)}",
             hint="use the right server, or an empty checkpoint",
         )

@@ -12,7 +12,7 @@ from adapters.postgres.server.answering import answer
 from adapters.postgres.server.failures import said_of
 from adapters.postgres.server.text_settings import startup_options
 from engine.config.text.references import refuse
-from engine.errors import LoginRefused, PositionLost, SourceError
+from engine.errors import LoginRefused, Loss, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0
 """How long a replication command may take; creating a slot is not bounded by it."""
@@ -57,10 +57,10 @@ def connect_replication(conninfo: str) -> psycopg.Connection:
         raise refusal(said) or log_error(said) from error
 
 
-def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:
-    """Run a command and return its rows, as text. Raises SourceError."""
+def command(connection: pq.abc.PGconn, text: str, *, rows: bool = True) -> list[tuple[str | None, ...]]:
+    """Run a command and return its rows, as text, if it has `rows`. Raises SourceError."""
     result = answer(connection, text, ANSWERED_WITHIN_S)
-    if result.status != pq.ExecStatus.TUPLES_OK:
+    if result.status != (pq.ExecStatus.TUPLES_OK if rows else pq.ExecStatus.COMMAND_OK):
         raise result_error(result)
     return [
         tuple(
@@ -95,5 +95,6 @@ def log_error(said: str, detailed: str = "") -> SourceError:
             place="replication slot",
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
+            loss=Loss.SLOT_INVALIDATED if "invalidated" in whole else Loss.LOG_REMOVED,
         )
     return SourceError(f"the change log failed: {said}", place="replication connection")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
-from adapters.postgres.log.slots.slot import Slot, check_slot, drop_slot, find_slot
+from adapters.postgres.log.slots.slot import Slot, allow_failover, check_slot, drop_slot, find_slot
 from adapters.postgres.log.slots.takeover import Takeover
 from adapters.postgres.log.subscription import Sent
 from adapters.postgres.server.position import position_at
@@ -26,6 +26,7 @@ from engine.snapshot.initial import to_read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from adapters.postgres.log.forks import Fork
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.server.watches.lock_watch import LockWatch
@@ -78,6 +79,7 @@ class SlotStart:
         self._settings, self._server = tools.settings, tools.server
         self._streams = tools.snapshotter.should_stream()
         self._slot: Slot | None = None
+        self._left: Fork | None = None
         self.sent: Sent | None = None
         self.takeover: Takeover | None = None
 
@@ -102,9 +104,12 @@ class SlotStart:
         postgres = self._settings.source_as(PostgresSettings)
         slot = find_slot(self._server, postgres.slot, self._tools.clock, self._tools.previous)
         if state.position is not None:
-            slot = check_slot(slot, postgres.slot, state.position)
+            begun = state.position
             state = self._on_this_timeline(state)
+            slot = check_slot(slot, postgres.slot, begun, self._left)
             self.sent = self._sent_before(state, slot)
+        if slot is not None and postgres.slot_failover:
+            allow_failover(self._server, postgres.slot)
         self._slot = slot
         return state
 
@@ -120,12 +125,13 @@ class SlotStart:
             # For a transaction that was sent in part, the server must have its commit, too.
             ends = lsn + 1 if sequence else lsn if commit is None else max(commit.end, loose)
             fork = check_fork(saved, identity.timeline, self._server.history(identity.timeline), ends)
+            self._left = fork
             _log.warning(
                 "the server was promoted at %s: timeline %d goes on from what was sent of timeline %d",
-                *(format_lsn(fork), identity.timeline, saved),
+                *(format_lsn(fork.lsn), identity.timeline, saved),
             )
-            if not sequence and lsn > fork:
-                lsn = fork
+            if not sequence and lsn > fork.lsn:
+                lsn = fork.lsn
                 state = replace(state, position=position_at(lsn))
         check_reach(lsn, identity.lsn or 0)
         return state
@@ -137,6 +143,11 @@ class SlotStart:
         return (
             Sent(commit, slot.confirmed_lsn) if commit and same and slot.confirmed_lsn < commit.end else None
         )
+
+    def give_up(self) -> None:
+        """Drop the slot of the log before."""
+        drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
+        self._slot = self.sent = None
 
     def first_position(self) -> Position:
         """Where the slot that was found begins; if there is none, it is created."""
@@ -165,9 +176,8 @@ class SlotStart:
 
     def _beginning(self) -> Beginning:
         tools, timeout_ms = self._tools, self._settings.snapshot.lock_timeout_ms
-        return Beginning(
-            self._settings.source_as(PostgresSettings).slot, timeout_ms, tools.clock, tools.watch
-        )
+        postgres = self._settings.source_as(PostgresSettings)
+        return Beginning(postgres.slot, timeout_ms, tools.clock, tools.watch, postgres.slot_failover)
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import pq
 
-from adapters.postgres.log.slots.slot import drop_slot
+from adapters.postgres.log.slots.slot import drop_slot, refuse_without_failover
 from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.session_pool import Sessions
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from adapters.postgres.server.connection import Server
+    from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.server.watches.lock_watch import LockWatch
     from engine.clock import Clock
     from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
-_TOLD_AFTER_S = 5.0
+_TOLD_AFTER_S, _LOOK_S = 5.0, 0.05
 _REFUSED = {"42501", "53400"}
 """SQLSTATEs: insufficient privilege, no free slot."""
 
@@ -86,13 +87,15 @@ def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, c
 class Beginning:
     """How to begin a log: the slot's name, how long to wait for a table's lock.
 
-    `watch` makes the snapshot give way to sessions that wait for the tables while it is held.
+    `watch` makes the snapshot give way to sessions that wait for the tables while it is held. With `failover`
+    standbys may synchronise the slot.
     """
 
     slot: str
     lock_timeout_ms: int
     clock: Clock
     watch: LockWatch | None = None
+    failover: bool = False
 
 
 def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]) -> Held:
@@ -102,7 +105,7 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
     ConfigError if the role may not create a slot, SourceError if a lock is not granted.
     """
     slot = beginning.slot
-    with _new_slot(server, beginning, "EXPORT_SNAPSHOT") as (lsn, name):
+    with _new_slot(server, beginning) as (lsn, name):
         try:
             listed = tuple(tables())
             holding = Holding(beginning.lock_timeout_ms, adopt=name)
@@ -148,27 +151,49 @@ def _refuse_rewritten(held: ExportedSnapshot) -> None:
 def create_slot(server: Server, beginning: Beginning) -> int:
     """Create a slot without holding its snapshot, and return its first position.
 
+    Returns once every new snapshot shows what precedes that position. The log will not bring it, and a window
+    that did not show it would miss it. A committed transaction may be invisible while it waits for a standby.
+
     The server first waits for the transactions that are writing now, however long they take. SQL's function
     for this is not used because lock and statement timeouts apply to it. Raises ConfigError if the role may
     not create a slot, SourceError if the job is to stop meanwhile.
     """
-    with _new_slot(server, beginning, "NOEXPORT_SNAPSHOT") as (lsn, _name):
+    with _new_slot(server, beginning) as (lsn, name), server.open() as questions:
         _log.info("created replication slot %s at %s", beginning.slot, format_lsn(lsn))
-        return lsn
+        questions.snapshots.begin()
+        questions.snapshots.adopt(name)
+        before, _now_s = questions.transactions.visible()
+    _await_shown(server, before, beginning)
+    return lsn
+
+
+def _await_shown(server: Server, before: Visibility, beginning: Beginning) -> None:
+    """Wait until new snapshots show all that a slot's own snapshot shows."""
+    clock = beginning.clock
+    tell_at = clock.monotonic() + _TOLD_AFTER_S
+    with server.open() as questions:
+        while before.shows(questions.transactions.visible()[0].in_progress).any():
+            if clock.sleep(_LOOK_S):
+                raise SourceError("stopped while the replication slot was made")
+            if clock.monotonic() >= tell_at:
+                tell_at = float("inf")
+                _log.warning("the slot waits for committed transactions to become visible")
 
 
 @contextmanager
-def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[tuple[int, str]]:
-    """Create a slot; yields its first position and its snapshot's name ("" for none).
-
-    The name is valid inside the block.
-    """
+def _new_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]:
+    """Create a slot; yields its first position and its snapshot's name, which is valid inside the block."""
     with server.replication() as connection:
-        command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput {snapshot}"
+        name = quote_ident(beginning.slot)
+        if not beginning.failover:
+            command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        else:
+            refuse_without_failover(connection.server_version)
+            command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER)"
         connection.send_query(command.encode())
         result = _answer(server, connection, beginning)
-        _, lsn, name, *_ = (result.get_value(0, column) for column in range(result.nfields))
-        yield parse_lsn((lsn or b"").decode()), (name or b"").decode()
+        _, lsn, exported, *_ = (result.get_value(0, column) for column in range(result.nfields))
+        yield parse_lsn((lsn or b"").decode()), (exported or b"").decode()
 
 
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from adapters.jdbc.sink import Holder, JdbcSink
 from adapters.kafka.beside.row_task import is_portable
-from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.sink import KafkaSink
 from adapters.lake.table_name import Naming
 from adapters.lakehouse.formats import LONGEST, dialect_of
@@ -56,8 +54,7 @@ def make_sink(
             return NullSink()
         case SinkKind.KAFKA:
             senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(settings.kafka) else None
-            sending = partial(RowSending, senders=senders, slots=tasks) if senders is not None else None
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name, sending=sending)
+            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name, senders=senders)
         case SinkKind.JDBC | SinkKind.DELTA | SinkKind.ICEBERG:
             return _sink_of_tables(kind, settings, leased, spark)
         case _:

@@ -26,13 +26,14 @@ from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
 from adapters.system import system_clock
-from engine.config.settings import NewCollections, StateForm, TableErrors
+from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.lake import LAKES
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
-from engine.errors import LeaseLost
+from engine.errors import ConfigError, LeaseLost
 from engine.events.batch import EventForm
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
+from engine.expressions import matches
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
@@ -256,6 +257,18 @@ def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> C
 def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired, desk: Desk) -> JobParts:
     """What the job's loop works with."""
     leased, clock = site.checkpoint, site.places.clock
+    verification = verification_of(
+        settings,
+        site.places.encoders,
+        leased.staging,
+        wired.verifiable,
+        shared_disk=site.shared_disk,
+    )
+    if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:
+        raise ConfigError(
+            f"'tidemark.recovery' is 'repair', and nothing can be repaired here: {verification.why}",
+            hint="leave it out; the job stops then once its log is lost",
+        )
     return JobParts(
         source=wired.source,
         sink=site.sink,
@@ -279,15 +292,10 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         letters=DeadLetterFiles(storage(spark, _letters(settings, leased.checkpoint)), leased.epoch),
         topic=partial(topic_of, settings=settings.events),
         destination=partial(_destination, settings, site.sink),
+        copied_in_part=partial(_copied_in_part, settings),
         excluded=partial(_excluded, settings),
         certificates=_issuer(site, wired.show),
-        verification=verification_of(
-            settings,
-            site.places.encoders,
-            leased.staging,
-            wired.verifiable,
-            shared_disk=site.shared_disk,
-        ),
+        verification=verification,
     )
 
 
@@ -342,6 +350,18 @@ def _stores(settings: SinkSettings) -> bool:
     return settings.kind != SinkKind.NULL
 
 
+def _copied_in_part(settings: Settings, collection: CollectionId) -> str:
+    """Why the rows of a collection's initial snapshot were not all of its rows; empty if they were."""
+    snapshot, name = settings.snapshot, str(collection)
+    if name in snapshot.select_overrides or name in snapshot.filters:
+        return "its initial snapshot has a SELECT or a filter of its own"
+    if snapshotter(snapshot).statement(collection) is not None:
+        return "the snapshotter has a SELECT for it"
+    if snapshot.include_tables and not matches(snapshot.include_tables, name):
+        return "snapshot.include.collection.list leaves it out"
+    return ""
+
+
 def _excluded(settings: Settings, collection: CollectionId) -> bool:
     """Whether the filters exclude a collection: by schema and table, or database and collection."""
     return not settings.capture.captures(*collection.parts[-2:])
@@ -387,6 +407,7 @@ def pace(settings: Settings, wired: Wired) -> Pace:
         limit=job.limit,
         moves=settings.sink.destination is Destination.MOVED,
         state_version=CURRENT if job.state_form is StateForm.CURRENT else PREVIOUS,
+        recovers=settings.snapshot.recovery is Recovery.REPAIR,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.log.span_planner import current
 from adapters.sqlserver.server.position import ZERO, after_lsn
-from engine.errors import PositionLost, SourceError
+from engine.errors import LogRemoved, PositionLost, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -125,7 +125,7 @@ def _apart(
 
 
 def _lost(capture: Capture, begins: str, stands: object) -> PositionLost:
-    return PositionLost(
+    return LogRemoved(
         f"the change table of {capture.table} begins at {begins}, and the stream stands at {stands}",
         place=f"{capture.table.parts[0]}, capture instance {capture.name!r}",
         hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from adapters.disclosure import sqlserver_message
 from adapters.source.driver_errors import DriverErrors, Fault, Meaning
 from adapters.spark.failures import SPARK_ERRORS
-from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
+from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL")
 _PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
@@ -123,7 +123,7 @@ source_errors = DriverErrors(
             " or give a library's path in 'tidemark.sqlserver.odbc.driver'",
         ),
         Meaning(
-            PositionLost,
+            LogRemoved,
             (_RANGE_LOST,),
             "the change tables do not reach back to where the stream stood",
             hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"

@@ -186,6 +186,9 @@ class CaptureStart:
         begun = [(places[name], place) for name, place in began.items() if name in places]
         return not begun or any(now > then for now, then in begun)
 
+    def give_up(self) -> None:
+        """Do nothing: the server keeps its log for nobody."""
+
     def first_position(self) -> Position:
         """The greatest captured place of each database."""
         return position_of(list(self._greatest().values()))

@@ -11,6 +11,7 @@ from engine.config.own import OWN_OF_OTHERS
 from engine.config.settings import (
     Conditions,
     NewCollections,
+    Recovery,
     SnapshotMode,
     SnapshotRestart,
     SnapshotSettings,
@@ -79,6 +80,7 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
         conditions=v.get("tidemark.snapshot.conditions", Conditions),
         new=v.get("tidemark.snapshot.new", NewCollections),
+        recovery=v.get("tidemark.recovery", Recovery),
     )
 
 

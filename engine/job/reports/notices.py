@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from engine.job.saved.recovery import Recovery
     from engine.model import ExecuteSnapshot, Part, Target
     from engine.ports.desk import SnapshotListener
     from engine.ports.sink import PartWriter
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 INITIAL: Final = "Initial Snapshot"
 INCREMENTAL: Final = "Incremental Snapshot"
+RECOVERY: Final = "Recovery"
+"""What no connector of Debezium's has."""
 MOST_NAMED: Final = 1_000
 """How many collections a notification names; a snapshot of more would make them too large for a topic."""
 _NONE: Final = "<null>"
@@ -101,6 +104,11 @@ class Notices:
         """Note what a source has told with a span."""
         for notice in notices:
             self._note(notice.aggregate_type, notice.type, self._new_id(), **notice.data)
+
+    def lost(self, recovery: Recovery) -> None:
+        """Note that the log is lost, and will begin anew."""
+        said = {"loss": str(recovery.loss), "reason": recovery.why, "since": recovery.since}
+        self._note(RECOVERY, "STARTED", recovery.label, **said)
 
     # What happens to snapshots as a whole.
 

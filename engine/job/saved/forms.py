@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from engine.isolation.incomplete import Cause  # noqa: TC001  msgspec reads it
+from engine.job.saved.recovery import Recovery  # noqa: TC001  msgspec reads it
 from engine.model import NO_LIMIT, Key, Limit, Purpose, Scope
 from engine.snapshot.extent import Extent  # noqa: TC001  msgspec reads it
 from engine.verify.certificate import Chain
@@ -152,6 +153,7 @@ class SharedForm(Struct, kw_only=True):
     channels: dict[str, Any] = {}
     incomplete: tuple[IncompleteForm, ...] = ()
     certificates: Chain = Chain()
+    recovery: Recovery | None = None
 
 
 class Previous(SharedForm, kw_only=True, rename={"queue": "snapshot", "queue_document": "beside"}):

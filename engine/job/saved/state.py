@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.job.saved.recovery import Recovery  # noqa: TC001  msgspec reads it
 from engine.snapshot.queue import Snapshot
 from engine.verify.certificate import Chain
 
@@ -32,6 +33,7 @@ class State:
     - `beside` names the document with the waiting part of the queue and the sink's memory; empty if this
       document has everything.
     - `certificates` are those of snapshots that have ended since the turn before.
+    - `recovery` is the newest loss of the log, None if there was none.
     """
 
     turn: int = 0
@@ -45,6 +47,7 @@ class State:
     sink: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
     certificates: Chain = field(default_factory=Chain)
+    recovery: Recovery | None = None
 
     def next_turn(self) -> State:
         """This state under the next turn's number."""

@@ -103,6 +103,7 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
         channels=state.channels,
         incomplete=tuple(_incomplete_out(incomplete) for incomplete in state.incomplete),
         certificates=state.certificates,
+        recovery=state.recovery,
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
@@ -192,6 +193,7 @@ def _state(document: Previous | Current, waiting: Waiting | None) -> State:
         sink=document.sink if waiting is None else waiting.sink,
         beside=document.queue_document,
         certificates=document.certificates,
+        recovery=document.recovery,
     )
 
 

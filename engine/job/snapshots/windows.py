@@ -277,10 +277,10 @@ class Windows:
         room = self._parts.tasks() - len(opened.beside)
         if not opened.goes_beside or room <= 0 or opened.next_file is None or not isinstance(sink, TakesRows):
             return
-        if not sink.may_take_rows():
-            return
-        self._parts.lease.check()
         for _ in range(room):
+            if not sink.may_take_rows():
+                return
+            self._parts.lease.check()
             taking = self._next_beside(opened, state, sink)
             if taking is None:
                 return

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
+from engine.isolation import incomplete
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
 from engine.snapshot.merge_key import KEY_TYPE, key_of, merge_keys_of
@@ -108,8 +109,8 @@ class Verification:
             return _unsupported(self.why, collection)
         if why := self.copy.refusal():
             return _unsupported(why, collection)
-        if any(incomplete.collection == collection for incomplete in state.incomplete):
-            return _unsupported("its events are incomplete, as the log says", collection)
+        if any(fault.collection == collection and not fault.streamed for fault in state.incomplete):
+            return _unsupported("it is set aside, as the log says", collection)
         topic = parts.topic(collection)
         if [parts.topic(other) for other in parts.source.tables().captured()].count(topic) > 1:
             return _unsupported(f"its topic {topic!r} has the events of other collections, too", collection)
@@ -237,7 +238,8 @@ class Verification:
         topic = parts.topic(table.target.collection)
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
-        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look)
+        earlier = 0 if state.recovery is None else state.recovery.turn
+        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look, earlier)
         course.comparison = self.copy.compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
@@ -278,6 +280,9 @@ class Verification:
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:
             state = parts.certificates.verified(state, table, verdict, parts.notices)
+        if verdict.accepts:
+            # Whatever the log has left out, the copy has what it should.
+            state = replace(state, incomplete=incomplete.completed(state.incomplete, table))
         return self._over(state, table, partial(parts.listener.verified, table, verdict))
 
     def _over(self, state: State, table: Table, answer: Callable[[], None]) -> State:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.postgres.server.position import lsn_of
+from adapters.postgres.server.replication import command
+from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
-from engine.errors import ConfigError, PositionLost, SourceError
+from engine.errors import ConfigError, Loss, PositionLost, SourceError
 
 if TYPE_CHECKING:
+    from adapters.postgres.log.forks import Fork
     from adapters.postgres.server.connection import Server
     from adapters.postgres.server.questions.slots import FoundSlot, Slots
     from engine.clock import Clock
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _ENDED_WITHIN_S = 5.0
 _LOOK_S = 0.05
+_FAILOVER_SINCE = 170_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def _judged(found: FoundSlot, name: str, database: str) -> Slot:
             + (f" ({found.reason})" if found.reason else ""),
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
+            loss=Loss.SLOT_INVALIDATED,
         )
     if found.reader is not None:
         raise SourceError(
@@ -83,6 +88,25 @@ def _judged(found: FoundSlot, name: str, database: str) -> Slot:
     return Slot(found.confirmed_lsn)
 
 
+def refuse_without_failover(version: int) -> None:
+    """Raise ConfigError if a server of this version (180000 is 18.0) can't synchronise slots."""
+    if version < _FAILOVER_SINCE:
+        raise ConfigError(
+            "'slot.failover' needs PostgreSQL 17 or later", hint="leave it out; standbys get no slot then"
+        )
+
+
+def allow_failover(server: Server, name: str) -> None:
+    """Have standbys synchronise a slot that exists, if they don't yet. Raises ConfigError and SourceError."""
+    with server.open() as questions:
+        if questions.slots.fails_over(name):
+            return
+    with server.replication() as connection:
+        refuse_without_failover(connection.server_version)
+        command(connection, f"ALTER_REPLICATION_SLOT {quote_ident(name)} (FAILOVER)", rows=False)
+    _log.info("standbys may synchronise slot %s from now on", name)
+
+
 def drop_slot(server: Server, name: str) -> None:
     """Drop the slot if it exists and is not being read; the log that it kept is gone."""
     with server.open() as questions:
@@ -90,8 +114,11 @@ def drop_slot(server: Server, name: str) -> None:
             _log.info("dropped replication slot %s", name)
 
 
-def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
-    """Refuse a slot that was moved past the saved position: PostgreSQL would silently skip changes."""
+def check_slot(slot: Slot | None, name: str, saved: Position, left: Fork | None = None) -> Slot:
+    """Refuse a slot that was moved past the saved position: PostgreSQL would silently skip changes.
+
+    `left` is where the server has left the timeline that was streamed, if it has.
+    """
     lsn = lsn_of(saved)
     if slot is None or slot.confirmed_lsn > lsn:
         begins = (
@@ -99,9 +126,14 @@ def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
         )
         again = "changes after it are lost: start with an empty checkpoint and an empty sink directory,"
         again += " and take snapshots again"
+        if left is not None and slot is None:
+            begins = (
+                f"does not exist on this server, which was {left} at {format_lsn(left.lsn)}; it must hold"
+            )
         other = "set slot.name to the slot that this checkpoint was saved with; if that one was dropped, "
         raise PositionLost(
             f"slot {name!r} {begins} the saved position {format_lsn(lsn)}",
             hint=again if slot else other + again,
+            loss=Loss.SLOT_ADVANCED if slot else Loss.SLOT_MISSING if left is None else left.loss,
         )
     return slot

@@ -25,6 +25,10 @@ _KEPT: LiteralString = (
     " FROM pg_replication_slots WHERE slot_name = %s"
 )
 _XMIN: LiteralString = "SELECT catalog_xmin::text::bigint FROM pg_replication_slots WHERE slot_name = %s"
+_FAILOVER: LiteralString = (
+    "SELECT coalesce((to_jsonb(s) ->> 'failover')::boolean, false)"
+    " FROM pg_replication_slots s WHERE slot_name = %s"
+)
 _DROP: LiteralString = (
     "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
 )
@@ -106,6 +110,12 @@ class Slots:
         with source_errors("the slot's xmin"):
             row = self._connection.execute(_XMIN, [name]).fetchone()
         return row[0] if row else None
+
+    def fails_over(self, name: str) -> bool:
+        """Whether standbys may synchronise the slot, or it came here as a synchronised one."""
+        with source_errors("replication slot"):
+            row = self._connection.execute(_FAILOVER, [name]).fetchone()
+        return bool(row and row[0])
 
     def has_more(self, name: str, publication: str, lsn: int, but: int = 0) -> bool:
         """Whether the slot holds transactions that end after an LSN. Nobody may read it meanwhile.

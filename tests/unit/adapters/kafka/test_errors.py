@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from adapters.kafka.errors import sink_error
-from adapters.kafka.wording import said
+from adapters.kafka.errors import said, sink_error
 
 TOPIC = "shop.public.orders"
 

@@ -201,3 +201,11 @@ def test_text_is_parsed_and_items_may_be_named_otherwise():
         exactly(pa.array(["infinity"]), pa.timestamp("us", "UTC"))
     with pytest.raises(pa.ArrowInvalid):
         exactly(pa.array(["2024-02-29T12:00:00.1234567Z"]), pa.timestamp("us", "UTC"))
+
+
+def test_years_before_0_have_four_digits():
+    days = pa.array([-735_157, -719_529], pa.int32()).cast(pa.date32())
+    made = column(days, Schema("int32", name="io.debezium.time.Date", optional=True))
+
+    assert made.texts is not None
+    assert made.texts.to_pylist() == ["-0043-03-18", "-0001-12-31"]

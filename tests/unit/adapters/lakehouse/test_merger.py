@@ -16,7 +16,7 @@ from adapters.system import start_thread
 from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
-from tests.lake import NAMING, SETTINGS, MemoryTables, lake, send
+from tests.lake import NAMING, SETTINGS, CrashError, Dying, MemoryTables, lake, send
 from tests.turns import Turns
 from tests.typed_batches import MISSING, change, typed
 
@@ -169,6 +169,19 @@ def test_a_history_has_every_event_in_order(tmp_path: Path):
         ("d", 2, None, 2),
         ("t", None, None, 2),
     ]
+
+
+def test_a_history_has_each_event_once_though_a_process_dies_behind_its_write(tmp_path: Path):
+    tables, settings = MemoryTables(), replace(SETTINGS, mode=TableMode.APPEND)
+    commit(lake(tmp_path, tables, 1, settings), 1, FIRST)
+    dying: Any = Dying(tables, iter(range(1)), frozenset({"append"}))
+    with pytest.raises(CrashError):
+        Merger(Journal(tmp_path, 2), dying, settings, NAMING).step()
+    assert [write[0] for write in tables.writes] == ["append"]
+
+    lake(tmp_path, tables, 3, settings).drain()
+
+    assert [row["id"] for row in tables.tables[T].rows] == [1, 2]
 
 
 def test_a_history_needs_no_key_and_a_replica_does(tmp_path: Path):

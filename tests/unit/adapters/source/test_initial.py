@@ -56,6 +56,7 @@ class FakeDatabase:
     locks: bool = True
     refused: bool = False
     views: list[FakeView] = field(default_factory=list)
+    given_up: int = 0
 
     def find_log(self, state: State) -> FoundLog:
         began = state.memory.get("first", {}).get("begins_at")
@@ -64,6 +65,9 @@ class FakeDatabase:
 
     def first_position(self) -> Position:
         return Position((1,))
+
+    def give_up(self) -> None:
+        self.given_up += 1
 
     def begin(self, state: State) -> FakeView:
         self.views.append(FakeView(len(self.views), tuple(self.collections(state)), alive=self.locks))

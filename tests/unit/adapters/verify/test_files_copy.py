@@ -88,8 +88,9 @@ class Scene:
         ]
         self.seen.add(1, pa.Table.from_arrays(columns, schema=SEEN_ROWS))
 
-    def found(self, *columns: tuple[str, ...]) -> Findings:
-        asked = Asked(Span(SINCE, UPTO), columns or (("id", "v"),), settled, mends=True, look=self.look)
+    def found(self, *columns: tuple[str, ...], earlier: int = 0) -> Findings:
+        known = columns or (("id", "v"),)
+        asked = Asked(Span(SINCE, UPTO), known, settled, mends=True, look=self.look, earlier=earlier)
         comparison = self.copy.compare(TOPIC, (self.seen, 1), asked)
         try:
             for _ in range(3000):
@@ -190,6 +191,12 @@ def test_the_order_of_parts_and_turns_counts(scene):
     assert counted(scene.found()) == {"equal": 2, "changed": 0}
 
 
+def test_an_empty_collection_has_nothing_but_extra_rows(scene):
+    scene.turn(3, *(event(key, {"id": key, "v": "a"}) for key in (1, 2)))
+
+    assert counted(scene.found()) == {"equal": 0, "changed": 0, "extra": 2}
+
+
 def test_a_copy_that_went_back_to_another_state_is_older(scene):
     scene.turn(2, *(event(key, {"id": key, "v": "old"}) for key in (1, 2)))
     scene.turn(3, *(event(key, {"id": key, "v": "new"}) for key in (1, 2)), event(3, {"id": 3, "v": "large"}))
@@ -237,6 +244,31 @@ def test_a_truncate_ends_the_rows_before_it(scene):
     scene.saw({"id": 2, "v": "a"})
 
     assert counted(scene.found()) == {"equal": 1, "changed": 0}
+
+
+def test_a_value_from_before_a_truncate_is_lent_to_no_later_event(scene):
+    """What has inserted the row again was in a log that was lost."""
+    scene.turn(3, event(1, {"id": 1, "v": "a"}, op="r"))
+    scene.turn(4, event(None, None, op="t"))
+    scene.turn(5, event(1, {"id": 1, "v": "__gone"}))
+    scene.saw({"id": 1, "v": "a"})
+
+    assert counted(scene.found()) == {"equal": 0, "changed": 0, "different": 1}
+
+
+def test_a_table_without_rows_and_events_is_equal(scene):
+    assert counted(scene.found()) == {"equal": 0, "changed": 0}
+
+
+def test_whatever_an_earlier_log_has_told_of_is_visible(scene):
+    """Its transactions may have ids that the server has not given yet, because it was restored."""
+    scene.turn(3, event(1, {"id": 1, "v": "a"}, lsn=HIDDEN))
+    scene.turn(5, event(2, {"id": 2, "v": "a"}, lsn=HIDDEN))
+
+    found = scene.found(earlier=3)
+
+    assert counted(found) == {"equal": 0, "changed": 0, "extra": 1}
+    assert found.unsettled == 1
 
 
 def test_a_row_is_looked_at_again_if_what_follows_lacks_a_value(scene):

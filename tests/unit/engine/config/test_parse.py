@@ -430,7 +430,6 @@ def test_everything_without_effect_is_named_in_one_warning():
             "database.sslmode": "disable",
             "tasks.max": "1",
             "max.queue.size": "8192",
-            "slot.failover": "true",
             "snapshot.delay.ms": "0",  # the default asks for nothing
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
             "schema.history.internal.kafka.topic": "t",
@@ -439,7 +438,6 @@ def test_everything_without_effect_is_named_in_one_warning():
     ).warnings
 
     assert warning.startswith("without effect here: tasks.max (one job is one task), max.queue.size (")
-    assert "slot.failover (not supported yet)" in warning
     assert "schema.history.internal.kafka.topic" in warning
     assert "transforms.unwrap.type" in warning
     assert "snapshot.delay.ms" not in warning

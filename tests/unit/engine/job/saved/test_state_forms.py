@@ -44,6 +44,8 @@ IGNORED: dict[str, str] = {
         ("Table.purpose", "Failed.purpose"),
         "it sends all rows of a collection that was to be verified or repaired, and gives no verdict",
     ),
+    "Previous.recovery": "it goes on where a new log has begun; before that it takes an initial snapshot, or"
+    " reads on from a slot that it finds, as where the checkpoint is empty",
     "Queue.failed_scopes": "it forgets that some rows of a scope were not read",
     **dict.fromkeys(
         (*("Gap.points", "Progress.points", "Progress.found", "Extent.scoped"),),

@@ -70,9 +70,10 @@ class HandSink(MemorySink):
     waited: int = 0
     stopped: int = 0
     ready: bool = True
+    room: int = 100
 
     def may_take_rows(self) -> bool:
-        return self.ready
+        return self.ready and len(self.on_their_way) < self.room
 
     def take_rows(self, emission: Emission, topic: str) -> HandedRows:
         _ATTEMPTS["rows"] = {}
@@ -298,3 +299,16 @@ def test_how_many_runs_are_on_their_way_is_bounded(tmp_path):
     bench.turns(3)
 
     assert len(bench.sink.ways) == 3
+
+
+def test_a_sink_that_takes_as_many_as_it_can_is_given_no_more(tmp_path):
+    bench = bench_of(tmp_path, tasks=3, chunk_rows=1)
+    bench.sink.room = 2
+    bench.execute()
+    until_on_their_way(bench, 2)
+    bench.turns(3)
+    before = len(bench.sink.ways)
+    until_finished(bench)
+
+    assert before == 2
+    assert len(bench.sink.ways) > 2

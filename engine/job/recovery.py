@@ -1,0 +1,123 @@
+"""What becomes of a job whose log is lost: a new log begins, and the copy is repaired against it.
+
+    turn       n                 n+1                      n+2 …
+    state      the old log's     the loss is saved        a new log; gaps and repairs are noted
+    source     says `lost`  ──►                 begins ──► streamed, as always
+    copy       lacks what the old log would have brought ─────────► repaired, table by table
+
+The loss is saved in a turn of its own before anything of the old log is given up. So a crash before it finds
+the loss again, and a crash after it begins the new log, again if need be: whatever an attempt had made the
+server keep is dropped by the next one. The turn that is saved first with a position of the new log has all
+gaps and all repairs with it. From then on nothing distinguishes a recovery from repairs that signals asked
+for.
+
+Every collection counts as incomplete until its repair accepts. A repair deletes rows that only the copy has,
+so deletions that no log has told of are told by it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from engine.errors import Loss, PositionLost
+from engine.isolation.incomplete import Cause, Incomplete, noted
+from engine.job.saved.recovery import Recovery
+from engine.model import ExecuteSnapshot, Purpose, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.errors import OtherServer
+    from engine.job.parts import JobParts
+    from engine.job.saved.state import State
+    from engine.model import CollectionId
+
+_log = logging.getLogger("engine")
+_NAMED: Final = 10
+_BEGINNING: Final = "the beginning"
+
+
+def loss_of(error: PositionLost | OtherServer) -> PositionLost:
+    """What is lost where the source raises this."""
+    if isinstance(error, PositionLost):
+        return error
+    return PositionLost(error.message, place=error.place, hint=error.hint, loss=Loss.REPLACED)
+
+
+def lost(state: State, error: PositionLost, since: str) -> State:
+    """The next turn's state, which knows that the log is lost. Nothing of the old log applies any more."""
+    after = state.next_turn()
+    recovery = Recovery(error.loss or Loss.LOG_REMOVED, str(error.message), since, after.turn)
+    identity = {} if recovery.loss is Loss.REPLACED else state.identity
+    snapshot = state.snapshot.anew()
+    return replace(after, position=None, memory={}, identity=identity, snapshot=snapshot, recovery=recovery)
+
+
+def begun(state: State, parts: JobParts) -> State:
+    """The state once the new log has begun: every collection has a gap, and is to be repaired.
+
+    What an initial snapshot had left to read is repaired as well.
+    """
+    recovery = state.recovery
+    if recovery is None:
+        return state
+    since, why = recovery.since or _BEGINNING, f"the log is lost ({recovery.loss})"
+    collections = parts.source.tables().captured()
+    known = noted(state.incomplete, (Incomplete(name, Cause.GAP, since, why) for name in collections))
+    initial = [table for table in state.snapshot.tables if table.initial]
+    state = replace(
+        state,
+        recovery=replace(recovery, begun=True),
+        incomplete=known,
+        snapshot=state.snapshot.without(initial),
+    )
+    targets = []
+    for name in collections:
+        if not (refusal := _refusal(state, name, parts)):
+            targets.append(Target(name, purpose=Purpose.REPAIR))
+        else:
+            _log.warning("%s is not repaired: %s", name, refusal)
+    return _queued(state, ExecuteSnapshot(recovery.label, tuple(targets), recovery.label), parts)
+
+
+def _refusal(state: State, collection: CollectionId, parts: JobParts) -> str:
+    """Why a collection can't be repaired; empty if it can be."""
+    if partly := parts.copied_in_part(collection):
+        return partly
+    refused = parts.verification.refusal(state, collection, parts)
+    return "" if refused is None else refused.message
+
+
+def _queued(state: State, command: ExecuteSnapshot, parts: JobParts) -> State:
+    _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
+    if not command.targets:
+        return state
+    snapshot = state.snapshot.execute(command)
+    for table in snapshot.tables:
+        if any(request.signal == command.signal for request in table.requests):
+            parts.listener.appeared(table, command.signal, "may lack what a lost log had")
+    return replace(state, snapshot=snapshot)
+
+
+def tell_end(before: State, after: State) -> None:
+    """Log the end of a recovery, in the turn that brings it."""
+    recovery = after.recovery
+    if recovery is None or not _repairs(before, recovery) or _repairs(after, recovery):
+        return
+    lacking = [str(fault.collection) for fault in after.incomplete]
+    if lacking:
+        _log.error("the recovery has ended, and not all is repaired: %s", _named(lacking))
+    else:
+        _log.warning("the recovery has ended: every collection of the copy is complete again")
+
+
+def _repairs(state: State, recovery: Recovery) -> bool:
+    requests = (request for table in state.snapshot.tables for request in table.requests)
+    return any(request.signal == recovery.label for request in requests)
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if found[_NAMED:] else "")

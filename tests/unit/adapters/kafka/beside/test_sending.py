@@ -1,0 +1,113 @@
+"""The slots that send runs beside the turns, without a broker."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from adapters.kafka.beside.row_task import SendRows
+from adapters.kafka.beside.sending import RowSending
+from adapters.kafka.errors import BatchRefused
+from engine.config.sinks.settings import KafkaSettings
+from engine.errors import SinkError
+
+
+class HandSenders:
+    """Tasks that a test completes."""
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        self.keeps = keeps
+        self.asked: list[tuple[int, Any, Future[Any]]] = []
+        self.ended = 0
+
+    def submit(self, slot: int, task: Any, _item: Any) -> Future[Any]:
+        self.asked.append((slot, task, Future()))
+        return self.asked[-1][2]
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def close(self) -> None: ...
+
+
+class Owner:
+    """A sink that notes what failed."""
+
+    keeps_producers = True
+
+    def __init__(self) -> None:
+        self.failures: list[SinkError] = []
+
+    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+        return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
+
+    def failed(self, error: SinkError) -> SinkError:
+        self.failures.append(error)
+        return error
+
+    def make_batches_smaller(self, refused: BatchRefused) -> None:
+        self.failures.append(refused)
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+def test_there_is_room_while_a_slot_is_free(owner):
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 2, fenced=False)
+    ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # it is not looked at
+    full = sending.has_room
+    for _slot, _task, future in senders.asked:
+        future.set_result("emitted")
+
+    assert not full
+    assert [way.result() for way in ways] == ["emitted", "emitted"]
+    assert sending.has_room
+    assert {slot for slot, *_rest in senders.asked} == {0, 1}
+
+
+def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(owner):
+    senders = HandSenders()
+    way: Any = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(BatchRefused("too large", place="t"))
+    looked = way.done()
+    senders.asked[1][2].set_result("emitted")
+
+    assert not looked
+    assert way.result() == "emitted"
+    assert [str(error) for error in owner.failures] == ["t: too large"]
+
+
+def test_with_ids_producers_are_prepared_before_they_send_and_again_after_a_failure(owner):
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 2, fenced=True)
+    first = sending.prepared()
+    for _slot, _task, future in senders.asked:
+        future.set_result(None)
+    second = sending.prepared()
+    sending.forget()
+
+    assert (first, second, sending.prepared()) == (False, True, False)
+    assert len(senders.asked) == 4
+
+
+def test_with_ids_somebody_must_keep_the_producers(owner):
+    assert RowSending(owner, HandSenders(), 1, fenced=True).is_possible
+    assert not RowSending(owner, HandSenders(keeps=False), 1, fenced=True).is_possible
+    assert RowSending(owner, HandSenders(keeps=False), 1, fenced=False).is_possible
+
+
+def test_a_failure_frees_the_slot_and_is_told(owner):
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 1, fenced=False)
+    way = sending.begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(SinkError("away"))
+
+    with pytest.raises(SinkError, match="away"):
+        way.result()
+    assert sending.has_room
+    assert len(owner.failures) == 1
