@@ -13,9 +13,10 @@ LOCK_IMAGE := $(COMPILE) pyproject.toml --extra mongodb --extra sqlserver --cons
 	--output-file .ci/image.lock
 LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
+PROCESSES := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -27,14 +28,16 @@ setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Jav
 $(STAMP): requirements.lock pyproject.toml .ci/python
 	@rm -f $@
 	@python=$$(.ci/python) && { test -x $(BIN)/python || "$$python" -m venv --clear .venv; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-check: setup ## formatting, lint, types
+check: lint ## formatting, lint, types
+	$(BIN)/mypy
+
+lint: setup ## formatting and lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
 
 format: setup ## put files into the form that check asks for
 	$(BIN)/ruff format
@@ -46,8 +49,12 @@ unit: setup ## the tests that need no server
 integration: setup ## the tests on real, embedded servers
 	$(PYTEST) -m integration $(ARGS)
 
-test: check ## everything that must pass: check, and every suite, by two processes
-	$(PYTEST) -n 2 --dist worksteal $(ARGS)
+# The suites wait for servers half of the time, so the types are checked beside them.
+test: lint ## everything that must pass: check, and every suite, by two processes; PROCESSES=3
+	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; status=0; \
+	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS)"; \
+	$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS) || status=$$?; \
+	wait $$checking || status=1; cat "$$types"; rm -f "$$types"; exit $$status
 
 golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \

@@ -1,20 +1,41 @@
-"""Every recorded case gives the recorded events, or our own."""
+"""Recorded cases give the recorded events, or our own: a sample of each kind on a server.
+
+All of them: `make golden`. `tests/unit/golden_wal` decodes the log of every case that has one.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.golden import engine_under_test
-from tests.golden.case import OWN_CASES, case_folders
+from tests.golden.case import OWN_CASES, case_folders, load_case
 from tests.golden.runner import Runner
 from tests.golden.verdict import verdict
 from tests.servers.postgres import PostgresServer
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
-CASES = case_folders(OWN_CASES / "postgres")
+
+def sample(folders: Sequence[Path]) -> list[Path]:
+    """Two cases of each family that reads rows, and every third of those that only stream."""
+    families: dict[str, list[Path]] = defaultdict(list)
+    streamed = []
+    for folder in folders:
+        if any(event.op == "r" for event in load_case(folder).expected):
+            families[folder.name.partition("_")[0]].append(folder)
+        else:
+            streamed.append(folder)
+    return sorted(streamed[::3] + [folder for family in families.values() for folder in family[:2]])
+
+
+CASES = sample(case_folders(OWN_CASES / "postgres"))
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ROWS = 120_000
+ROWS = 60_000
 TOPIC = f"{PREFIX}.public.orders"
 
 
