@@ -19,6 +19,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
@@ -56,7 +57,10 @@ class Waiting(NamedTuple):
 
 
 class Journal:
-    """The journal in a directory, of the job with this epoch of its lease."""
+    """The journal in a directory, of the job with this epoch of its lease.
+
+    One thread commits turns, and another one merges them: both change what waits.
+    """
 
     def __init__(self, directory: Path | str, epoch: int) -> None:
         self._directory = Path(directory).absolute()
@@ -66,7 +70,7 @@ class Journal:
         self.identity = self._turns.identity()
         self.discard = self._turns.close
         self.merged = self._merged()
-        self._waiting = self._found()
+        self._waiting, self._changing = self._found(), Lock()
 
     def begin(self, turn: int) -> Path:
         """The directory of a turn's parts. Raises LeaseLost if another job has taken over."""
@@ -87,7 +91,9 @@ class Journal:
             force_file(attempt / _WITHHELD)
         self._turns.commit(turn, parts)
         if written:
-            self._waiting = [*self._waiting, WaitingTurn(turn, sum(part.checksum.bytes for part in parts))]
+            waiting = WaitingTurn(turn, sum(part.checksum.bytes for part in parts))
+            with self._changing:
+                self._waiting = [*self._waiting, waiting]
 
     def applied(self, turn: int) -> bool:
         """Whether a turn is committed here."""
@@ -136,7 +142,8 @@ class Journal:
         """Note that all tables are merged up to a turn, and remove what is not needed any more."""
         self._notes.create(_MERGED, str(upto).encode())
         before, self.merged = self.merged, upto
-        self._waiting = [one for one in self._waiting if one.turn > upto]
+        with self._changing:
+            self._waiting = [one for one in self._waiting if one.turn > upto]
         self._notes.delete(f"group-{before}")
         self._remove()
 
