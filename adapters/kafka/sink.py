@@ -36,7 +36,7 @@ from adapters.kafka.records import of_topics, truncated, without
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.sinks.settings import Fencing, TopicRecreated
-from engine.errors import InvariantError, SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.errors import InvariantError, SinkError, SinkRefused, TidemarkError, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.event_rows import EventRows
 
@@ -234,7 +234,7 @@ class KafkaSink:
             raise self.failed(error) from error
         return True
 
-    def failed(self, error: SinkError) -> SinkError:
+    def failed(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise."""
         trouble = self._topics.trouble(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
         self._give_up()

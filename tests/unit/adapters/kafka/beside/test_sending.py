@@ -11,7 +11,7 @@ from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.errors import BatchRefused
 from engine.config.sinks.settings import KafkaSettings
-from engine.errors import SinkError
+from engine.errors import ExecutorsFailed, SinkError, TidemarkError
 
 
 class HandSenders:
@@ -38,12 +38,12 @@ class Owner:
     keeps_producers = True
 
     def __init__(self) -> None:
-        self.failures: list[SinkError] = []
+        self.failures: list[TidemarkError] = []
 
     def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
         return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
 
-    def failed(self, error: SinkError) -> SinkError:
+    def failed(self, error: TidemarkError) -> TidemarkError:
         self.failures.append(error)
         return error
 
@@ -111,3 +111,42 @@ def test_a_failure_frees_the_slot_and_is_told(owner):
         way.result()
     assert sending.has_room
     assert len(owner.failures) == 1
+
+
+def test_who_sends_and_ends_is_a_failure_as_well(owner):
+    senders = HandSenders()
+    way = RowSending(owner, senders, 1, fenced=True).begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(ExecutorsFailed("a process has ended"))
+
+    with pytest.raises(ExecutorsFailed, match="a process has ended"):
+        way.result()
+    assert len(owner.failures) == 1
+
+
+def test_a_run_that_is_stopped_is_not_sent_again_in_smaller_batches(owner):
+    senders = HandSenders()
+    way = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(BatchRefused("too large", place="t"))
+
+    with pytest.raises(BatchRefused):
+        way.stop()
+    assert len(senders.asked) == 1
+
+
+def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others_send(owner, monkeypatch):
+    clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0])
+    monkeypatch.setattr("adapters.kafka.beside.sending.time.monotonic", lambda: next(clock))
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 3, fenced=True)
+    sending.prepared()
+    for _slot, _task, future in senders.asked:
+        future.set_result(None)
+    sending.prepared()
+    ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # as above
+    for way, (_slot, _task, future) in zip(ways, senders.asked[3:], strict=True):
+        future.set_result("emitted")
+        way.result()
+    used = {slot for slot, _task, _future in senders.asked[3:]}
+
+    assert not sending.prepared()
+    assert {slot for slot, _task, _future in senders.asked[5:]} == {0, 1, 2} - used
