@@ -35,7 +35,10 @@ class Owner(Protocol):
         """The task that sends the runs of a slot. `keeps`: its producer waits for its next run."""
 
     def failed(self, error: TidemarkError) -> TidemarkError:
-        """Handle a failure; returns the error to raise."""
+        """Handle a failure, and ask the brokers what it means; returns the error to raise."""
+
+    def give_up(self) -> None:
+        """Handle a failure that nobody is told of."""
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """Handle a batch that was too large."""
@@ -167,4 +170,7 @@ class SendingRows:
         if not wait([self._future], _STOPPED_S).done:
             self._sending.end()
             self._sending.forget()
-        self.result()
+            wait([self._future])
+        self._sending.free(self._slot)
+        if self._future.exception() is not None:
+            self._sending.owner.give_up()

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
-from adapters.kafka.errors import BatchRefused
+from adapters.kafka.errors import BatchRefused, NotDelivered
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import ExecutorsFailed, SinkError, TidemarkError
 
@@ -39,6 +39,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.failures: list[TidemarkError] = []
+        self.given_up = 0
 
     def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
         return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
@@ -46,6 +47,9 @@ class Owner:
     def failed(self, error: TidemarkError) -> TidemarkError:
         self.failures.append(error)
         return error
+
+    def give_up(self) -> None:
+        self.given_up += 1
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         self.failures.append(refused)
@@ -123,14 +127,17 @@ def test_who_sends_and_ends_is_a_failure_as_well(owner):
     assert len(owner.failures) == 1
 
 
-def test_a_run_that_is_stopped_is_not_sent_again_in_smaller_batches(owner):
+@pytest.mark.parametrize("error", [BatchRefused("too large", place="t"), NotDelivered("silence", topic="t")])
+def test_a_run_that_is_stopped_is_neither_sent_again_nor_explained(owner, error):
     senders = HandSenders()
-    way = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
-    senders.asked[0][2].set_exception(BatchRefused("too large", place="t"))
+    sending = RowSending(owner, senders, 1, fenced=False)
+    way = sending.begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(error)
+    way.stop()
 
-    with pytest.raises(BatchRefused):
-        way.stop()
     assert len(senders.asked) == 1
+    assert (owner.failures, owner.given_up) == ([], 1)
+    assert sending.has_room
 
 
 def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others_send(owner, monkeypatch):
