@@ -268,7 +268,7 @@ def test_what_signals_have_asked_for_goes_on(tmp_path):
 
 
 def test_a_snapshot_that_was_being_read_reads_all_of_it_again(tmp_path):
-    """Its rows of before lack what the lost log had, and where nothing is repaired, nothing makes up for it."""
+    """Its rows of before lack what the lost log had, and no repair makes up for it here."""
     bench = copying(tmp_path, window_rows=2)
     bench.partly = {T: "the settings filter it"}
     bench.execute()
