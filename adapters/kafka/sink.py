@@ -36,7 +36,7 @@ from adapters.kafka.records import of_topics, truncated, without
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.sinks.settings import Fencing, TopicRecreated
-from engine.errors import InvariantError, SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.errors import InvariantError, SinkError, SinkRefused, TidemarkError, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.event_rows import EventRows
 
@@ -176,7 +176,7 @@ class KafkaSink:
         """
         denied = self._topics.denied(topics)
         if denied and len(denied) == len(topics):
-            self._give_up()
+            self.give_up()
             raise next(iter(denied.values()))
         for error in list(denied.values())[:_TOLD]:
             _log.warning("%s; its table will be set aside", error)
@@ -218,7 +218,7 @@ class KafkaSink:
 
     def close(self) -> None:
         """Discard the producer and what was not committed."""
-        self._give_up()
+        self.give_up()
         if self._rows is not None:
             self._rows.close()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -234,10 +234,10 @@ class KafkaSink:
             raise self.failed(error) from error
         return True
 
-    def failed(self, error: SinkError) -> SinkError:
+    def failed(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise."""
         trouble = self._topics.trouble(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
-        self._give_up()
+        self.give_up()
         if not isinstance(error, NotDelivered):
             return error
         text = f"{error.message}: {trouble}" if trouble else error.message
@@ -245,7 +245,7 @@ class KafkaSink:
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """From now on send smaller batches than the one that was refused."""
-        self._give_up()
+        self.give_up()
         size = max(1, batch_bytes(self.settings.client) // _SMALLER)
         self.settings = replace(self.settings, client={**self.settings.client, "batch.size": str(size)})
         _log.warning(
@@ -330,7 +330,7 @@ class KafkaSink:
             self._delivery = self._new_delivery()
         return self._delivery
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Discard what a failed delivery held, and what was known of topics."""
         self._topics.forget()
         if self._rows is not None:

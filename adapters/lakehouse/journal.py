@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
@@ -28,6 +29,7 @@ from adapters.jdbc.parts import topic_of, unpacked
 from adapters.sinks.files import FilesSink
 from adapters.staging.turn_parts import arrow_batches, part_files, turn_name
 from adapters.storage.directory import LocalStorage
+from engine.errors import StateError
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -56,7 +58,10 @@ class Waiting(NamedTuple):
 
 
 class Journal:
-    """The journal in a directory, of the job with this epoch of its lease."""
+    """The journal in a directory, of the job with this epoch of its lease.
+
+    One thread commits turns, and another one merges them: both change what waits.
+    """
 
     def __init__(self, directory: Path | str, epoch: int) -> None:
         self._directory = Path(directory).absolute()
@@ -66,7 +71,7 @@ class Journal:
         self.identity = self._turns.identity()
         self.discard = self._turns.close
         self.merged = self._merged()
-        self._waiting = self._found()
+        self._waiting, self._changing = self._found(), Lock()
 
     def begin(self, turn: int) -> Path:
         """The directory of a turn's parts. Raises LeaseLost if another job has taken over."""
@@ -87,7 +92,9 @@ class Journal:
             force_file(attempt / _WITHHELD)
         self._turns.commit(turn, parts)
         if written:
-            self._waiting = [*self._waiting, WaitingTurn(turn, sum(part.checksum.bytes for part in parts))]
+            waiting = WaitingTurn(turn, sum(part.checksum.bytes for part in parts))
+            with self._changing:
+                self._waiting = [*self._waiting, waiting]
 
     def applied(self, turn: int) -> bool:
         """Whether a turn is committed here."""
@@ -114,7 +121,7 @@ class Journal:
                 break
             upto = one.turn
         if not self._notes.create_new(name, str(upto).encode()):
-            upto = int(self._notes.read(name))
+            upto = self._number(name)
         return upto
 
     def batches(self, upto: int) -> Iterator[Waiting]:
@@ -133,10 +140,15 @@ class Journal:
                         yield Waiting(waiting.turn, part, topic, batch)
 
     def finish(self, upto: int) -> None:
-        """Note that all tables are merged up to a turn, and remove what is not needed any more."""
+        """Note that all tables are merged up to a turn, and remove what is not needed any more.
+
+        Raises LeaseLost if another job has taken over: it may have merged later turns.
+        """
+        self.held()
         self._notes.create(_MERGED, str(upto).encode())
         before, self.merged = self.merged, upto
-        self._waiting = [one for one in self._waiting if one.turn > upto]
+        with self._changing:
+            self._waiting = [one for one in self._waiting if one.turn > upto]
         self._notes.delete(f"group-{before}")
         self._remove()
 
@@ -145,15 +157,30 @@ class Journal:
         """The ids of the tables that were written, by name."""
         if not self._notes.exists(_TABLES):
             return {}
-        found: dict[str, str] = orjson.loads(self._notes.read(_TABLES))
+        with self._reading(_TABLES):
+            found: dict[str, str] = orjson.loads(self._notes.read(_TABLES))
         return found
 
     def note_tables(self, tables: Mapping[str, str]) -> None:
-        """Note the tables that were written."""
+        """Note the tables that were written. Raises LeaseLost if another job has taken over."""
+        self.held()
         self._notes.create(_TABLES, orjson.dumps(tables, option=orjson.OPT_SORT_KEYS))
 
     def _merged(self) -> int:
-        return int(self._notes.read(_MERGED)) if self._notes.exists(_MERGED) else 0
+        return self._number(_MERGED) if self._notes.exists(_MERGED) else 0
+
+    def _number(self, name: str) -> int:
+        with self._reading(name):
+            return int(self._notes.read(name))
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Raise StateError for a note that is none."""
+        try:
+            yield
+        except ValueError as error:
+            hint = "restore it with the rest of the journal, from the same backup"
+            raise StateError("it is damaged", place=f"{self._notes.place}/{name}", hint=hint) from error
 
     def _found(self) -> list[WaitingTurn]:
         self._remove()

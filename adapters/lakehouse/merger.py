@@ -130,7 +130,6 @@ class Merger:
         snapshot = recreated is TopicRecreated.SNAPSHOT
         for topic in gathered.topics:
             self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}")
-        del self._ids[str(name)]
 
     def _fitting(
         self, name: TableName, found: Found | None, batch: Batch, gathered: Gathered
@@ -157,7 +156,9 @@ class Merger:
             self._tables.alter(name, evolution.added, evolution.widened)
             _log.info("%s: changed columns: %s", name, {**evolution.added, **evolution.widened})
             found = replace(found, columns=evolution.after(found.columns))
-        if self._ids.get(str(name)) != found.id:
+        # Until the job has heard of it, the next process finds another table than it knows, and tells it.
+        told = self.remade.keys().isdisjoint(gathered.topics)
+        if told and self._ids.get(str(name)) != found.id:
             self._ids[str(name)] = found.id
             self._journal.note_tables(self._ids)
         self._known[name] = found

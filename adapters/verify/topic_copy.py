@@ -66,6 +66,7 @@ class TopicCopy:
         self._executors, self._files_of = executors, files
         self._ends = TopicEnds(settings)
         self._topics: dict[str, _Topic] = {}
+        self._begun = 0
 
     def refusal(self) -> str:
         """None: a topic can always be compared."""
@@ -78,7 +79,7 @@ class TopicCopy:
         if not topics:
             self._ends.forget()
         for name in topics:
-            topic = self._topics.setdefault(name, _Topic(f"{self._work}/{_named(name)}"))
+            topic = self._topics.get(name) or self._begin(name)
             if topic.ends.newest < turn:
                 topic.ends.note(turn, self._ends.of(name))
 
@@ -97,6 +98,12 @@ class TopicCopy:
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """Read the lines again."""
         return self._files(self._topic(topic)).rows(topic, extra)
+
+    def _begin(self, name: str) -> _Topic:
+        """Begin to follow a topic. Tasks that read it for an earlier comparison may still write elsewhere."""
+        self._begun += 1
+        self._topics[name] = _Topic(f"{self._work}/{_named(name)}-{self._begun}")
+        return self._topics[name]
 
     def _topic(self, name: str) -> _Topic:
         if name not in self._topics:

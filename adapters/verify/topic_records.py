@@ -6,6 +6,7 @@ events that consumers may see are read: none of a transaction that was aborted.
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from engine.errors import SourceError, TidemarkError
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -36,6 +37,7 @@ PARTS: Final = 1_000_000
 """How many numbers of parts a partition has."""
 _WAIT_S: Final = 0.2
 _SILENCE_S: Final = 30
+_DECIDED_S: Final = 0.02
 _OWN: Final = {
     "group.id": "tidemark-verify",
     "enable.auto.commit": False,
@@ -172,22 +174,37 @@ class TopicEnds:
             raise _failed(error, topic) from error
 
     def _asked(self, topic: str) -> Mapping[int, int]:
+        """The ends, once all transactions that have written so far are decided."""
         if self._admin is None:
             self._admin = AdminClient({**_options(self._settings), "log_level": 0})
         # Asked each time, since partitions may be added.
         partitions = self._admin.list_topics(topic, timeout=_SILENCE_S).topics[topic].partitions
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's own
-        places = {TopicPartition(topic, number): latest for number in partitions}
-        if not places:
+        if not partitions:
             return {}
-        asked = self._admin.list_offsets(
-            places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SILENCE_S
-        )
-        return {place.partition: future.result().offset for place, future in asked.items()}
+        written = _ends(self._admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+        until = time.monotonic() + _SILENCE_S
+        # A producer is told that its transaction is committed before the partitions are.
+        while True:
+            found = _ends(self._admin, topic, partitions, IsolationLevel.READ_COMMITTED)
+            if all(found[number] >= end for number, end in written.items()):
+                return found
+            if time.monotonic() > until:
+                hint = "look for producers that have begun one and not ended it"
+                raise SourceError("a transaction in it stays open", place=topic, hint=hint)
+            time.sleep(_DECIDED_S)
 
     def forget(self) -> None:
         """Drop the connections."""
         self._admin = None
+
+
+def _ends(
+    admin: AdminClient, topic: str, partitions: Iterable[int], level: IsolationLevel
+) -> Mapping[int, int]:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's own
+    places = {TopicPartition(topic, number): latest for number in partitions}
+    asked = admin.list_offsets(places, isolation_level=level, request_timeout=_SILENCE_S)
+    return {place.partition: future.result().offset for place, future in asked.items()}
 
 
 def _options(settings: KafkaSettings) -> dict[str, Any]:

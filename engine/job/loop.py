@@ -425,9 +425,10 @@ class Job:
         if added := job_parts.added():
             parts.append(writer.write(_next_number(parts), added))
             after = replace(after, memory=dict(job_parts.source.memory()))
-        after, emitted = self._windows.emit(after, writer, _next_number(parts))
-        parts += emitted
         events = sum(part.events for part in parts)
+        after, emitted, read = self._windows.emit(after, writer, _next_number(parts))
+        parts += emitted
+        events += read
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
         parts += job_parts.notices.write(writer, _next_number(parts))

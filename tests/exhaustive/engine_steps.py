@@ -218,7 +218,7 @@ class EngineSteps:
 
     def _send(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
         real, written = self._windows([front]), _Writer()
-        state, _parts = real.emit(self._state(snapshot, position), written, 0)  # type: ignore[arg-type]  # all that a slice needs
+        state, _parts, _rows = real.emit(self._state(snapshot, position), written, 0)  # type: ignore[arg-type]  # all that a slice needs
         left = front._replace(sent=real._opened[0].sent) if real._opened else None
         return Sent(self._snapshot(state.snapshot), left, tuple(written.keys))
 

@@ -2,7 +2,8 @@
 
 On one machine, Spark's slots are held by the tasks that read the next window, for seconds. A run that waits
 for a slot would hold up changes of its rows for as long. So processes of our own send them there. Each ends
-with the driver, even in the middle of a run: its standard input ends then.
+with the driver, even in the middle of a run: its standard input ends then. While it lives it gives a sign of
+life every half second. One that gives none for long is killed, so no turn waits for a frozen one for ever.
 
 On a cluster, a run is sent by the executor that has it, in a Spark job of one task. Spark does not run such
 a task twice at once, unless `spark.speculation.task.duration.threshold` is set.
@@ -10,6 +11,7 @@ a task twice at once, unless `spark.speculation.task.duration.threshold` is set.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import queue
@@ -35,13 +37,18 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_log = logging.getLogger("adapters")
 _LENGTH: Final = struct.Struct(">Q")
 _IDLE_S: Final = 60.0
+_BEAT_S: Final = 0.5
+_SILENT_S = 30.0
+"""How long a process may give no sign of life."""
+_BEAT: Final = b""
 _ENVIRONMENT: Final = {"MIMALLOC_PURGE_DELAY": "10000", "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 
 
 class Senders(Protocol):
-    """Run tasks in slots, one task per slot at a time."""
+    """Run tasks in slots, one task per slot at a time; others of a slot wait."""
 
     @property
     def keeps(self) -> bool:
@@ -94,22 +101,27 @@ class ProcessSenders:
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="tidemark-send")
         self._processes: dict[int, _Sender] = {}
         self._changing, self._idle_s = threading.Lock(), idle_s
+        self._busy = [threading.Lock() for _ in range(slots)]
+        self._closed = False
 
     def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Run the task in the slot's process."""
         return self._pool.submit(self._run, slot, task, item)
 
     def _run(self, slot: int, task: Callable[[Item], Result], item: Item) -> Result:
-        sender = self._sender(slot)
-        answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
-        if answer is None:
-            self._drop(slot, sender)
-            raise ExecutorsFailed("a process that sent rows has ended", place="kafka")
+        with self._busy[slot]:
+            sender = self._sender(slot)
+            answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
+            if answer is None:
+                self._drop(slot, sender)
+                raise ExecutorsFailed("a process that sent rows has ended", place="kafka")
         done: Result = result(pickle.loads(answer))  # noqa: S301  our own process wrote it
         return done
 
     def _sender(self, slot: int) -> _Sender:
         with self._changing:
+            if self._closed:
+                raise ExecutorsFailed("nobody sends rows any more", place="kafka")
             known = self._processes.get(slot)
             if known is None or known.idle_s > self._idle_s:
                 if known is not None:
@@ -130,7 +142,9 @@ class ProcessSenders:
                 sender.kill()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, and start none for what waits."""
+        with self._changing:
+            self._closed = True
         self.end()
         self._pool.shutdown(wait=True)
         for slot, sender in list(self._processes.items()):
@@ -158,17 +172,34 @@ class _Sender:
         return time.monotonic() - self._used_s
 
     def ask(self, asked: bytes) -> bytes | None:
-        """Send a message and wait for the answer; None if the process ends instead."""
+        """Send a message and wait for the answer; None if the process ends instead, or hangs."""
         asks, answers = self._process.stdin, self._process.stdout
         if asks is None or answers is None:
             return None
         try:
-            _write(asks, asked)
-            return _read(answers)
+            self._while_alive(lambda: _write(asks, asked))
+            while (answer := self._while_alive(lambda: _read(answers))) == _BEAT:
+                pass
         except OSError:
             return None
+        else:
+            return answer
         finally:
             self._used_s = time.monotonic()
+
+    def _while_alive(self, step: Callable[[], Result]) -> Result:
+        """Take a step that waits for the process, which is killed if it is silent for too long."""
+        patience = threading.Timer(_SILENT_S, self._hangs)
+        patience.daemon = True
+        patience.start()
+        try:
+            return step()
+        finally:
+            patience.cancel()
+
+    def _hangs(self) -> None:
+        _log.warning("a process that sends rows hangs, so it is killed")
+        self.kill()
 
     def end(self) -> None:
         """Kill it, and wait until it is gone."""
@@ -187,17 +218,29 @@ def serve(idle_s: float) -> None:
     asks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no answer
     tasks: queue.Queue[bytes] = queue.Queue()
+    answering = threading.Lock()
+
+    def answer(data: bytes) -> None:
+        with answering:
+            _write(answers, data)
+
+    def beat() -> None:
+        with suppress(OSError):  # the driver has ended
+            while True:
+                answer(_BEAT)
+                time.sleep(_BEAT_S)
 
     def watch() -> None:
         while (asked := _read(asks)) is not None:
             tasks.put(asked)
         os._exit(0)  # the driver has ended; nobody may send for it any more
 
-    threading.Thread(target=watch, name="driver", daemon=True).start()
+    for beside in (watch, beat):
+        threading.Thread(target=beside, name=beside.__name__, daemon=True).start()
     with suppress(queue.Empty):
         while True:
             task, item = pickle.loads(tasks.get(timeout=idle_s))  # noqa: S301  the driver wrote it
-            _write(answers, pickle.dumps(Attempt(task)(item), pickle.HIGHEST_PROTOCOL))
+            answer(pickle.dumps(Attempt(task)(item), pickle.HIGHEST_PROTOCOL))
             del task, item
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, Protocol
 
 from adapters.kafka.errors import BatchRefused
-from engine.errors import SinkError
+from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -34,8 +34,11 @@ class Owner(Protocol):
     def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
         """The task that sends the runs of a slot. `keeps`: its producer waits for its next run."""
 
-    def failed(self, error: SinkError) -> SinkError:
-        """Handle a failure; returns the error to raise."""
+    def failed(self, error: TidemarkError) -> TidemarkError:
+        """Handle a failure, and ask the brokers what it means; returns the error to raise."""
+
+    def give_up(self) -> None:
+        """Handle a failure that nobody is told of."""
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """Handle a batch that was too large."""
@@ -48,8 +51,8 @@ class RowSending:
         self.owner, self._senders, self.fenced = owner, senders, fenced
         self._slots = set(range(slots))
         self._attempt = 0
-        self._preparing: list[Future[None]] = []
-        self._prepared_s = -_PREPARED_S
+        self._preparing: dict[int, Future[None]] = {}
+        self._prepared_s: dict[int, float] = {}
 
     @property
     def is_possible(self) -> bool:
@@ -66,27 +69,36 @@ class RowSending:
         return bool(self._slots)
 
     def prepared(self) -> bool:
-        """Whether the producers have their ids; they get them in the background. Raises SinkError."""
-        if not self.fenced or time.monotonic() - self._prepared_s < _PREPARED_S:
+        """Whether the free slots' producers have their ids, which they get in the background.
+
+        Raises SinkError, or SourceError if who sends has ended.
+        """
+        if not self.fenced:
             return True
         if not self._preparing:
-            submit = self._senders.submit
-            self._preparing = [submit(slot, self._task(slot).prepare, None) for slot in sorted(self._slots)]
-        if not all(future.done() for future in self._preparing):
+            submit, now_s = self._senders.submit, time.monotonic()
+            stale = [slot for slot in sorted(self._slots) if now_s - self._used_s(slot) >= _PREPARED_S]
+            self._preparing = {slot: submit(slot, self._task(slot).prepare, None) for slot in stale}
+        if not all(future.done() for future in self._preparing.values()):
             return False
-        preparing, self._preparing = self._preparing, []
+        preparing, self._preparing = self._preparing, {}
         try:
-            for future in preparing:
+            for future in preparing.values():
                 future.result()
-        except SinkError as error:
+        except TidemarkError as error:
             raise self.owner.failed(error) from error
-        self._prepared_s = time.monotonic()
+        self._prepared_s |= dict.fromkeys(preparing, time.monotonic())
         return True
+
+    def _used_s(self, slot: int) -> float:
+        """When a slot's producer was prepared, or used."""
+        return self._prepared_s.get(slot, -_PREPARED_S)
 
     def begin(self, emission: Emission) -> SendingRows:
         """Begin to send a run."""
-        self._prepared_s = time.monotonic()
-        return SendingRows(self, emission, self._slots.pop())
+        slot = self._slots.pop()
+        self._prepared_s[slot] = time.monotonic()
+        return SendingRows(self, emission, slot)
 
     def submit(self, emission: Emission, slot: int) -> Future[Emitted]:
         """Send a run with a slot's producer."""
@@ -99,7 +111,7 @@ class RowSending:
     def forget(self) -> None:
         """Use no producer again that was used or prepared so far."""
         self._attempt += 1
-        self._preparing, self._prepared_s = [], -_PREPARED_S
+        self._preparing, self._prepared_s = {}, {}
 
     def end(self) -> None:
         """Make whatever is sent end early, if that is possible."""
@@ -120,7 +132,7 @@ class SendingRows:
         self._sending, self._emission, self._slot = sending, emission, slot
         self._future = sending.submit(emission, slot)
         self._emitted: Emitted | None = None
-        self._refused = False
+        self._may_repeat = True
 
     def done(self) -> bool:
         """Whether it is sent, or has failed. A run whose batches were too large is sent again."""
@@ -130,12 +142,12 @@ class SendingRows:
 
     def _again_if_too_large(self) -> None:
         error = self._future.exception()
-        if not isinstance(error, BatchRefused) or self._refused:
+        if not isinstance(error, BatchRefused) or not self._may_repeat:
             return
         self._sending.owner.make_batches_smaller(error)
         # With an id, a producer has to be prepared first: the session begins anew.
-        self._refused = self._sending.fenced
-        if not self._refused:
+        self._may_repeat = not self._sending.fenced
+        if self._may_repeat:
             self._future = self._sending.submit(self._emission, self._slot)
 
     def result(self) -> Emitted:
@@ -146,7 +158,7 @@ class SendingRows:
                 continue
             try:
                 self._emitted = self._future.result()
-            except SinkError as error:
+            except TidemarkError as error:
                 raise self._sending.owner.failed(error) from error
             finally:
                 self._sending.free(self._slot)
@@ -154,7 +166,11 @@ class SendingRows:
 
     def stop(self) -> None:
         """Wait a moment until it is sent; else make whoever sends it end."""
+        self._may_repeat = False
         if not wait([self._future], _STOPPED_S).done:
             self._sending.end()
             self._sending.forget()
-        self.result()
+            wait([self._future])
+        self._sending.free(self._slot)
+        if self._future.exception() is not None:
+            self._sending.owner.give_up()

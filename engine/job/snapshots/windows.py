@@ -201,18 +201,20 @@ class Windows:
             own = encoded.superseded_in.get(opened.window.id, Superseded())
             opened.superseded |= encoded.superseded | own
 
-    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
+    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part], int]:
         """If the watermark is reached, write the survivors of the next slice as parts from `first_part` on.
 
-        Returns the state with the progress recorded, and the parts. Of a window that goes beside the turns,
-        the progress of what the sink has taken is recorded, and nothing is written.
+        Returns the state with the progress recorded, the parts, and how many READ events this progress is. Of
+        a window that goes beside the turns, the progress of what the sink has taken is recorded, and nothing
+        is written.
         """
         if not self.may_emit(state):
-            return state, []
+            return state, [], 0
         opened = self._opened[0]
         self._begin(opened, state)
         if opened.goes_beside:
-            return self._taken(state, opened), []
+            state, rows = self._taken(state, opened)
+            return state, [], rows
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
         emissions = self._emissions(opened, state.snapshot, runs, files)
@@ -221,7 +223,7 @@ class Windows:
         emitted = self._write(numbered, writer)
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
         self._sent(opened, end)
-        return state, [result.part for result in emitted]
+        return state, [result.part for result in emitted], sum(result.rows for result in emitted)
 
     def _begin(self, opened: Opened, state: State) -> None:
         """Begin to emit a window: decide whether it goes beside the turns."""
@@ -303,14 +305,16 @@ class Windows:
         way = sink.take_rows(emission, self._parts.topic(file.collection))
         return Taking(file, runs, end, state.position, way)
 
-    def _taken(self, state: State, opened: Opened) -> State:
-        """Record the progress of what the sink has taken."""
+    def _taken(self, state: State, opened: Opened) -> tuple[State, int]:
+        """Record the progress of what the sink has taken. Returns also how many READ events these are."""
+        rows = 0
         for taking, emitted in opened.beside.taken():
+            rows += emitted.rows
             there = replace(state, position=taking.position)
             there = self._record(there, opened, taking.runs, [(taking.staged, emitted)])
             state = replace(there, position=state.position)
             self._sent(opened, taking.end)
-        return state
+        return state, rows
 
     def give_way(self, encoded: Encoded) -> None:
         """Wait until the sink has the rows on their way that a span touches.

@@ -92,6 +92,23 @@ def test_a_table_that_was_dropped_or_replaced_is_told(
     commit(sink, 3, typed(change("c", 4)))  # told once
 
 
+def test_a_dropped_table_is_told_after_a_restart_if_the_job_did_not_hear_of_it(tmp_path: Path):
+    tables, settings = MemoryTables(), replace(SETTINGS, recreated=TopicRecreated.SNAPSHOT)
+    send(lake(tmp_path, tables, 1, settings), 1, FIRST)
+    del tables.tables[T]
+    send(lake(tmp_path, tables, 2, settings), 2, typed(change("c", 3)))
+    again = lake(tmp_path, tables, 3, settings)
+    send(again, 3, typed(change("c", 4)))
+
+    with pytest.raises(TopicsRefused):
+        commit(again, 4, typed(change("c", 5)))
+    send(again, 4, typed(change("c", 5)))
+    last = lake(tmp_path, tables, 4, settings)
+    send(last, 5, typed(change("c", 6)))
+    assert rows(tables) == [(n, "n", "t") for n in (3, 4, 5, 6)]
+    assert last._merger.remade == {}
+
+
 def test_a_table_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path):
     tables = MemoryTables()
     for turn in (1, 2, 3):

@@ -74,6 +74,15 @@ def test_two_comparisons_of_a_topic_read_it_once(topic):
     assert sorted(topic.read) == [(0, 0, 3), (1, 0, 1)]
 
 
+def test_a_topic_that_is_compared_anew_is_read_where_no_task_of_before_writes(topic):
+    topic.copy.follow([TOPIC], 7)
+    before = topic.copy._topics[TOPIC].directory
+    topic.copy.follow([], 8)
+    topic.copy.follow([TOPIC], 8)
+
+    assert topic.copy._topics[TOPIC].directory != before
+
+
 def test_a_topic_that_is_compared_no_more_is_forgotten(topic, tmp_path):
     topic.copy.follow([TOPIC], 7)
     (tmp_path / "left").mkdir()

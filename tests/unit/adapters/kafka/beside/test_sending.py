@@ -9,9 +9,9 @@ import pytest
 
 from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
-from adapters.kafka.errors import BatchRefused
+from adapters.kafka.errors import BatchRefused, NotDelivered
 from engine.config.sinks.settings import KafkaSettings
-from engine.errors import SinkError
+from engine.errors import ExecutorsFailed, SinkError, TidemarkError
 
 
 class HandSenders:
@@ -38,14 +38,18 @@ class Owner:
     keeps_producers = True
 
     def __init__(self) -> None:
-        self.failures: list[SinkError] = []
+        self.failures: list[TidemarkError] = []
+        self.given_up = 0
 
     def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
         return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
 
-    def failed(self, error: SinkError) -> SinkError:
+    def failed(self, error: TidemarkError) -> TidemarkError:
         self.failures.append(error)
         return error
+
+    def give_up(self) -> None:
+        self.given_up += 1
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         self.failures.append(refused)
@@ -111,3 +115,45 @@ def test_a_failure_frees_the_slot_and_is_told(owner):
         way.result()
     assert sending.has_room
     assert len(owner.failures) == 1
+
+
+def test_who_sends_and_ends_is_a_failure_as_well(owner):
+    senders = HandSenders()
+    way = RowSending(owner, senders, 1, fenced=True).begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(ExecutorsFailed("a process has ended"))
+
+    with pytest.raises(ExecutorsFailed, match="a process has ended"):
+        way.result()
+    assert len(owner.failures) == 1
+
+
+@pytest.mark.parametrize("error", [BatchRefused("too large", place="t"), NotDelivered("silence", topic="t")])
+def test_a_run_that_is_stopped_is_neither_sent_again_nor_explained(owner, error):
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 1, fenced=False)
+    way = sending.begin(None)  # type: ignore[arg-type] # as above
+    senders.asked[0][2].set_exception(error)
+    way.stop()
+
+    assert len(senders.asked) == 1
+    assert (owner.failures, owner.given_up) == ([], 1)
+    assert sending.has_room
+
+
+def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others_send(owner, monkeypatch):
+    clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0])
+    monkeypatch.setattr("adapters.kafka.beside.sending.time.monotonic", lambda: next(clock))
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 3, fenced=True)
+    sending.prepared()
+    for _slot, _task, future in senders.asked:
+        future.set_result(None)
+    sending.prepared()
+    ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # as above
+    for way, (_slot, _task, future) in zip(ways, senders.asked[3:], strict=True):
+        future.set_result("emitted")
+        way.result()
+    used = {slot for slot, _task, _future in senders.asked[3:]}
+
+    assert not sending.prepared()
+    assert {slot for slot, _task, _future in senders.asked[5:]} == {0, 1, 2} - used

@@ -140,6 +140,13 @@ def test_all_rows_go_beside_the_turns_and_none_twice(bench):
     assert not any(op == "r" for op, _topic, _key in bench.events())
 
 
+def test_the_turn_that_saves_the_progress_of_rows_counts_them(bench):
+    bench.execute(BOTH)
+    until_finished(bench, 2)
+
+    assert sum(seen.events for seen in bench.seen) == len(bench.events()) + len(bench.sink.read)
+
+
 def test_a_change_of_another_row_goes_ahead(bench):
     bench.execute()
     until_on_their_way(bench, 2)

@@ -1,0 +1,86 @@
+"""The journal of turns that wait to be merged, used by two threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.lakehouse.journal import Journal
+from adapters.staging.turn_parts import ArrowParts
+from engine.errors import LeaseLost, StateError
+from tests.typed_batches import change, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Interrupted(list[Any]):
+    """A list that lets another thread act just before its first element is taken."""
+
+    def __init__(self, content: list[Any], act: Callable[[], None]) -> None:
+        super().__init__(content)
+        self._other: threading.Thread | None = threading.Thread(target=act)
+        self.others = [self._other]
+
+    def __iter__(self) -> Iterator[Any]:
+        taken = list(super().__iter__())
+        if self._other is not None:
+            other, self._other = self._other, None
+            other.start()
+            other.join(0.2)  # it may have to wait for us
+        return iter(taken)
+
+
+def commit(journal: Journal, turn: int) -> None:
+    attempt = journal.begin(turn)
+    journal.commit(attempt, turn, [ArrowParts(attempt).write(0, [typed(change("c", turn))])], ())
+
+
+@pytest.mark.parametrize("during", ["merge", "commit"])
+def test_a_turn_committed_while_a_group_is_finished_waits_and_no_other(tmp_path: Path, during: str):
+    journal = Journal(tmp_path, 1)
+    commit(journal, 1)
+    upto = journal.group(1 << 20)
+    assert upto == 1
+    steps: list[Callable[[], None]] = [lambda: commit(journal, 2), lambda: journal.finish(upto)]
+    first, second = steps if during == "commit" else reversed(steps)
+    waiting = Interrupted([*journal.waiting()], second)
+    journal._waiting = waiting
+    first()
+    for other in waiting.others:
+        other.join()
+
+    assert [one.turn for one in journal.waiting()] == [2]
+    assert journal.group(1 << 20) == 2
+    assert [one.turn for one in journal.batches(2)] == [2]
+
+
+def test_a_job_that_was_replaced_while_it_merged_notes_nothing_any_more(tmp_path: Path):
+    old = Journal(tmp_path, 1)
+    commit(old, 1)
+    upto = old.group(1 << 20)
+    assert upto == 1
+    new = Journal(tmp_path, 2)
+    new.finish(upto)
+    commit(new, 2)
+    new.finish(2)
+    new.note_tables({"t": "new"})
+
+    with pytest.raises(LeaseLost):
+        old.finish(upto)
+    with pytest.raises(LeaseLost):
+        old.note_tables({"t": "old"})
+    assert Journal(tmp_path, 3).merged == 2
+    assert Journal(tmp_path, 3).tables == {"t": "new"}
+
+
+@pytest.mark.parametrize(("name", "found"), [("merged", b"4x"), ("tables", b"{"), ("group-0", b"")])
+def test_a_damaged_note_is_told_with_its_place(tmp_path: Path, name: str, found: bytes):
+    commit(Journal(tmp_path, 1), 1)
+    (tmp_path / ".merge" / name).write_bytes(found)
+
+    with pytest.raises(StateError, match=f"{name}: it is damaged"):
+        _ = (journal := Journal(tmp_path, 2)).tables, journal.group(1 << 20)
