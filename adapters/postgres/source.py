@@ -141,6 +141,7 @@ class PostgresSource:
             self._settings, self._server, begin, silence_s, self._tools.directory
         )
         try:
+            start.check_again(state.position, session)
             await_past(log, start.sent, self._tools.clock)
         except BaseException:
             log.close()

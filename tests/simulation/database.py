@@ -111,6 +111,8 @@ class Database:
     serial: int = 0
     cuts: dict[CollectionId, str] = field(default_factory=lambda: {T: "key", U: "key", B: "row"})
     forms: dict[CollectionId, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    hidden_at: dict[int, frozenset[int]] = field(default_factory=dict)
+    """By transaction, those that were committed before it and not visible yet."""
     poisoned: dict[CollectionId, set[Key]] = field(default_factory=lambda: {one: set() for one in TABLES})
 
     # Transactions.
@@ -231,6 +233,7 @@ class Database:
             if entry.collection in self.logs:
                 self.logs[entry.collection].append(entry)
                 self._apply(entry)
+        self.hidden_at[transaction.id] = frozenset(self.hidden)
         self.hidden.append(transaction.id)
         if visible:
             self.show(transaction.id)

@@ -5,17 +5,17 @@ has reached. Every entry must come once and in order, READ events in between. A 
 as it stands at that place: an older row would follow a newer change, a newer one would precede a change that
 it contains. It also keeps a consumer's copy, made from the events alone.
 
-Of the table without a key it judges counts: a turn reads a row at most as often as it exists there, and a
-finished snapshot has read it at least as often as it existed all the time.
+Of the table without a key it judges counts (`copies.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.simulation.database import SIGNALS, B, T, U, apply, count
+from tests.simulation.copies import Change, Copies, CopyRead, Finished
+from tests.simulation.database import SIGNALS, B, T, U, apply
 from tests.simulation.sink import Read
 from tests.simulation.source import in_scope
 from tests.simulation.violation import Violation
@@ -43,7 +43,7 @@ class Oracle:
     position: int = 0
     started: bool = False
     rows: dict[CollectionId, Rows] = field(default_factory=lambda: {T: {}, U: {}})
-    copies: dict[Key, int] = field(default_factory=dict)
+    copies: Copies = field(default_factory=Copies)
     consumer: dict[CollectionId, Rows] = field(default_factory=lambda: {T: {}, U: {}})
     touched: dict[CollectionId, set[Key]] = field(default_factory=lambda: {T: set(), U: set()})
     begins: dict[int, int] = field(default_factory=dict)
@@ -52,8 +52,6 @@ class Oracle:
     resent: int = 0
     reads: int = 0
     whole: set[CollectionId] = field(default_factory=set)
-    bag_reads: list[tuple[int, Key]] = field(default_factory=list)
-    bag_past: list[tuple[int, dict[Key, int]]] = field(default_factory=list)
     first: int = 0
     asked_for: Callable[[CollectionId, Key], bool] = lambda _collection, _key: True
 
@@ -66,7 +64,6 @@ class Oracle:
         for table in (T, U):
             self.consumer[table].clear()
             self.touched[table].clear()
-        self.bag_past = [(at, dict(self.copies))]
 
     # Events.
 
@@ -78,16 +75,16 @@ class Oracle:
             raise Violation(f"turn {number} was sent after turn {self.last_turn}")
         self.last_turn = number
         self.begins[number] = self.position
-        read: Counter[Key] = Counter()
+        read: Counter[Any] = Counter()
         for event in events:
             if isinstance(event, Read):
-                self._read(event, number, read)
+                self._read(event, read)
             else:
                 self._entry(event, number)
 
-    def read_beside(self, event: Read, read: Counter[Key]) -> None:
+    def read_beside(self, event: Read, read: Counter[Any]) -> None:
         """Take in a READ event that came beside the turns; `read` are those of the same run before it."""
-        self._read(event, self.last_turn, read)
+        self._read(event, read, beside=True)
 
     def _again(self, number: int) -> None:
         if self.knows:
@@ -99,43 +96,41 @@ class Oracle:
         if begin is None or number < self.last_turn:
             raise Violation(f"turn {number} was sent again after turn {self.last_turn}")
         self.rows = {T: {}, U: {}}
-        self.copies = {}
-        for entry in self.database.log[:begin]:
-            self._apply(entry)
+        past = self.database.log[:begin]
+        for entry in past:
+            if entry.collection in self.rows:
+                apply(self.rows[entry.collection], entry)
+        self.copies.again(number, map(self._change, (entry for entry in past if entry.collection == B)))
         self.position = begin
 
     def _apply(self, entry: Entry) -> None:
         if entry.collection == B:
-            count(self.copies, entry)
+            self.copies.apply(self._change(entry))
         elif entry.collection != SIGNALS:
             apply(self.rows[entry.collection], entry)
+
+    def _change(self, entry: Entry) -> Change:
+        hidden = self.database.hidden_at[entry.transaction]
+        old = entry.old if entry.op in {"u", "d"} else None
+        new = entry.key if entry.op in {"c", "u"} else None
+        return Change(entry.at, entry.transaction, old, new, entry.op == "t", hidden)
 
     def _entry(self, event: Entry, turn: int) -> None:
         if event.at != self.position:
             raise Violation(f"turn {turn}: the log goes on with entry {self.position}, sent was {event.at}")
-        if event.collection == B and event.op == "u":
-            # For a moment the copy is gone, even if the new row is like the old one.
-            self.bag_past.append((self.position, {**self.copies, event.old: self.copies[event.old] - 1}))
         self._apply(event)
         self.position += 1
-        if event.collection == B:
-            self.bag_past.append((self.position, dict(self.copies)))
-        elif event.collection != SIGNALS:
+        if event.collection in self.consumer:
             apply(self.consumer[event.collection], event)
             self.touched[event.collection] |= {event.old, event.key}
 
-    def _read(self, event: Read, turn: int, read: Counter[Key]) -> None:
+    def _read(self, event: Read, read: Counter[Any], *, beside: bool = False) -> None:
         self.reads += 1
+        turn = self.last_turn
         if not self.asked_for(event.collection, event.key):
             raise Violation(f"turn {turn}: no signal asked for {event.collection.parts[-1]} {event.key}")
         if event.collection == B:
-            read[event.key] += 1
-            self.bag_reads.append((turn, event.key))
-            if read[event.key] > self.copies.get(event.key, 0):
-                raise Violation(
-                    f"turn {turn}: {read[event.key]} copies of {event.key} were read, there are"
-                    f" {self.copies.get(event.key, 0)}"
-                )
+            self.copies.read(CopyRead(turn, event.ticket, event.key, beside), read)
             return
         row = self.rows[event.collection].get(event.key)
         name = f"{event.collection.parts[-1]} {event.key}"
@@ -156,12 +151,10 @@ class Oracle:
 
     # Answers.
 
-    def finished(
-        self, collection: CollectionId, since: int, since_turn: int, scope: Scope | None = None
-    ) -> None:
-        """A snapshot asked for at `since` was answered as finished: everything in its scope was delivered."""
+    def finished(self, collection: CollectionId, finished: Finished, scope: Scope | None = None) -> None:
+        """A snapshot was answered as finished: everything in its scope was delivered."""
         if collection == B:
-            self._finished_copies(since, since_turn, scope)
+            self.copies.finished(finished, lambda key: in_scope(scope, key))
             return
         if scope is None:
             self.whole.add(collection)
@@ -177,18 +170,6 @@ class Oracle:
                 raise Violation(
                     f"the snapshot of {name} is finished; row {key} is {rows.get(key)!r}, consumers have"
                     f" {copy.get(key)!r}"
-                )
-
-    def _finished_copies(self, since: int, since_turn: int, scope: Scope | None) -> None:
-        read = Counter(key for turn, key in self.bag_reads if turn >= since_turn)
-        before = [copies for at, copies in self.bag_past if at <= since][-1:]
-        during = [copies for at, copies in self.bag_past if at > since]
-        for key in sorted({key for copies in before for key in copies if in_scope(scope, key)}, key=str):
-            least = min(copies.get(key, 0) for copies in (*before, *during))
-            if read[key] < least:
-                raise Violation(
-                    f"the snapshot of b is finished; {key} existed at least {least} times, read"
-                    f" {read[key]} times"
                 )
 
     def end(self) -> None:

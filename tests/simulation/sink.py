@@ -29,33 +29,37 @@ if TYPE_CHECKING:
 
 
 class Read(NamedTuple):
-    """A READ event: a row, and the number of the entry that changed it last before it was read."""
+    """A READ event: a row, and the number of the entry that changed it last before it was read.
+
+    `ticket` is the entry of the queue that it was read for.
+    """
 
     collection: CollectionId
     key: Key
     at: int
     value: str
     large: str | None
+    ticket: int
 
 
 Event: TypeAlias = "Entry | Read"
 
 
 def read_text(at: int, value: str, large: str | None, place: int) -> str:
-    """The value of a READ event."""
+    """The value of a READ event, but for the entry of the queue that it was read for."""
     return f"{at}|{value}|{'' if large is None else large}|{place}"
 
 
 def read_of(topic: str, key: str, value: str) -> Read:
     """The READ event of a record."""
-    at, text, large, _place = value.split("|")
+    at, text, large, _place, ticket = value.split("|")
     named = CollectionId(tuple(topic.split(".")))
-    return Read(named, key if key[:1] == "r" else int(key), int(at), text, large or None)
+    return Read(named, key if key[:1] == "r" else int(key), int(at), text, large or None, int(ticket))
 
 
 @dataclass
 class Sent:
-    """What the outside world holds: the turns, and the newest process that took the sink."""
+    """What the outside world holds: the turns, and the newest epoch that took the sink."""
 
     knows: bool
     judge: Callable[[int, int, Sequence[Event]], None]
@@ -145,7 +149,7 @@ class SimWriter:
 class SimSink:
     """The `Sink` of one process; with `beside` calls for each event it takes rows beside the turns.
 
-    `written` keeps the parts of a turn.
+    `number` is the epoch of the process's lease. `written` keeps the parts of a turn.
     """
 
     written: ClassVar[type[SimWriter]] = SimWriter
@@ -159,7 +163,7 @@ class SimSink:
         self._calls = 0
         self._begun: tuple[int, SimWriter] | None = None
         self._applied: set[int] = set()
-        sent.owner = number
+        sent.owner = max(sent.owner, number)  # the epoch fences, not who comes last
 
     def writer(self, turn: int) -> SimWriter:
         """Begin a turn from scratch."""

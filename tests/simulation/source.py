@@ -382,7 +382,7 @@ class SimSource:
         columns = [
             topics,
             pa.array(map(str, keys), _TEXT),
-            pa.array([text for _place, _key, text in rows], _TEXT),
+            pa.array([f"{text}|{run.ticket}" for _place, _key, text in rows], _TEXT),
             headers,
             pa.array(map(merge_key, keys), KEY_TYPE),
         ]

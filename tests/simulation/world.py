@@ -35,6 +35,7 @@ from engine.staging.rows import StagingArea
 from signals.desk import Desk
 from signals.parse.scope import scope_of
 from tests.simulation.answers import Answers, Asked
+from tests.simulation.copies import Finished
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
 from tests.simulation.faults import fallible
 from tests.simulation.oracle import Oracle
@@ -44,7 +45,7 @@ from tests.simulation.storage import Directory, MemoryStorage
 from tests.simulation.violation import Killed, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from engine.model import CollectionId, Scope
     from engine.snapshot.merge import Superseded
@@ -66,6 +67,7 @@ class Life:
         world.processes += 1
         self.world, self.seat, self.number = world, seat, world.processes
         self.dead = False
+        self.epoch = 0
         self.source: Any = None
         self.sink: Any = None
         self.watch: Any = None
@@ -101,6 +103,7 @@ class Life:
         self.leases = Leases(claim, [lease], nothing_beside, world.clock)
         if not self.leases.take(self.sleep):
             return
+        self.epoch = lease.epoch
         self.source = world.source_of(self)
         self.sink = world.sink_of(self)
         desk = Desk(world.hear)
@@ -203,6 +206,7 @@ class World:
         self.sent = Sent(self.setup.knows, self._judge, self._judge_beside)
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
+        self._tickets: dict[str, set[int]] = {}
         judge: Any = self.oracle
         judge.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
@@ -248,7 +252,7 @@ class World:
 
     def sink_of(self, life: Life) -> SimSink:
         """The sink of a job that starts."""
-        return SimSink(self.sent, life, life.number, self.setup.beside)
+        return SimSink(self.sent, life, life.epoch, self.setup.beside)
 
     def excused(self, error: TidemarkError) -> bool:  # noqa: ARG002  of this world, none is
         """Whether a job may end with this error, and the history with it."""
@@ -441,10 +445,18 @@ class World:
         if collection == self.bag and collection in self.answers.failed:
             return
         self.happened["scoped snapshots finished"] += asked.scope is not None
-        self.oracle.finished(collection, asked.at, asked.turn, asked.scope)
+        finished = Finished(asked.at, asked.turn, self.tickets_of(answer.label))
+        self.oracle.finished(collection, finished, asked.scope)
+
+    def tickets_of(self, label: str) -> Collection[int]:
+        """The entries of the queue that a signal was served by."""
+        return self._tickets.get(label, ())
 
     def observe(self, seen: Any) -> None:
         """A turn was saved."""
+        for table in seen.state.snapshot.tables:
+            for request in table.requests:
+                self._tickets.setdefault(request.signal, set()).add(table.ticket)
         self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
 
     def acknowledged(self, at: int) -> None:
@@ -453,21 +465,23 @@ class World:
             raise Violation(f"entry {at} was acknowledged, and the stream is at {self.oracle.position}")
         self.database.acknowledged = max(self.database.acknowledged, at)
 
-    def _judge(self, turn: int, process: int, events: Sequence[Event]) -> None:
+    def _judge(self, turn: int, epoch: int, events: Sequence[Event]) -> None:
         if self._told is not None:
             for event in events:
                 self.note(self.shown(event), "sink")
-        if process < self.sent.owner:
-            raise Violation(f"process {process} wrote turn {turn}, and {self.sent.owner} has taken over")
+        if epoch < self.sent.owner:
+            raise Violation(
+                f"the job of epoch {epoch} wrote turn {turn}, and {self.sent.owner} has taken over"
+            )
         before = self.oracle.reads
         self.oracle.turn(turn, events)
         self.happened["turns with READs"] += self.oracle.reads > before
 
-    def _judge_beside(self, process: int, event: Read, read: Counter[Key]) -> None:
+    def _judge_beside(self, epoch: int, event: Read, read: Counter[Key]) -> None:
         if self._told is not None:
             self.note(f"{_shown(event)} beside the turns", "sink")
-        if process < self.sent.owner:
-            raise Violation(f"process {process} sent a row, and {self.sent.owner} has taken over")
+        if epoch < self.sent.owner:
+            raise Violation(f"the job of epoch {epoch} sent a row, and {self.sent.owner} has taken over")
         self.happened["READs beside turns"] += 1
         self.oracle.read_beside(event, read)
 

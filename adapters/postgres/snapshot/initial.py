@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.server.watches.lock_watch import LockWatch
+    from adapters.postgres.session import Session
     from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -143,6 +144,16 @@ class SlotStart:
         return (
             Sent(commit, slot.confirmed_lsn) if commit and same and slot.confirmed_lsn < commit.end else None
         )
+
+    def check_again(self, position: Position, session: Session) -> None:
+        """Check the slot once more, now that this job reads it and nobody else can move it.
+
+        Whoever moved it between the first check and the beginning of the stream would leave a gap that the
+        server does not report. Raises PositionLost.
+        """
+        name = self._settings.source_as(PostgresSettings).slot
+        found = session.questions.slots.find(name)
+        check_slot(Slot(found.confirmed_lsn) if found else None, name, position, self._left)
 
     def give_up(self) -> None:
         """Drop the slot of the log before."""

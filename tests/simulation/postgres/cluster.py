@@ -45,7 +45,8 @@ class Entry(NamedTuple):
     """An entry of the log: `op` is c, u, d or t. `at` is its number among all that are published.
 
     `old` is what the log has of the old row (None: nothing), `mark` whether that is its key or all of it.
-    `before` is the old row itself, `sequence` its place in its transaction.
+    `before` is the old row itself, `sequence` its place in its transaction. `hidden` are the transactions
+    that were committed before it and not visible yet.
     """
 
     at: int
@@ -62,6 +63,7 @@ class Entry(NamedTuple):
     before: Values | None
     whole: Values | None
     identity: str = "d"
+    hidden: tuple[int, ...] = ()
 
 
 class Commit(NamedTuple):
@@ -364,13 +366,16 @@ class Cluster:
         self.now_us += 1000
         lsn = self.write(48)
         entries: list[Entry] = []
+        hidden = tuple(xid % _CYCLE for xid in self.hidden)
         for change in transaction.changes:
             if change.op == "t":
                 # Another file: the rows are gone for every snapshot, whatever its age.
                 change.table.versions, change.table.file = [], self.oid()
             if self.publishes(change.table):
                 at = len(self.log)
-                entry = entry_of(change, at, transaction.id % _CYCLE, lsn, len(entries))
+                entry = entry_of(change, at, transaction.id % _CYCLE, lsn, len(entries))._replace(
+                    hidden=hidden
+                )
                 entries.append(entry)
                 self.log.append(entry)
             else:

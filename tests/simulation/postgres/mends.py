@@ -95,6 +95,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "key-that-gains-a-column": lambda: patch(
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
+    "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
     "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, _name, _position: slot),
     "hidden-transactions": lambda: patch.object(
         pending_visibility.PendingVisibility, "add", lambda self, _more: self

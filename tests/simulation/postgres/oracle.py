@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.copies import Change, Copies, CopyRead
 from tests.simulation.postgres.cluster import UNCHANGED
 from tests.simulation.postgres.tables import SIGNALS, B, P, T, U
 from tests.simulation.source import in_scope
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from engine.model import CollectionId, Scope
+    from tests.simulation.copies import Finished
     from tests.simulation.postgres.cluster import Cluster, Entry
     from tests.simulation.postgres.sink import Record
     from tests.simulation.postgres.tables import Values
 
+ALL = 0
+"""The ticket of all READs: an event does not tell for which entry of the queue it was read."""
 PLACEHOLDER = "__debezium_unavailable_value"
 _KEYED = (T, U, P)
+_NO_ROW = -(10**9)
 
 
 class PostgresOracle(Turns):
@@ -40,15 +45,12 @@ class PostgresOracle(Turns):
         super().__init__(knows=knows)
         self.cluster = cluster
         self.rows: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
-        self.copies: Counter[int] = Counter()
+        self.copies = Copies()
         self.consumer: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
         self.whole: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
         self.skipped: set[CollectionId] = set()
         self.unkeyed: set[CollectionId] = set()
-        self.bag_reads: list[tuple[int, int]] = []
-        self.bag_removed: list[tuple[int, int | None]] = []
-        self.bag_past: list[tuple[int, Counter[int]]] = []
         self.reads = self.begun_at = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
@@ -59,7 +61,6 @@ class PostgresOracle(Turns):
         self.begun_at = at
         for table in _KEYED:
             self.consumer[table].clear()
-        self.bag_past = [(at, self.copies.copy())]
 
     @property
     def gapped(self) -> set[CollectionId]:
@@ -78,7 +79,7 @@ class PostgresOracle(Turns):
         again = self.starts(number)
         if again is not None:
             self._replay(again)
-        read: Counter[int] = Counter()
+        read: Counter[Any] = Counter()
         left = list(reversed(events))
         while left:
             event = left.pop()
@@ -110,19 +111,16 @@ class PostgresOracle(Turns):
 
     def _replay(self, upto: int) -> None:
         self.rows = {one: {} for one in _KEYED}
-        self.copies = Counter()
-        for entry in self.cluster.log[:upto]:
-            self._apply(entry)
+        past = self.cluster.log[:upto]
+        for entry in past:
+            if entry.collection != B:
+                self._apply(entry)
+        self.copies.again(self.last_turn, map(_change, (entry for entry in past if entry.collection == B)))
         self.position = upto
 
     def _apply(self, entry: Entry) -> None:
         if entry.collection == B:
-            if entry.op == "t":
-                self.copies.clear()
-            if entry.before:
-                self.copies[entry.before["n"]] -= 1
-            if entry.whole:
-                self.copies[entry.whole["n"]] += 1
+            self.copies.apply(_change(entry))
         elif entry.collection != SIGNALS:
             rows = self.rows[entry.collection]
             if entry.op == "t":
@@ -158,13 +156,8 @@ class PostgresOracle(Turns):
             if event.op != "c" or entry.op == "c":
                 _check(before, entry.old, f"turn {turn}: the old row of entry {entry.at}")
         self._consume(event, entry, moved)
-        if entry.collection == B:
-            removed = entry.before["n"] if entry.before else None
-            self.bag_removed.append((self.position, removed))
         self._apply(entry)
         self.position += 1
-        if entry.collection == B:
-            self.bag_past.append((self.position, self.copies.copy()))
 
     def _consume(self, event: Record, entry: Entry, moved: Values | None = None) -> Values:
         """What a consumer does with an event, by what the event says; returns the row that it removed."""
@@ -189,7 +182,7 @@ class PostgresOracle(Turns):
         copy[after["id"]] = after
         return {}
 
-    def _read(self, event: Record, turn: int, read: Counter[int]) -> None:
+    def _read(self, event: Record, turn: int, read: Counter[Any]) -> None:
         self.reads += 1
         collection, after = event.collection, event.value["after"]
         if collection == SIGNALS:
@@ -200,12 +193,7 @@ class PostgresOracle(Turns):
         if collection in self.gapped:
             return
         if collection == B:
-            read[key] += 1
-            self.bag_reads.append((turn, key))
-            if read[key] > self.copies[key]:
-                raise Violation(
-                    f"turn {turn}: {read[key]} copies of {key} were read, there are {self.copies[key]}"
-                )
+            self.copies.read(CopyRead(turn, ALL, key), read)
             return
         row = self.rows[collection].get(key)
         if row != after:
@@ -217,14 +205,15 @@ class PostgresOracle(Turns):
 
     # Answers.
 
-    def finished(
-        self, collection: CollectionId, since: int, since_turn: int, scope: Scope | None = None
-    ) -> None:
-        """A snapshot asked for at `since` was answered as finished."""
+    def finished(self, collection: CollectionId, finished: Finished, scope: Scope | None = None) -> None:
+        """A snapshot was answered as finished."""
         if collection in self.gapped:
             return
         if collection == B:
-            self._finished_copies(since, since_turn, scope)
+            # A table that was measured as empty is finished before the stream has what emptied it.
+            ahead = self.cluster.log[self.position :] if self.measured_empty else []
+            later = map(_change, (entry for entry in ahead if entry.collection == B))
+            self.copies.finished(finished, lambda key: in_scope(scope, key), later)
             return
         if scope is None:
             self.whole.add(collection)
@@ -240,26 +229,6 @@ class PostgresOracle(Turns):
                     f" consumers have {copy.get(key)}"
                 )
 
-    def _finished_copies(self, since: int, since_turn: int, scope: Scope | None) -> None:
-        """The copies that were there when the snapshot was asked for, and are still there, were read.
-
-        Which copy an entry removed is not known, so each counts as one of them.
-        """
-        read = Counter(key for turn, key in self.bag_reads if turn >= since_turn)
-        before = [copies for at, copies in self.bag_past if at <= since][-1:]
-        removed = [key for at, key in self.bag_removed if at >= since]
-        gone = Counter(removed)
-        entries = self.cluster.log[since : self.position]
-        if any(entry.op == "t" and entry.collection == B for entry in entries):
-            return
-        for key in sorted({key for copies in before for key in copies if in_scope(scope, key)}):
-            least = before[0][key] - gone[key]
-            if read[key] < least:
-                raise Violation(
-                    f"the snapshot of b is finished; {least} copies of {key} were there all the time, read"
-                    f" were {read[key]}"
-                )
-
     def end(self) -> None:
         """The history is over: everything was streamed, and what was finished is complete."""
         if self.position != len(self.cluster.log):
@@ -268,6 +237,12 @@ class PostgresOracle(Turns):
             raise Violation(f"{min(self.untold)} lacks changes, and nobody was told")
         for collection in self.whole - self.gapped:
             self._check_copy(collection)
+
+
+def _change(entry: Entry) -> Change:
+    old = entry.before["n"] if entry.before else None
+    new = entry.whole["n"] if entry.whole else None
+    return Change(entry.at, entry.xid, old, new, entry.op == "t", entry.hidden)
 
 
 def _tells(event: Record, entry: Entry) -> bool:
@@ -287,11 +262,11 @@ def _known(key: Mapping[str, Any] | None) -> Values:
 
 
 def _id_of(copy: Mapping[int, Values], known: Values) -> int:
-    """The row that an event is about, as far as it tells; -1 for none."""
+    """The row that an event is about, as far as it tells; `_NO_ROW` for none."""
     if known.get("id") in copy:
         return int(known["id"])
     code = known.get("code")
-    return next((key for key, row in copy.items() if code and row["code"] == code), -1)
+    return next((key for key, row in copy.items() if code and row["code"] == code), _NO_ROW)
 
 
 def _check(found: Values | None, wanted: Values | None, what: str) -> None:

@@ -28,7 +28,7 @@ from signals.answers import Outcome
 from signals.parse.scope import scope_of
 from tests.simulation.answers import Asked
 from tests.simulation.postgres.cluster import Cluster, Slot
-from tests.simulation.postgres.oracle import PostgresOracle, shown
+from tests.simulation.postgres.oracle import ALL, PostgresOracle, shown
 from tests.simulation.postgres.questions import SimQuestions
 from tests.simulation.postgres.reading import SimChunks, SimPool
 from tests.simulation.postgres.server import SLOT, SimConnections, SimServer, log_opener
@@ -158,7 +158,7 @@ class PostgresWorld(World):
 
     def sink_of(self, life: Life) -> SimSink:
         """A sink that takes rendered events."""
-        return RecordSink(self.sent, life, life.number)
+        return RecordSink(self.sent, life, life.epoch)
 
     def shown(self, event: Any) -> str:
         """An event in the story."""
@@ -181,10 +181,10 @@ class PostgresWorld(World):
             return True
         return False
 
-    def _judge(self, turn: int, process: int, events: Any) -> None:
+    def _judge(self, turn: int, epoch: int, events: Any) -> None:
         if self._lacks and any(event.op != "r" for event in events):
             raise Violation(f"turn {turn} goes on with a log that lacks what was sent: {self._lacks}")
-        super()._judge(turn, process, events)
+        super()._judge(turn, epoch, events)
 
     def buried(self, life: Life) -> None:
         """A process has ended: its connections end with it."""
@@ -229,6 +229,10 @@ class PostgresWorld(World):
             for collection in asked.collections:
                 if f"'{collection}'" in refused:
                     asked.outcomes.setdefault(str(collection), []).append(Outcome.REJECTED)
+
+    def tickets_of(self, label: str) -> tuple[int]:  # noqa: ARG002  READs don't tell
+        """What all READs have."""
+        return (ALL,)
 
     def turn_begins(self, life: Life, job: Job) -> bool:
         """Whether the job is to stop: at the end of the history, once it has come to rest."""
