@@ -16,7 +16,7 @@ TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -83,6 +83,10 @@ test-newest: setup ## check, unit tests, a test of each source and the demo on P
 import-offsets: setup ## a job that goes on where the real Debezium 2.1.4 or 3.6.1 stopped, in the middle of a snapshot too
 	$(PYTEST) tests/integration/check_import_offsets.py tests/integration/check_import_mongodb_offsets.py $(ARGS)
 
+recovery: setup ## logs lost in every way, on all sources, on real servers, and 600 drawn histories; RECOVERIES=2000
+	RECOVERIES=$${RECOVERIES:-600} $(PYTEST) tests/unit/engine/job/test_recovery.py
+	$(PYTEST) tests/integration/test_recovery.py tests/integration/check_recovery.py $(ARGS)
+
 slot-failover: setup ## a promoted standby goes on with a synchronised slot
 	$(PYTEST) tests/integration/check_slot_failover.py $(ARGS)
 
@@ -95,7 +99,7 @@ delta-table: setup ## PYTHON.md's code for a Delta table, crashed behind each me
 jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50
 	$(PYTEST) tests/integration/check_jdbc_killed.py $(ARGS)
 
-lake: setup ## jobs with the sinks delta and iceberg, whose packages are downloaded: types, evolution, upkeep, crashes
+lake: setup ## jobs with the sinks delta and iceberg, whose packages are downloaded: types, evolution, upkeep, crashes; STRIDE=6: at every sixth step
 	$(PYTEST) tests/integration/check_lake_job.py tests/integration/check_lake_tables.py $(ARGS)
 
 lake-killed: setup ## a job with the sink delta, killed under load and snapshots; then its tables are compared; KILLS=50 SINK=iceberg

@@ -118,7 +118,9 @@ def _jsons(values: pa.Array, _schema: Schema) -> Text:
 
 
 def _decimals(values: pa.Array, schema: Schema) -> Text:
-    return pc.cast(column(values, schema).values, pa.large_string())
+    made = column(values, schema)
+    shown = pc.cast(made.values, pa.large_string())
+    return shown if made.texts is None else pc.coalesce(pc.cast(made.texts, pa.large_string()), shown)
 
 
 def _json(value: Any) -> str:

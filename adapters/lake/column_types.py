@@ -12,7 +12,8 @@
 
 All else is what the schema says, as in `engine/events/record/typed.py`. DATE and TIMESTAMP_NTZ hold the
 years 1 to 9999. What lies outside, infinities included, is null in the column and stands as text in the
-column `<name>__text`.
+column `<name>__text`. So do NaN and the infinities of a decimal, if the events come from a sink's turn and
+not from JSON, which has null there; a decimal that is text has them itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import ConfigError, InvariantError
-from engine.events.record.typed import arrow_type, decimals
+from engine.events.record.special_decimals import special_texts
+from engine.events.record.typed import arrow_type, decimals, is_decimal
 from engine.events.values.times import INFINITY_DAYS, INFINITY_US, MINUS_INFINITY_DAYS, MINUS_INFINITY_US
 
 if TYPE_CHECKING:
@@ -78,12 +80,16 @@ def has_text(schema: Schema) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
+def has_special_text(schema: Schema) -> bool:
+    """Whether it is a decimal of limited digits, whose NaN the column can't hold."""
+    sized = "connect.decimal.precision" in dict(schema.parameters)
+    return bool(sized and pa.types.is_decimal(column_type(schema)))
+
+
 def column(values: pa.Array, schema: Schema) -> Column:
     """Typed values as those of the column."""
-    if schema.name == _VARIABLE:
-        return Column(_variable_texts(values))
-    if schema.name == _DECIMAL and not pa.types.is_decimal128(values.type):
-        return Column(_decimal_texts(values, int(dict(schema.parameters)["scale"])))
+    if is_decimal(schema):
+        return _numbers(values, schema)
     if pa.types.is_date(values.type):
         return _held(values, pc.cast(values, pa.int32()), (_LEAST_DAY, _MOST_DAY + 1), 1)
     if pa.types.is_timestamp(values.type) and values.type.unit in _UNIT_US:
@@ -93,6 +99,20 @@ def column(values: pa.Array, schema: Schema) -> Column:
     if schema.type in {"struct", "array", "map"}:
         return Column(_nested(values, schema))
     return Column(pc.cast(values, column_type(schema)))
+
+
+def _numbers(values: pa.Array, schema: Schema) -> Column:
+    """Decimals. NaN and the infinities are text."""
+    special = special_texts(values)
+    if special is not None:
+        values = pc.if_else(special.is_valid(), pa.scalar(None, values.type), values)
+    if pa.types.is_decimal128(values.type):
+        return Column(values, special)
+    if schema.name == _VARIABLE:
+        texts = _variable_texts(values)
+    else:
+        texts = _decimal_texts(values, int(dict(schema.parameters)["scale"]))
+    return Column(texts if special is None else pc.coalesce(special, texts))
 
 
 def _held(values: pa.Array, numbers: pa.Array, bounds: tuple[int, int], factor: int) -> Column:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from adapters.lake.column_types import TEXT_SUFFIX, column, column_type, exactly, has_text
+from adapters.lake.column_types import TEXT_SUFFIX, column, column_type, exactly, has_special_text, has_text
 from adapters.lake.row_columns import value
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
 from engine.errors import ConfigError, SinkRefused
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from engine.events.values.text import Ints
 
 _NOWHERE: Final = -1
+_NAN: Final = "postgresql"
+"""Its decimals may be NaN."""
 
 
 def table_columns(columns: Columns) -> pa.Schema:
@@ -37,7 +39,8 @@ def table_columns(columns: Columns) -> pa.Schema:
 def _text_of(name: str, schema: Schema, columns: Columns) -> str:
     """The column with the texts of another, empty if it has none."""
     beside = name + TEXT_SUFFIX
-    return beside if has_text(schema) and beside not in columns.all else ""
+    odd = has_text(schema) or (columns.connector == _NAN and has_special_text(schema))
+    return beside if odd and beside not in columns.all else ""
 
 
 def key_columns(columns: Columns) -> tuple[str, ...]:

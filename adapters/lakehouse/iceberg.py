@@ -38,11 +38,15 @@ _SMALL: Final = re.compile(r"(?<![^:<,])smallint(?![^>,])")
 
 
 def catalog_settings(warehouse: str) -> dict[str, str]:
-    """The session's settings for a catalog of a warehouse, where the user has named none."""
+    """The session's settings for a catalog of a warehouse, where the user has named none.
+
+    A table that is cached would hide for a while what others commit, or that they have dropped it.
+    """
     return {
         f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{CATALOG}.type": "hadoop",
         f"spark.sql.catalog.{CATALOG}.warehouse": warehouse,
+        f"spark.sql.catalog.{CATALOG}.cache-enabled": "false",
     }
 
 

@@ -71,15 +71,15 @@ def drained(job: Driven, directory: Path) -> None:
 
 @pytest.mark.parametrize("kind", [SinkKind.DELTA, SinkKind.ICEBERG])
 def test_a_table_equals_its_source_through_snapshot_changes_evolution_and_odd_values(
-    database: Database, tmp_path: Path, spark: SparkSession, kind: SinkKind
+    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
 ):
     settings = lake_settings(kind, tmp_path)
-    tables = Tables(spark, database, tmp_path, **settings)
+    tables = Tables(lake_spark, database, tmp_path, **settings)
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
         connection.execute(TABLE)
         connection.execute(ROWS.format(1, 500))
-        with driven(database, tmp_path, spark, **settings) as job:
+        with driven(database, tmp_path, lake_spark, **settings) as job:
             job.until(lambda: not job.job.state.snapshot.tables, 300)
             drained(job, tmp_path)
             assert shown(tables) == connection.execute(SHOWN).fetchall()
@@ -94,7 +94,7 @@ def test_a_table_equals_its_source_through_snapshot_changes_evolution_and_odd_va
             connection.execute("UPDATE items SET more = 'x' || id, small = 100000 WHERE id < 100")
             connection.execute(
                 "UPDATE items SET day = 'infinity', at = '-infinity', real8 = 'NaN',"
-                " real4 = '-Infinity' WHERE id = 101"
+                " real4 = '-Infinity', price = 'NaN', huge = '-Infinity' WHERE id = 101"
             )
             connection.execute("UPDATE items SET day = '0044-03-15 BC', at = '10001-01-01' WHERE id = 102")
             job.until_drained(database)
@@ -105,6 +105,8 @@ def test_a_table_equals_its_source_through_snapshot_changes_evolution_and_odd_va
     assert (rows[101]["at"], rows[101]["at__text"]) == (None, "-infinity")
     assert (rows[102]["day"], rows[102]["day__text"]) == (None, "-0043-03-15")
     assert (str(rows[101]["real8"]), rows[101]["real4"]) == ("nan", float("-inf"))
+    assert (rows[101]["price"], rows[101]["price__text"], rows[101]["huge"]) == (None, "NaN", "-Infinity")
+    assert (rows[102]["price__text"], "huge__text" in rows[102]) == (None, False)
     assert (rows[51]["more"], rows[51]["small"], rows[201]["more"]) == ("x51", 100000, None)
     assert rows[51]["price"] == Decimal("-12.75")
     assert tables.read("tm_public_items").count() == len(rows)
@@ -125,15 +127,15 @@ def shown(tables: Tables) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_a_history_has_each_change(database: Database, tmp_path: Path, spark: SparkSession):
+def test_a_history_has_each_change(database: Database, tmp_path: Path, lake_spark: SparkSession):
     settings = lake_settings(SinkKind.DELTA, tmp_path, tidemark__sink__lake__mode="append")
-    tables = Tables(spark, database, tmp_path, **settings)
+    tables = Tables(lake_spark, database, tmp_path, **settings)
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, note text)")
         connection.execute("ALTER TABLE items REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO items VALUES (1, 'a'), (2, 'b')")
-        with driven(database, tmp_path, spark, **settings) as job:
+        with driven(database, tmp_path, lake_spark, **settings) as job:
             job.until(lambda: not job.job.state.snapshot.tables, 300)
             connection.execute("UPDATE items SET note = 'c' WHERE id = 1")
             connection.execute("DELETE FROM items WHERE id = 2")

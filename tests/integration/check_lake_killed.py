@@ -33,7 +33,7 @@ ROWS = 5_000
 
 
 def test_the_tables_are_equal_however_often_the_job_is_killed(
-    database: Database, tmp_path: Path, spark: SparkSession
+    database: Database, tmp_path: Path, lake_spark: SparkSession
 ):
     random, journal = Random(KILLS), tmp_path / "state" / "lake"
     given = lake_settings(SINK, tmp_path, incremental__snapshot__chunk__size="500")
@@ -66,7 +66,7 @@ def test_the_tables_are_equal_however_often_the_job_is_killed(
             slot = "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots"
             job.until(lambda: connection.execute(slot, end).fetchone() == (True,), timeout_s=240)
             job.until(lambda: not list(journal.glob("turn-*")), timeout_s=240)
-    tables = Tables(spark, database, tmp_path, **given)
+    tables = Tables(lake_spark, database, tmp_path, **given)
     for table in TABLES:
         found = sorted(tuple(row) for row in tables.read(f"tm_public_{table}").collect())
         assert found == sorted(everything(database, table, "1")), table

@@ -14,8 +14,11 @@ from adapters.postgres.snapshot.slot_snapshot import Beginning, Held, begin_log,
 from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
+from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
+    from psycopg import Connection
+
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
@@ -136,6 +139,59 @@ def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
         with pytest.raises(SourceError, match="stopped"):
             create_slot(server(filled), Beginning(SLOT, 300, STOPPED))
     assert find_slot(server(filled), SLOT, CLOCK) is None
+
+
+@pytest.mark.parametrize("later", ["", "INSERT INTO t VALUES (9)"], ids=["the newest", "not the newest"])
+def test_a_slot_alone_is_used_once_new_snapshots_show_what_precedes_it(filled: Database, later: str):
+    """The log begins behind a commit that waits for a standby, so windows must show it.
+
+    A slot waits for the transactions that it finds, then for those that have begun meanwhile, and for no
+    others: the second one holds it up while the third commits.
+    """
+    with filled.connect() as first, filled.connect() as second, ThreadPoolExecutor(1) as pool:
+        first.execute("BEGIN")
+        first.execute("INSERT INTO t VALUES (6)")
+        made = pool.submit(create_slot, server(filled), Beginning(SLOT, 300, CLOCK))
+        _until(filled, _HELD_UP_BY, _id_of(first))
+        second.execute("BEGIN")
+        second.execute("INSERT INTO t VALUES (7)")
+        held_up_by = _id_of(second)
+        first.execute("ROLLBACK")
+        _until(filled, _HELD_UP_BY, held_up_by)
+        with no_standby(filled.server):
+            waiting = in_background(filled, "INSERT INTO t VALUES (8)")
+            _until(filled, "SELECT true FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            if later:
+                filled.execute(f"SET synchronous_commit = local; {later}")
+            second.execute("ROLLBACK")
+            _until(filled, "SELECT confirmed_flush_lsn IS NOT NULL FROM pg_replication_slots")
+            time.sleep(1.0)
+            waits = not made.done()
+        made.result(10)
+        waiting.join(10)
+    filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
+
+    assert waits
+
+
+_HELD_UP_BY: LiteralString = (
+    "SELECT true FROM pg_locks"
+    " WHERE locktype = 'transactionid' AND NOT granted AND transactionid::text::bigint = %s"
+)
+
+
+def _id_of(connection: Connection[Any]) -> int:
+    row = connection.execute("SELECT pg_current_xact_id()::text::bigint % 4294967296").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _until(database: Database, question: LiteralString, *arguments: int) -> None:
+    """Ask until the answer is true."""
+    deadline = time.monotonic() + 30
+    with database.connect() as connection:
+        while connection.execute(question, arguments).fetchone() != (True,):
+            assert time.monotonic() < deadline, question
+            time.sleep(0.02)
 
 
 def test_a_role_that_may_not_replicate_is_told_so(filled: Database):

@@ -1,6 +1,7 @@
-"""Logs of real servers that are lost in every way: each is named, and the copy is repaired to the last row.
+"""A log of a real server that is lost: the loss is named, and the copy is repaired to the last row.
 
 Consumers see a row read for each that is missing or different, a delete for each that is gone, no others.
+check_recovery.py has the other ways to lose a log, and the other sources.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.errors import Loss, PositionLost
+from engine.errors import Loss
 from tests.driven import driven, replayed_rows, rows_of
-from tests.servers.postgres import Database, PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from tests.driven import Driven
+    from tests.servers.postgres import Database
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = pytest.mark.integration
 
 REPAIR = {"tidemark__recovery": "repair", "snapshot__mode": "when_needed", "slot__name": "job"}
 TABLES = (
@@ -97,39 +97,14 @@ def lose(database: Database, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-class TestSlot:
-    def test_dropped(self, copied, caplog):
-        since = len(copied.events(copied.stream()))
-        lose(copied.database, "SELECT pg_drop_replication_slot('job')", *GAP)
-        job = copied.stream()
+def test_a_slot_that_was_dropped(copied, caplog):
+    since = len(copied.events(copied.stream()))
+    lose(copied.database, "SELECT pg_drop_replication_slot('job')", *GAP)
+    job = copied.stream()
 
-        copied.check(job, Loss.SLOT_MISSING, since)
-        assert "(slot missing): slot 'job' does not exist" in caplog.text
-        assert "the recovery has ended: every collection of the copy is complete again" in caplog.text
-
-    def test_moved_by_somebody_else_while_changes_go_on(self, copied):
-        """What the new log brings comes once, by the log."""
-        since = len(copied.events(copied.stream()))
-        move = "SELECT pg_replication_slot_advance('job', pg_current_wal_lsn())"
-        lose(copied.database, *GAP, move)
-        with driven(copied.database, copied.directory, copied._spark, **REPAIR) as job:
-            lose(copied.database, "INSERT INTO orders VALUES (9000, 'streamed', 'l')")
-            job.until(lambda: not job.job.state.snapshot.tables)
-            job.until_drained(copied.database)
-
-        recovery = job.job.state.recovery
-        assert recovery is not None
-        assert recovery.loss is Loss.SLOT_ADVANCED
-        assert replayed_rows(job.events("orders")) == rows_of(copied.database, "orders")
-        events = [one for one in copied.events(job)[since:] if one["key"]["id"] == 9000]
-        assert [one["value"]["op"] for one in events] == ["c"]
-
-    def test_without_the_setting_the_job_stops(self, copied):
-        copied.stream()
-        lose(copied.database, "SELECT pg_drop_replication_slot('job')")
-
-        with pytest.raises(PositionLost, match="does not exist"):
-            copied.stream(tidemark__recovery="stop", snapshot__mode="initial")
+    copied.check(job, Loss.SLOT_MISSING, since)
+    assert "(slot missing): slot 'job' does not exist" in caplog.text
+    assert "the recovery has ended: every collection of the copy is complete again" in caplog.text
 
 
 def test_a_checkpoint_that_is_lost(copied, caplog):
@@ -142,83 +117,3 @@ def test_a_checkpoint_that_is_lost(copied, caplog):
     copied.check(job, Loss.CHECKPOINT_LOST, since)
     assert job.job.state.recovery.turn == newest + 1
     assert f"the sink holds turns up to {newest}, and the checkpoint is empty" in caplog.text
-
-
-class TestServers:
-    """Servers that take the place of others."""
-
-    @pytest.fixture
-    def servers(self) -> Iterator[list[PostgresServer]]:
-        opened: list[PostgresServer] = []
-        yield opened
-        for server in opened:
-            server.close()
-
-    @pytest.fixture
-    def primary(self, servers: list[PostgresServer]) -> PostgresServer:
-        settings = {"max_slot_wal_keep_size": "64MB", "max_wal_size": "32MB"}
-        server = PostgresServer(18, settings=settings)
-        servers.append(server)
-        server.start()
-        return server
-
-    @pytest.fixture
-    def shop(self, primary: PostgresServer, tmp_path: Path, spark: SparkSession) -> Copied:
-        database = primary.create_database("shop")
-        lose(database, *TABLES)
-        return Copied(database, tmp_path, spark)
-
-    def test_a_slot_that_the_server_gave_up(self, shop):
-        since = len(shop.events(shop.stream()))
-        lose(shop.database, *GAP)
-        for _ in range(10):
-            lose(shop.database, "SELECT pg_switch_wal()", "CREATE TABLE x ()", "DROP TABLE x")
-        lose(shop.database, "CHECKPOINT")
-        job = shop.stream()
-
-        shop.check(job, Loss.SLOT_INVALIDATED, since)
-
-    def test_a_standby_without_the_slot(self, shop, primary, servers, caplog):
-        since = len(shop.events(shop.stream()))
-        standby = primary.standby("standby")
-        servers.append(standby)
-        standby.start()
-        primary.kill()
-        standby.promote()
-        promoted = Database(standby, "shop")
-        lose(promoted, *GAP)
-        job = shop.stream(promoted)
-
-        shop.check(job, Loss.PROMOTED, since, promoted)
-        assert "does not exist on this server, which was promoted at" in caplog.text
-
-    def test_a_copy_of_the_volume_from_an_earlier_time(self, shop, primary, servers):
-        """Its transactions get ids that the lost ones had."""
-        primary.stop()
-        shop_before = primary.copy()
-        servers.append(shop_before)
-        primary.start()
-        shop.stream()
-        lose(shop.database, *GAP)
-        shop.stream()
-        primary.kill()
-        shop_before.start()
-        there = Database(shop_before, "shop")
-        lose(there, "UPDATE orders SET note = 'another history' WHERE id = 7")
-        job = shop.stream(there)
-
-        assert job.job.state.recovery.loss in {Loss.SLOT_MISSING, Loss.RESTORED}
-        assert job.job.state.incomplete == ()
-        for table in ("orders", "customers"):
-            assert replayed_rows(job.events(table)) == rows_of(there, table)
-
-    def test_another_server_with_the_same_rows(self, shop, servers):
-        since = len(shop.events(shop.stream()))
-        other = PostgresServer(18)
-        servers.append(other)
-        other.start()
-        there = other.create_database("shop")
-        lose(there, *TABLES, *GAP)
-        job = shop.stream(there)
-
-        shop.check(job, Loss.REPLACED, since, there)

@@ -61,6 +61,15 @@ class Visibility:
         ids = np.fromiter(xids, np.int64)
         return frozenset(int(xid) for xid in ids[~self.shows(ids)])
 
+    def shows_all(self, other: Visibility) -> bool:
+        """Whether the snapshot shows whatever another one shows.
+
+        A committed transaction that is not visible yet may have the newest id of all. It is then beyond xmax,
+        and not among those in progress.
+        """
+        beyond = np.arange(self.xmax, other.xmax, dtype=np.int64)
+        return not other.shows(np.concatenate([self.in_progress, beyond])).any()
+
 
 def normalised(lsn: int, segment_bytes: int, page_bytes: int) -> int:
     """Move an insert position right after a page header back to the page's start.

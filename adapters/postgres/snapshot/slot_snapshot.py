@@ -172,7 +172,7 @@ def _await_shown(server: Server, before: Visibility, beginning: Beginning) -> No
     clock = beginning.clock
     tell_at = clock.monotonic() + _TOLD_AFTER_S
     with server.open() as questions:
-        while before.shows(questions.transactions.visible()[0].in_progress).any():
+        while not questions.transactions.visible()[0].shows_all(before):
             if clock.sleep(_LOOK_S):
                 raise SourceError("stopped while the replication slot was made")
             if clock.monotonic() >= tell_at:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.record.schema import Schema, struct
-from engine.events.record.typed import arrow_type, constant, typed_values
+from engine.events.record.special_decimals import with_specials
+from engine.events.record.typed import arrow_type, constant, is_decimal, typed_values
 from engine.events.values.json_strings import escape
 from engine.events.values.json_text import quote
 from engine.events.values.text import Piece, Text, fill, join, scalar
@@ -26,7 +27,7 @@ class Conversion:
 
     - `encode` returns the inside of a JSON string if `quoted`, else JSON. Null stays null. A value that the
       schema can't hold (NaN as a decimal) becomes null, even in events of a NOT NULL column, since any other
-      value would be wrong.
+      value would be wrong. As a typed value it is marked, see `special_decimals.py`.
     - `filler` is the JSON for a NOT NULL column whose value is unknown.
     - `placeholder` is the JSON for an unchanged value that the log left out (None: as NULL).
     - `plain`, for JSON strings, returns the string before escaping, so that it can be truncated.
@@ -75,7 +76,7 @@ class Field:
         return [pc.if_else(pa.array(unchanged), scalar(self.conversion.placeholder), shown)]
 
     def typed(self, texts: Text, unchanged: Mask | None = None) -> pa.Array:
-        """The column as typed values, the same that `pieces` writes."""
+        """The column as typed values, the same that `pieces` writes. Decimals that JSON lacks are marked."""
         conversion, kind = self.conversion, arrow_type(self.schema)
         if conversion.lost:
             texts = pa.nulls(len(texts), pa.large_string())
@@ -92,6 +93,8 @@ class Field:
             values = conversion.plain(texts)
         else:
             values = typed_values(conversion.encode(texts), self.schema)
+            if is_decimal(self.schema) and values.null_count > texts.null_count:
+                values = with_specials(values, texts)
         if self.missing != "null" and texts.null_count:
             values = pc.if_else(pc.is_null(texts), constant(self.missing, self.schema), values)
         if unchanged is None or conversion.placeholder is None:

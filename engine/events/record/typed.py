@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data", "io.debezium.time"
 _DECIMAL = f"{_CONNECT}.Decimal"
+_VARIABLE = "io.debezium.data.VariableScaleDecimal"
 _BY_TYPE = {
     "boolean": pa.bool_(),
     "int16": pa.int16(),
@@ -75,6 +76,11 @@ def arrow_type(schema: Schema) -> pa.DataType:
         return _BY_TYPE[schema.type]
     items = arrow_type(schema.items)
     return pa.list_(items) if schema.keys is None else pa.map_(arrow_type(schema.keys), items)
+
+
+def is_decimal(schema: Schema) -> bool:
+    """Whether values are exact decimals, of one scale or of any."""
+    return schema.name in {_DECIMAL, _VARIABLE}
 
 
 def _decimal_type(parameters: dict[str, str]) -> pa.DataType:

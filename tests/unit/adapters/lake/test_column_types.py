@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.lake.column_types import column, column_type, exactly, has_text
+from adapters.jdbc.column_types import texts
+from adapters.lake.column_types import column, column_type, exactly, has_special_text, has_text
+from adapters.postgres.events.columns.scalars import scalar
 from engine.errors import ConfigError
+from engine.events.record.field import Field
 from engine.events.record.schema import (
     BOOLEAN,
     BYTES,
@@ -28,6 +31,7 @@ from engine.events.record.schema import (
     text_map,
 )
 from engine.events.record.typed import from_json
+from engine.events.settings import EventSettings
 from engine.events.values.times import INFINITY_DAYS, INFINITY_US, MINUS_INFINITY_DAYS, MINUS_INFINITY_US
 
 VARIABLE = struct("io.debezium.data.VariableScaleDecimal", ("scale", INT32), ("value", BYTES), optional=True)
@@ -89,6 +93,28 @@ def test_a_decimal_that_spark_has_no_type_for_is_exact_text(digits: int, scale: 
 
     assert column_type(decimal(digits, scale)) == pa.string()
     assert (Decimal(text), missing) == (Decimal((1, tuple(map(int, str(-number))), -scale)), None)
+
+
+@pytest.mark.parametrize("typmod", [(12 << 16 | 2) + 4, (60 << 16 | 5) + 4, (300 << 16 | 5) + 4, -1])
+def test_a_numeric_that_is_no_number_is_text_and_not_null(typmod: int):
+    conversion = scalar("numeric", typmod, EventSettings("tm", "shop"))
+    assert conversion is not None
+    names = ["NaN", "Infinity", "-Infinity"]
+    field = Field("n", 0, conversion, conversion.schema.nullable(), "null")
+    typed = field.typed(pa.array(["1.5", *names, None, "-2"], pa.large_string()))
+
+    made = column(typed.slice(1), field.schema)
+    jdbc = texts(typed.slice(1), field.schema).to_pylist()
+
+    assert (jdbc[:4], Decimal(jdbc[4])) == ([*names, None], Decimal(-2))
+    if made.values.type == pa.decimal128(12, 2):
+        assert made.texts is not None
+        assert made.values.to_pylist() == [None] * 4 + [Decimal(-2)]
+        assert made.texts.to_pylist() == [*names, None, None]
+    else:
+        assert made.values.to_pylist() == jdbc
+    assert has_special_text(field.schema) == (made.texts is not None)
+    assert column(typed.slice(4), field.schema).texts is None
 
 
 @given(

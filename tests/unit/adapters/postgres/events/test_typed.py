@@ -21,6 +21,7 @@ from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
 from engine.events.batch import EventForm
 from engine.events.columns import marked
+from engine.events.record.special_decimals import special_texts
 from engine.events.settings import (
     BinaryMode,
     ColumnMask,
@@ -122,8 +123,12 @@ def typed_and_shown(
     ],
 )
 def test_a_typed_value_is_what_the_record_has(name, typmod, texts, settings):
-    _column, typed, shown = typed_and_shown(Column("x", OID[name], typmod), *texts, **settings)
+    column, typed, shown = typed_and_shown(Column("x", OID[name], typmod), *texts, **settings)
 
+    marks = special_texts(column) if name == "numeric" and "decimals" not in settings else None
+    if marks is not None:
+        assert marks.to_pylist() == [text if text == "NaN" else None for text in texts]
+        typed = [None if mark else value for mark, value in zip(marks.to_pylist(), typed, strict=True)]
     assert typed == shown
 
 

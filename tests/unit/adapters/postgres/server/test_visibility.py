@@ -112,3 +112,17 @@ def test_a_place_has_one_text(text, lsn):
 @given(st.integers(0, 2**64 - 1))
 def test_every_place_comes_back(lsn):
     assert parse_lsn(format_lsn(lsn)) == lsn
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ("10:20:", "20:20:", True),
+        ("10:20:12", "12:30:12,25", True),
+        ("10:20:", "12:30:12", False),  # 12 is committed and not visible yet
+        ("10:20:", "19:19:", False),  # so is 19, the newest id of all
+        ("10:20:18,19", "18:18:", True),  # those beyond were not shown before either
+    ],
+)
+def test_whether_a_snapshot_shows_all_that_another_shows(before, now, expected):
+    assert Visibility.parse(now).shows_all(Visibility.parse(before)) == expected

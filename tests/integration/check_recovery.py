@@ -1,0 +1,239 @@
+"""Logs that are lost in every other way, on every source: each is named, and the copy is repaired."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.errors import Loss, PositionLost
+from tests.driven import driven, replayed_rows, rows_of
+from tests.driven_sqlserver import SIGNALS, driven_sqlserver
+from tests.integration import test_mongodb_job as mongodb
+from tests.integration.test_recovery import GAP, REPAIR, TABLES, Copied, lose
+from tests.servers.mongodb import MongoServer
+from tests.servers.postgres import Database, PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def copied(database: Database, tmp_path: Path, spark: SparkSession) -> Copied:
+    database.execute(*TABLES)
+    return Copied(database, tmp_path, spark)
+
+
+def test_a_slot_that_was_moved_by_somebody_else_while_changes_go_on(copied):
+    """What the new log brings comes once, by the log."""
+    since = len(copied.events(copied.stream()))
+    move = "SELECT pg_replication_slot_advance('job', pg_current_wal_lsn())"
+    lose(copied.database, *GAP, move)
+    with driven(copied.database, copied.directory, copied._spark, **REPAIR) as job:
+        lose(copied.database, "INSERT INTO orders VALUES (9000, 'streamed', 'l')")
+        job.until(lambda: not job.job.state.snapshot.tables)
+        job.until_drained(copied.database)
+
+    recovery = job.job.state.recovery
+    assert recovery is not None
+    assert recovery.loss is Loss.SLOT_ADVANCED
+    assert replayed_rows(job.events("orders")) == rows_of(copied.database, "orders")
+    events = [one for one in copied.events(job)[since:] if one["key"]["id"] == 9000]
+    assert [one["value"]["op"] for one in events] == ["c"]
+
+
+def test_without_the_setting_the_job_stops(copied):
+    copied.stream()
+    lose(copied.database, "SELECT pg_drop_replication_slot('job')")
+
+    with pytest.raises(PositionLost, match="does not exist"):
+        copied.stream(tidemark__recovery="stop", snapshot__mode="initial")
+
+
+class TestServers:
+    """Servers that take the place of others."""
+
+    @pytest.fixture
+    def servers(self) -> Iterator[list[PostgresServer]]:
+        opened: list[PostgresServer] = []
+        yield opened
+        for server in opened:
+            server.close()
+
+    @pytest.fixture
+    def primary(self, servers: list[PostgresServer]) -> PostgresServer:
+        settings = {"max_slot_wal_keep_size": "64MB", "max_wal_size": "32MB"}
+        server = PostgresServer(18, settings=settings)
+        servers.append(server)
+        server.start()
+        return server
+
+    @pytest.fixture
+    def shop(self, primary: PostgresServer, tmp_path: Path, spark: SparkSession) -> Copied:
+        database = primary.create_database("shop")
+        lose(database, *TABLES)
+        return Copied(database, tmp_path, spark)
+
+    def test_a_slot_that_the_server_gave_up(self, shop):
+        since = len(shop.events(shop.stream()))
+        lose(shop.database, *GAP)
+        for _ in range(10):
+            lose(shop.database, "SELECT pg_switch_wal()", "CREATE TABLE x ()", "DROP TABLE x")
+        lose(shop.database, "CHECKPOINT")
+        job = shop.stream()
+
+        shop.check(job, Loss.SLOT_INVALIDATED, since)
+
+    def test_a_standby_without_the_slot(self, shop, primary, servers, caplog):
+        since = len(shop.events(shop.stream()))
+        standby = primary.standby("standby")
+        servers.append(standby)
+        standby.start()
+        primary.kill()
+        standby.promote()
+        promoted = Database(standby, "shop")
+        lose(promoted, *GAP)
+        job = shop.stream(promoted)
+
+        shop.check(job, Loss.PROMOTED, since, promoted)
+        assert "does not exist on this server, which was promoted at" in caplog.text
+
+    def test_a_copy_of_the_volume_from_an_earlier_time(self, shop, primary, servers):
+        """Its transactions get ids that the lost ones had."""
+        primary.stop()
+        shop_before = primary.copy()
+        servers.append(shop_before)
+        primary.start()
+        shop.stream()
+        lose(shop.database, *GAP)
+        shop.stream()
+        primary.kill()
+        shop_before.start()
+        there = Database(shop_before, "shop")
+        lose(there, "UPDATE orders SET note = 'another history' WHERE id = 7")
+        job = shop.stream(there)
+
+        assert job.job.state.recovery.loss in {Loss.SLOT_MISSING, Loss.RESTORED}
+        assert job.job.state.incomplete == ()
+        for table in ("orders", "customers"):
+            assert replayed_rows(job.events(table)) == rows_of(there, table)
+
+    def test_another_server_with_the_same_rows(self, shop, servers):
+        since = len(shop.events(shop.stream()))
+        other = PostgresServer(18)
+        servers.append(other)
+        other.start()
+        there = other.create_database("shop")
+        lose(there, *TABLES, *GAP)
+        job = shop.stream(there)
+
+        shop.check(job, Loss.REPLACED, since, there)
+
+
+def test_an_oplog_of_mongodb_that_has_passed(tmp_path, spark, caplog):
+    """Of a collection that was dropped the new log tells nothing either."""
+    given = {"tidemark__recovery": "repair", "collection__include__list": "inventory[.].*"}
+    # Nothing is cut that the server may need after its last checkpoint.
+    with MongoServer(oplog_mb=1, checkpoint_s=1) as server, server.connect() as client:
+        shop = client["inventory"]
+        shop.create_collection("signals")
+        shop["t"].insert_many([{"_id": key, "v": str(key)} for key in range(300)])
+        shop["u"].insert_many([{"_id": key} for key in range(40)])
+        with mongodb.driven(server, tmp_path, spark, **given) as job:
+            mongodb.signal(client, "inventory.t", "inventory.u")
+            job.until_answered("finished", 2)
+            before = len(job.events())
+        shop["t"].delete_many({"_id": {"$lt": 10}})
+        shop["t"].update_many({"_id": {"$gte": 290}}, {"$set": {"v": "changed"}})
+        shop["t"].insert_many([{"_id": key} for key in (1000, 1001)])
+        shop["u"].drop()
+        shop["u"].insert_one({"_id": 7})
+        _pass(client)
+
+        with mongodb.driven(server, tmp_path, spark, **given) as job:
+            shop["t"].insert_one({"_id": 5000})
+            job.until(lambda: not job.job.state.snapshot.tables)
+            job.until(lambda: any(one["key"] == {"id": "5000"} for one in job.events("t")))
+
+        _check(job, Loss.LOG_REMOVED)
+        for name in ("t", "u"):
+            assert mongodb.replayed(job.events(name)) == mongodb.stands(client, name)
+        sent = [one["value"]["op"] for one in job.events()[before:] if one["value"]]
+        assert sorted(sent) == ["c"] + ["d"] * (10 + 39) + ["r"] * (10 + 2)
+    assert "(log removed)" in caplog.text
+
+
+def _pass(client: Any) -> None:
+    """Write until the oplog has lost its beginning."""
+    oplog = client["local"]["oplog.rs"]
+    newest = next(oplog.find().sort("$natural", -1).limit(1))
+    deadline = time.monotonic() + 120
+    while oplog.find_one({"ts": newest["ts"]}):
+        assert time.monotonic() < deadline, "the oplog is never cut"
+        client["other"]["t"].insert_many([{"large": "x" * 100_000} for _ in range(100)])
+
+
+def _check(job: Any, loss: Loss) -> None:
+    state = job.job.state
+    assert state.recovery is not None
+    assert state.recovery.loss is loss, state.recovery
+    assert state.incomplete == ()
+    answers = [one.outcome for one in job.answers if one.id == state.recovery.label]
+    assert set(answers) == {"accepted", "finished"}, [one.text for one in job.answers]
+
+
+def test_change_tables_of_sql_server_that_were_cleaned_up(sqlserver, shop, tmp_path, spark, caplog):
+    given = {
+        "tidemark__recovery": "repair",
+        "signal__data__collection": "shop.dbo.signals",
+        "snapshot__mode": "initial",
+    }
+    tables = (
+        SIGNALS,
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v nvarchar(50) NULL)",
+        "CREATE TABLE dbo.u (id int NOT NULL PRIMARY KEY, v nvarchar(50) NULL)",
+    )
+    for name, statement in zip(("signals", "t", "u"), tables, strict=True):
+        shop.execute(statement)
+        shop.enable_cdc(f"dbo.{name}")
+    for name, rows in (("t", 200), ("u", 20)):
+        values = ", ".join(f"({row}, N'{row}')" for row in range(rows))
+        shop.execute(f"INSERT INTO dbo.{name} VALUES {values}")
+    sqlserver.start_capture(0.02)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        job.until(lambda: not job.job.state.snapshot.tables)
+        job.until_streamed(shop)
+        before = len(job.events())
+    sqlserver.stop_capture()
+    for statement in (
+        "DELETE FROM dbo.t WHERE id < 10",
+        "UPDATE dbo.t SET v = N'changed' WHERE id >= 190",
+        "INSERT INTO dbo.t VALUES (1000, N'new')",
+        "DELETE FROM dbo.u WHERE id = 3",
+        "INSERT INTO dbo.signals VALUES ('old', 'log', '{}')",
+    ):
+        shop.execute(statement)
+        shop.capture()
+    shop.cleanup(shop.max_lsn())
+    sqlserver.start_capture(0.02)
+
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        shop.execute("INSERT INTO dbo.u VALUES (2000, N'streamed')")
+        job.until(lambda: not job.job.state.snapshot.tables)
+        job.until_streamed(shop)
+    sqlserver.stop_capture()
+
+    _check(job, Loss.LOG_REMOVED)
+    for name in ("t", "u"):
+        held = {key: row["v"] for key, row in replayed_rows(job.events(name)).items()}
+        assert held == dict(shop.query(f"SELECT id, v FROM dbo.{name}"))
+    events = [one for one in job.events()[before:] if one["topic"].endswith((".t", ".u"))]
+    sent = [one["value"]["op"] for one in events if one["value"]]
+    assert sorted(sent) == ["c"] + ["d"] * (10 + 1) + ["r"] * (10 + 1)
+    assert "(log removed)" in caplog.text
