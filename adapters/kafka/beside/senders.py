@@ -101,7 +101,7 @@ class ProcessSenders:
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="tidemark-send")
         self._processes: dict[int, _Sender] = {}
         self._changing, self._idle_s = threading.Lock(), idle_s
-        self._busy = [threading.Lock() for _ in range(slots)]
+        self._busy: dict[int, threading.Lock] = {}
         self._closed = False
 
     def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:
@@ -109,7 +109,9 @@ class ProcessSenders:
         return self._pool.submit(self._run, slot, task, item)
 
     def _run(self, slot: int, task: Callable[[Item], Result], item: Item) -> Result:
-        with self._busy[slot]:
+        with self._changing:
+            busy = self._busy.setdefault(slot, threading.Lock())
+        with busy:
             sender = self._sender(slot)
             answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
             if answer is None:
