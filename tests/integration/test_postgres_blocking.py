@@ -275,7 +275,8 @@ def test_a_table_without_a_key_is_read(each_database, tmp_path, spark):
     larger = {"incremental__snapshot__chunk__size": "5000", "tidemark__window__max__chunks": "1"}
     with job(each_database, tmp_path, spark, **larger) as one:
         block(each_database, "k")
-        until_reading(one)
+        # All of it is one run, so no turn sees a part of it sent.
+        one.until(lambda: one.job.window is not None)
         each_database.execute("DELETE FROM k WHERE id = 7")
         one.until_answered("finished")
         one.until_drained(each_database)

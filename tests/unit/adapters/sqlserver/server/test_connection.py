@@ -17,7 +17,7 @@ from adapters.sqlserver.server.connection import JDBC_DRIVER, Server, jdbc_url, 
 from adapters.sqlserver.server.failures import lock_waited_for, native_number, source_errors, table_errors
 from adapters.sqlserver.settings import Encryption, SqlServerSettings
 from engine.config.text.references import resolve
-from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
+from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
 from tests.servers.port import free_port
 
@@ -189,7 +189,7 @@ def failure(number: int, said: str, state: str = "42000") -> DBAPIError:
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        (313, PositionLost),
+        (313, LogRemoved),
         (3952, ConfigError),
         (208, SchemaChanged),
         (3961, SchemaChanged),
