@@ -146,7 +146,7 @@ def test_a_process_that_is_killed_while_it_sends_is_noticed_and_replaced(kafka, 
     kafka.slow_down(topic, 100_000)
     senders = ProcessSenders(2)
     opened = sink(senders)
-    emission = run_of(area, topic, range(5000), value="x" * 400)
+    emission = run_of(area, topic, range(20_000), value="x" * 400)
     way = opened.take_rows(emission, topic)
     while not kafka.count(topic):
         time.sleep(0.05)
@@ -156,8 +156,8 @@ def test_a_process_that_is_killed_while_it_sends_is_noticed_and_replaced(kafka, 
     with pytest.raises(ExecutorsFailed, match="a process that sent rows has ended"):
         way.result()
     kafka.slow_down(topic, 100_000_000)
-    assert opened.take_rows(emission, topic).result().rows == 4999
-    assert set(keys_in(kafka, topic)) == {0, *range(2, 5000)}
+    assert opened.take_rows(emission, topic).result().rows == 19_999
+    assert set(keys_in(kafka, topic)) == {0, *range(2, 20_000)}
     senders.close()
 
 
