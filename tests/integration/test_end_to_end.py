@@ -177,7 +177,7 @@ BAD_SIGNALS: dict[str, tuple[str | None, Any]] = {
     "no such table": ("execute-snapshot", {"data-collections": ["public.onn"]}),
     "not the whole name": ("execute-snapshot", {"data-collections": ["public.o"]}),
     "a broken pattern": ("execute-snapshot", {"data-collections": ["public.(one"]}),
-    "a stop without a type": ("stop-snapshot", {"data-collections": ["public.one"]}),
+    "a stop of an unknown type": ("stop-snapshot", {"type": "nonsense", "data-collections": ["public.one"]}),
     "a broken condition": (
         "execute-snapshot",
         {"data-collections": ["public.one"], "additional-condition": "nonsense = 1"},
