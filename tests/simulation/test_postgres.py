@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.simulation.elsewhere import printed_elsewhere
 from tests.simulation.playing import play
 from tests.simulation.postgres.mends import MENDS, REGRESSIONS, violated
 from tests.simulation.postgres.script import draw
@@ -16,7 +12,6 @@ from tests.simulation.postgres.sql import condition
 from tests.simulation.script import to_json
 from tests.simulation.worlds import played, saved
 
-_ROOT = Path(__file__).parents[2]
 _HISTORIES = 8
 _SAVED = sorted(path.stem for path in REGRESSIONS.glob("*.json"))
 _PRINTS = """
@@ -52,16 +47,7 @@ def test_every_saved_fault_has_its_mend():
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_history_to_the_byte_in_every_process():
-    stories = [
-        subprocess.run(
-            [sys.executable, "-c", _PRINTS],
-            cwd=_ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "77")
-    ]
+    stories = printed_elsewhere(_PRINTS)
 
     assert len(stories[0]) > 10_000
     assert stories[0] == stories[1]
