@@ -78,8 +78,8 @@ def spark_session(
     settings = {**_DEFAULTS, **conf}
     master = master or _submitted_master() or "local[*]"
     # On this machine workers must run this interpreter: another one lacks our packages.
-    python = executors_python(settings) if is_cluster(master) else sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", python)
+    default = "python3" if is_cluster(master) else sys.executable
+    os.environ["PYSPARK_PYTHON"] = executors_python(settings, os.environ, default)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}

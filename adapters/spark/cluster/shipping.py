@@ -57,9 +57,9 @@ def shipped(master: str, settings: Mapping[str, str], archive: str | None = None
     return added
 
 
-def executors_python(settings: Mapping[str, str]) -> str:
-    """The Python of the executors, unless the environment names one."""
-    return settings.get(_PYTHON, "python3")
+def executors_python(settings: Mapping[str, str], environment: Mapping[str, str], default: str) -> str:
+    """The Python of the executors. A setting goes before PYSPARK_PYTHON, as in Spark's own commands."""
+    return settings.get(_PYTHON) or environment.get("PYSPARK_PYTHON") or default
 
 
 def _made_now() -> str:

@@ -49,6 +49,12 @@ def test_settings_of_the_user_stay():
     assert added["spark.locality.wait"] == "300ms"
 
 
-def test_the_executors_python_is_the_users_or_whatever_is_on_the_path():
-    assert executors_python({}) == "python3"
-    assert executors_python({"spark.pyspark.python": "/opt/py"}) == "/opt/py"
+@pytest.mark.parametrize(
+    ("setting", "environment", "expected"),
+    [(None, None, "python3"), (None, "/env/py", "/env/py"), ("/opt/py", "/env/py", "/opt/py")],
+)
+def test_the_executors_python_is_the_settings_then_the_environments(setting, environment, expected):
+    settings = {"spark.pyspark.python": setting} if setting else {}
+    environment = {"PYSPARK_PYTHON": environment} if environment else {}
+
+    assert executors_python(settings, environment, "python3") == expected
