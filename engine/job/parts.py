@@ -189,6 +189,10 @@ class JobParts:
     certificates: Certificates | None = None
     verification: Verification = field(default_factory=Verification)
 
+    def shown(self, position: Position | None) -> str:
+        """A position as its database shows it."""
+        return self.show(position) if position else "no position"
+
     @property
     def listener(self) -> SnapshotListener:
         """Whoever is told what happens to collections of the queue."""

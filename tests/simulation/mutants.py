@@ -46,7 +46,12 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("engine/job/snapshots/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
     ),
     "state protocol": (
-        ("engine/job/loop.py", ("Job.settle", "Job._committed", "Job._commit", "Job._send", "Job._take")),
+        ("engine/job/startup.py", ("newest", "not_behind")),
+        ("engine/job/checkpoint.py", ("Checkpoint.commit",)),
+        (
+            "engine/job/turns.py",
+            ("Turns._committed", "Turns._send", "Turns._encoded", "Turns._with_rows", "Turns._take"),
+        ),
         (
             "adapters/storage/state.py",
             (
