@@ -27,7 +27,8 @@ import pyarrow as pa  # noqa: TC002  a field's type
 
 from adapters.jdbc.parts import topic_of, unpacked
 from adapters.sinks.files import FilesSink
-from adapters.staging.turn_parts import arrow_batches, part_files, turn_name
+from adapters.staging.turn_names import turn_name
+from adapters.staging.turn_parts import arrow_batches, part_files
 from adapters.storage.directory import LocalStorage
 from engine.errors import StateError
 from engine.staging.files import sink_errors

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from adapters.staging.turn_names import turn_name
 from adapters.storage.disk import force_directory, make_private
 from engine.errors import InvariantError, SinkError
 from engine.events.values.text import text_parts
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
-
-
-def turn_name(turn: int) -> str:
-    """The name of a turn's directory; the names sort in the order of the turns."""
-    return f"turn-{turn:012d}"
 
 
 class Staging:
