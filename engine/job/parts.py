@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.job.reports.notices import Listeners, Notices
+from engine.job.reports.listeners import Listeners
+from engine.job.reports.notices import Notices
 from engine.job.reports.tally import Tally
 from engine.job.saved.forms import PREVIOUS
 from engine.job.verify.verification import Verification
