@@ -251,8 +251,10 @@ class Windows:
         known = self._parts.marks
         marked = [markers.among(known) for markers in marks(snapshot, runs, files)]
         newer = {file.collection: opened.superseded.of(file.collection) for file in files}
+        # The hashes are the driver's alone.
         return [
-            Emission(file, newer[file.collection], 0, its) for file, its in zip(files, marked, strict=True)
+            Emission(replace(file, hashes=None), newer[file.collection], 0, its)
+            for file, its in zip(files, marked, strict=True)
         ]
 
     def _sent(self, opened: Opened, end: int) -> None:
