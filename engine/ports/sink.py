@@ -93,6 +93,15 @@ class TakesRows(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsTurns(Protocol):
+    """A sink whose `applied` and `newest` know every committed turn, even after a power failure."""
+
+    @property
+    def knows_turns(self) -> bool:
+        """Whether they do so as the sink is set up."""
+
+
 class Sink(Protocol):
     """Where events go, one turn at a time, in the order of turn numbers.
 
