@@ -93,6 +93,14 @@ class TakesRows(Protocol):
         """
 
 
+@runtime_checkable
+class ShowsLater(Protocol):
+    """A sink that shows committed turns later, from what is durable."""
+
+    def behind(self) -> bool:
+        """Whether a committed turn does not show yet. A job that has nothing left to do waits for it."""
+
+
 class Sink(Protocol):
     """Where events go, one turn at a time, in the order of turn numbers.
 
