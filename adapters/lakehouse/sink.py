@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _MOST_WAITING: Final = 1 << 30
 """Bytes of parts that may wait to be merged."""
+_MOMENT_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _PATIENCE: Final = 3
 """Failures in a row before the job is told."""
@@ -120,6 +121,8 @@ class LakeSink:
 
     def behind(self) -> bool:
         """Whether a turn is to be merged."""
+        if self._merging is not None and self._journal.waiting():
+            self._merging.wait()
         return bool(self._journal.waiting())
 
     def close(self) -> None:
@@ -211,6 +214,11 @@ class Merging:
             if self._failures >= _PATIENCE:
                 self._failures = 0  # each further report takes as many failures again
                 raise error
+
+    def wait(self) -> None:
+        """Wait a moment, or until something is merged."""
+        with self._changed:
+            self._changed.wait(_MOMENT_S)
 
     def wait_while(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition ends, or until nothing is merged any more."""

@@ -98,7 +98,10 @@ class ShowsLater(Protocol):
     """A sink that shows committed turns later, from what is durable."""
 
     def behind(self) -> bool:
-        """Whether a committed turn does not show yet. A job that has nothing left to do waits for it."""
+        """Whether a committed turn does not show yet; it may wait for that a moment.
+
+        A job that has nothing left to do asks again and again.
+        """
 
 
 class Sink(Protocol):
