@@ -14,7 +14,7 @@ Why no stop loses anything: the state moves only with the sink, because a pendin
 sink has committed its turn. The log is acknowledged last, so the database keeps every entry after the
 newest promoted state. A sink that can't know after a restart whether it has committed answers no. The turn is
 then sent again: at-least-once, where a sink that knows gives exactly-once. A repeated turn may end at another
-position of the log than the first attempt.
+position of the log than the first attempt. A power failure that undoes the promotion is a crash before it.
 """
 
 from __future__ import annotations
