@@ -13,7 +13,7 @@ pytest_plugins = [f"tests.{plugin.stem}" for plugin in sorted(Path(__file__).par
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # The tests kill processes, never the machine: what is written need not have reached the disk.
-os.fsync = lambda _file: None
+os.fsync = lambda fd: None  # noqa: ARG005  the name is the original's
 
 # examples are timed on machines shared with servers; a slow one says nothing about the code
 hypothesis.settings.register_profile("tidemark", deadline=None, print_blob=True)

@@ -68,7 +68,9 @@ class Staging:
         if isinstance(self.spans, FileBlocks):
             directory = sink.row_form.directory or self.spans.directory
             return StagingArea(FileBlocks(directory), sink.row_form)
-        return StagingArea(self.spans.within("windows"), sink.row_form)
+        # Changes wait for rows that go beside the turns, so the driver must know which rows these are.
+        beside = isinstance(sink, TakesRows) and sink.takes_rows
+        return StagingArea(self.spans.within("windows"), sink.row_form, hashes=beside)
 
 
 def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: int) -> Staging:

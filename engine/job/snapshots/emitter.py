@@ -80,8 +80,10 @@ class Emitter:
         known = self._parts.marks
         marked = [markers.among(known) for markers in marks(snapshot, runs, files)]
         newer = {file.collection: opened.superseded.of(file.collection) for file in files}
+        # The hashes are the driver's alone.
         return [
-            Emission(file, newer[file.collection], 0, its) for file, its in zip(files, marked, strict=True)
+            Emission(replace(file, hashes=None), newer[file.collection], 0, its)
+            for file, its in zip(files, marked, strict=True)
         ]
 
     def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
