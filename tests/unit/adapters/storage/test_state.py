@@ -116,7 +116,7 @@ def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
     """The part, its directory, the state, the checkpoint's directory, and the directory of turns."""
     sink = FilesSink(tmp_path / "events")
     store = FileStateStore(LocalStorage(tmp_path / "state"), forced=not _knows_turns(sink))
-    forced = []
+    forced: list[int] = []
     monkeypatch.setattr(os, "fsync", forced.append)
     for turn in range(1, 11):
         part = sink.writer(turn).write(0, [numbered(turn)])
