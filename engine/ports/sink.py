@@ -94,6 +94,15 @@ class TakesRows(Protocol):
 
 
 @runtime_checkable
+class KnowsTurns(Protocol):
+    """A sink whose `applied` and `newest` know every committed turn, even after a power failure."""
+
+    @property
+    def knows_turns(self) -> bool:
+        """Whether they do so as the sink is set up."""
+
+
+@runtime_checkable
 class ShowsLater(Protocol):
     """A sink that shows committed turns later, from what is durable."""
 

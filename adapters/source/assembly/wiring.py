@@ -40,7 +40,7 @@ from engine.job.reports.progress_log import ProgressLog
 from engine.job.saved.forms import PREVIOUS
 from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
-from engine.ports.sink import ShowsLater
+from engine.ports.sink import KnowsTurns, ShowsLater
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
@@ -273,7 +273,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
     return JobParts(
         source=wired.source,
         sink=site.sink,
-        store=FileStateStore(leased.directory, leased.epoch),
+        store=FileStateStore(leased.directory, leased.epoch, forced=not _knows_turns(site.sink)),
         executors=site.emitters,
         desk=desk,
         pulse=_pulse(settings, wired),
@@ -349,6 +349,10 @@ class AdmitsTopics(Protocol):
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
     if isinstance(sink, AdmitsTopics) and collections:
         sink.admit(sorted({topic_of(collection, settings.events) for collection in collections}))
+
+
+def _knows_turns(sink: Sink) -> bool:
+    return isinstance(sink, KnowsTurns) and sink.knows_turns
 
 
 def _stores(settings: SinkSettings) -> bool:
