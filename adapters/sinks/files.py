@@ -58,6 +58,7 @@ class FilesSink:
     """
 
     form: Final = EventForm.RECORDS
+    knows_turns: Final = True
 
     def __init__(self, directory: Path | str, epoch: int = 0, mode: int | None = None) -> None:
         # Executors may run in another working directory.

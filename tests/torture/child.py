@@ -90,7 +90,7 @@ class OneJob:
         job: Job = building.__enter__()
         self.building = building
         if self.order["slice_bytes"]:
-            job._windows._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
+            job._windows._emitter._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
         job._isolation._releases._first_s, job._isolation._releases._longest_s = 0.2, 1.0
         self.journal.note("started")
         job.run(self.stop.is_set)

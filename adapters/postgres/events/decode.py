@@ -113,7 +113,7 @@ def decode(
         together(rows.lacking, LACKING),
         truncated,
         context,
-        int(np.isin(messages.kinds, ENTRIES).sum()),
+        int(ENTRIES[messages.kinds].sum()),
         copies=in_order(rows.counted),
         signals_deleted=tuple(rows.deleted),
         faults=faults,

@@ -71,7 +71,7 @@ def _sink_of_tables(
 
 def _lake_sink(kind: SinkKind, settings: LakeSettings, spark: SparkSession, epoch: int) -> LakeSink:
     journal = Journal(settings.journal, epoch)
-    tables = SparkTables(spark, dialect_of(kind, settings, journal.identity))
+    tables = SparkTables(spark, dialect_of(kind, settings, journal.identity, epoch))
     naming = Naming(settings.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, settings, naming), Admission(tables, settings)
     monotonic = system_clock().monotonic

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
+from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.cluster.preflight import Asked
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
-from adapters.spark.kept_blocks import BlockExecutors
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.workspace import staging_base

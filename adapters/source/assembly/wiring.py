@@ -40,6 +40,7 @@ from engine.job.reports.progress_log import ProgressLog
 from engine.job.saved.forms import PREVIOUS
 from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
+from engine.ports.sink import KnowsTurns, ShowsLater
 from engine.snapshot.initial import Standing
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
@@ -272,7 +273,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
     return JobParts(
         source=wired.source,
         sink=site.sink,
-        store=FileStateStore(leased.directory, leased.epoch),
+        store=FileStateStore(leased.directory, leased.epoch, forced=not _knows_turns(site.sink)),
         executors=site.emitters,
         desk=desk,
         pulse=_pulse(settings, wired),
@@ -283,7 +284,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         tasks=slots_of(spark),
         local_rows=LOCAL_ROWS,
         show=wired.show,
-        done=wired.done,
+        done=partial(all_done, wired, site.sink),
         appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
         added=wired.added,
         reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
@@ -305,6 +306,11 @@ def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
     if site.certificates is None or seed is None:
         return None
     return Certificates(seed, f"tidemark {release()}", site.certificates, site.places.clock.now, show)
+
+
+def all_done(wired: Wired, sink: Sink, state: State) -> bool:
+    """Whether nothing is left to do, and everything shows."""
+    return wired.done(state) and not (isinstance(sink, ShowsLater) and sink.behind())
 
 
 def _letters(settings: Settings, checkpoint: str) -> str:
@@ -343,6 +349,10 @@ class AdmitsTopics(Protocol):
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
     if isinstance(sink, AdmitsTopics) and collections:
         sink.admit(sorted({topic_of(collection, settings.events) for collection in collections}))
+
+
+def _knows_turns(sink: Sink) -> bool:
+    return isinstance(sink, KnowsTurns) and sink.knows_turns
 
 
 def _stores(settings: SinkSettings) -> bool:

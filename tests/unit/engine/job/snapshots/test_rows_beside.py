@@ -15,6 +15,7 @@ from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging.port import TellsKeys
 from engine.staging.rows import MERGE_KEY, ROWS, DigestedRows
 from engine.staging.text_rows import StagedTexts
+from tests.changed_parts import change_parts
 from tests.fakes import _ATTEMPTS, MemorySink, MemoryWriter
 from tests.job_bench import BOTH, Bench, T, U
 from tests.memory_source import Change
@@ -132,7 +133,7 @@ def until_finished(bench: Any, outcomes: int = 1) -> None:
 
 
 def rows_recorded(bench: Any) -> int:
-    return sum(table.progress.rows for table in bench.job._saved.snapshot.tables if table.progress)
+    return sum(table.progress.rows for table in bench.job._checkpoint.state.snapshot.tables if table.progress)
 
 
 def test_all_rows_go_beside_the_turns_and_none_twice(bench):
@@ -290,7 +291,7 @@ def test_nothing_goes_before_the_sink_is_ready_or_without_the_lease(bench):
     bench.turns(8)
     before = len(bench.sink.ways)
     bench.sink.ready = True
-    bench.job._parts = replace(bench.job._parts, lease=NoLeaseAnyMore())
+    change_parts(bench.job, lease=NoLeaseAnyMore())
     bench.job._windows._parts = bench.job._parts
     with pytest.raises(LeaseLost):
         bench.turns(1)
