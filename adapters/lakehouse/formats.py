@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from adapters.lakehouse import delta, iceberg
-from engine.config.sinks.lake import LAKES
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 
 if TYPE_CHECKING:
     from adapters.lakehouse.spark_tables import Dialect

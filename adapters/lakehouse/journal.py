@@ -29,7 +29,8 @@ import pyarrow as pa  # noqa: TC002  a field's type
 
 from adapters.jdbc.parts import topic_of, unpacked
 from adapters.sinks.files import FilesSink
-from adapters.staging.turn_parts import RESTORE, ArrowPart, number, part_files, turn_name
+from adapters.staging.turn_names import turn_name
+from adapters.staging.turn_parts import RESTORE, ArrowPart, number, part_files
 from adapters.storage.directory import LocalStorage
 from engine.errors import StateError
 from engine.model import Checksum

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from adapters.staging.turn_names import turn_name
 from adapters.storage.disk import force_directory, make_private
 from engine.errors import InvariantError, SinkError, StateError
 from engine.events.values.text import text_parts
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
 
 RESTORE: Final = "restore it with the rest of the journal, from the same backup"
 _DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
-
-
-def turn_name(turn: int) -> str:
-    """The name of a turn's directory; the names sort in the order of the turns."""
-    return f"turn-{turn:012d}"
 
 
 class Staging:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 import pyarrow as pa
 
-from adapters.staging.turn_parts import turn_name
+from adapters.staging.turn_names import turn_name
 from engine.errors import SourceError
 from engine.verify.compared_digests import bare_keys
 

@@ -31,7 +31,7 @@ from adapters.postgres.job import building as building_postgres
 from adapters.postgres.server import connection as postgres_server
 from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost

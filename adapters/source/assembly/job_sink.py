@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.staging import Staging
-    from adapters.source.assembly.wiring import LeasedCheckpoint
+    from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.config.sinks.settings import LakeSettings, SinkSettings
     from engine.ports.sink import Sink
 

@@ -103,7 +103,12 @@ class Measuring:
         if not isinstance(extent, Extent) or not extent.ranges:
             # What is empty by now is read whole: a window tells when the stream has passed what emptied it.
             return state
-        return replace(state, snapshot=self._with_hidden(state.snapshot.bounded(table.ticket, extent)))
+        return replace(
+            state,
+            snapshot=self._with_hidden(
+                state.snapshot.changed(table.ticket, lambda entry: entry.bounded(extent))
+            ),
+        )
 
     def _extents(self, tables: Sequence[Table]) -> list[Extent | SignalError | TableBusy]:
         """Measure the first of these collections: as many as the stream can wait for."""

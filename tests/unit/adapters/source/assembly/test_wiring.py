@@ -4,7 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.source.assembly.wiring import Wired, all_done
+from adapters.source.assembly.supplied import Wired
+from adapters.source.assembly.wiring import all_done
 
 
 class Plain:
