@@ -153,6 +153,7 @@ class PostgresWorld(World):
             Path("/simulated"),
             log_opener(self.server, life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
+            lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
         return PostgresSource(settings, server, own)
 
@@ -261,8 +262,11 @@ class PostgresWorld(World):
     def _hit(self, life: Life, newest: int, what: str, index: int, other: int, visible: int) -> None:
         """Change a row of a table that a window in progress reads."""
         opened = life.source._open if life.source else None
-        windows = list(opened.windows.opened.values()) if opened else []
-        found = sorted(windows[-1 if newest else 0].oids) if windows else []
+        windows = [window.oids for window in opened.windows.opened.values()] if opened else []
+        if opened and opened.windows.meanwhile:
+            windows.append(opened.windows.meanwhile.oids)
+            self.happened["windows opening beside the stream"] += 1
+        found = sorted(windows[-1 if newest else 0]) if windows else []
         oids = [oid for oid in found if self.database.tables[oid].id in self.tables]
         if not oids:
             self._tx(life, ("t", what, index, other), visible)
