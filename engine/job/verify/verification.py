@@ -204,7 +204,10 @@ class Verification:
         before = self._forget(ticket)
         repair = Repair() if before is None else before.repair.anew()
         turn, settled = state.turn, self.settled()
-        self._courses[ticket] = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        course = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        if before is not None and not before.measured:
+            course.looks = max(looks, before.looks)
+        self._courses[ticket] = course
 
     def _considered(self, state: State, table: Table, course: _Course, parts: JobParts) -> State:
         try:
