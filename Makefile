@@ -52,8 +52,8 @@ integration: setup ## the tests on real, embedded servers
 # The suites wait for servers half of the time, so the types are checked beside them.
 test: lint ## everything that must pass: check, and every suite, by two processes; PROCESSES=3
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; status=0; \
-	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS)"; \
-	$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS) || status=$$?; \
+	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)"; \
+	$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS) || status=$$?; \
 	wait $$checking || status=1; cat "$$types"; rm -f "$$types"; exit $$status
 
 golden: setup ## compare our events with the recorded ones, case by case

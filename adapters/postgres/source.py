@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.settled import SettledIn
 from adapters.postgres.log.opening import await_past
-from adapters.postgres.log.reader import PostgresLog, Span
 from adapters.postgres.log.slots.retention import Retention
+from adapters.postgres.log.span import Span
 from adapters.postgres.log.subscription import Start
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
@@ -43,6 +43,7 @@ from engine.model import Appeared, CollectionId
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.log.slots.takeover import Takeover
     from adapters.postgres.saved import Began, Memory
     from adapters.postgres.snapshot.tables import PostgresTables
@@ -72,7 +73,7 @@ class _OpenLog:
 class PostgresSource:
     """The engine's `Source`. Only the job's thread uses it.
 
-    `admit` is `wiring.Places.admit`.
+    `admit` is `supplied.Places.admit`.
     """
 
     def __init__(self, settings: Settings, server: Server, tools: SourceTools) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from adapters.postgres.events.decode import Decoded
     from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
-    from adapters.postgres.log.reader import Span
+    from adapters.postgres.log.span import Span
     from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.session import Session
     from adapters.postgres.snapshot.windows import OpenWindows

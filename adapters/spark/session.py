@@ -46,7 +46,7 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
     # Jobs that share a session are served in turns, each in pools of its own (`pools.py`). On a cluster turns
-    # get the next free slot, ahead of windows being read (`kept_blocks.TURNS`).
+    # get the next free slot, ahead of windows being read (`pools.TURNS`).
     "spark.scheduler.mode": "FAIR",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     # A worker's next batch reuses the memory of the last one. If that were returned to the system, every page

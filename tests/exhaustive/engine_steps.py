@@ -15,8 +15,8 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
+from engine.job.snapshots.measuring import with_moved
 from engine.job.snapshots.opened_window import Opened
-from engine.job.snapshots.window_scheduler import with_moved
 from engine.job.snapshots.windows import Windows
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
 from engine.ports.source import Encoded

@@ -45,7 +45,7 @@ def always_settled(patch: pytest.MonkeyPatch) -> None:
 
 def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
     """A row that an entry has superseded counts as read."""
-    right = verification._noted
+    right = verification.noted
 
     def wrong(table: Any, turn: int) -> Any:
         noted = right(table, turn)
@@ -53,7 +53,7 @@ def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
         kinds = np.zeros(len(noted), np.int8)
         return noted.set_column(at, noted.schema.field(at), [kinds])
 
-    patch.setattr(verification, "_noted", wrong)
+    patch.setattr(verification, "noted", wrong)
 
 
 def not_restarted(patch: pytest.MonkeyPatch) -> None:

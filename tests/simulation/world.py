@@ -111,7 +111,7 @@ class Life:
         parts = JobParts(
             source=self.source,
             sink=self.sink,
-            store=FileStateStore(storage, lease.epoch),
+            store=FileStateStore(storage, lease.epoch, forced=not world.setup.knows),
             executors=Executors(self),
             desk=desk,
             pulse=Heartbeat(0.0, _no_event, _nothing),
@@ -672,6 +672,8 @@ class World:
     def _crash(self, life: Life) -> None:
         self.happened["crashes"] += 1
         life.dead = True
+        if self.happened["crashes"] % 2 and len(self._seats) < 2:
+            self.happened["names lost with the power"] += self.directory.lose_power()
 
     def _fault(self, _life: Life, port: str, how: str, times: int) -> None:
         self._faults.setdefault(port, [])[:] = [how] * times

@@ -39,8 +39,10 @@ from adapters.sinks.files import FilesSink
 from adapters.source.assembly import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
+from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
 from engine.job.snapshots.windows import Windows
+from engine.job.turns import Turns
 from engine.snapshot import copies
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot
@@ -212,11 +214,19 @@ def _last_stretch_left(blanked: Any) -> Any:
     return left
 
 
+def _showing_the_log(turn: Any) -> Any:
+    def shown(turns: Any, log: Any) -> Any:
+        turns._checkpoint.log = log
+        return turn(turns, log)
+
+    return shown
+
+
 def _acknowledging_early(commit: Any) -> Any:
-    def committed(job: Any, after: Any, *more: Any) -> Any:
+    def committed(checkpoint: Any, after: Any, *more: Any) -> Any:
         if after.position is not None:
-            job._log.acknowledge(after.position)
-        return commit(job, after, *more)
+            checkpoint.log.acknowledge(after.position)
+        return commit(checkpoint, after, *more)
 
     return committed
 
@@ -336,7 +346,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a pending turn counts only if sent": Mutant("every-step", ((Job, "settle", _settling(answer=True)),)),
     "a pending turn counts if sent": Mutant("every-step", ((Job, "settle", _settling(answer=False)),)),
-    "acknowledged after the commit": Mutant("every-step", ((Job, "_commit", _acknowledging_early),)),
+    "acknowledged after the commit": Mutant(
+        "every-step",
+        ((Turns, "turn", _showing_the_log), (Checkpoint, "commit", _acknowledging_early)),
+    ),
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),

@@ -111,6 +111,8 @@ class PendingVisibility:
 
     def add(self, more: Mapping[int, Touches]) -> PendingVisibility:
         """Add what more entries of transactions touched."""
+        if not more:
+            return self
         held = self.transactions
         return PendingVisibility(
             {**held, **{xid: held.get(xid, Touches()) | touches for xid, touches in more.items()}}
@@ -132,6 +134,8 @@ class PendingVisibility:
 
     def add_copies(self, counted: pa.Table) -> PendingVisibility:
         """Add rows of COUNTED, which are in log order."""
+        if not counted.num_rows:
+            return self
         found: dict[int, dict[int, pa.Table]] = {}
         for xid, oid, rows in _grouped(counted):
             found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
@@ -284,6 +288,8 @@ def _union(arrays: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
 
 def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
     """The rows of each transaction and relation, as `(xid, oid, rows)`."""
+    if not rows.num_rows:
+        return
     oids, xids = rows.column("oid").to_numpy(), rows.column("xid").to_numpy()
     order = np.lexsort((oids, xids))
     oids, xids, rows = oids[order], xids[order], rows.take(pa.array(order))
@@ -313,6 +319,8 @@ def lacking_pairs(
     lacking: pa.Table, oid: int, visibility: Visibility
 ) -> tuple[tuple[bytes | None, bytes], ...]:
     """The old and new keys of one relation's rows that lack a value and that the snapshot does not show."""
+    if not lacking.num_rows:
+        return ()
     rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
     rows = unsettled_rows(rows, visibility)
     return tuple(_pairs(rows))
@@ -321,6 +329,8 @@ def lacking_pairs(
 def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
     """The old and new keys, by relation, of rows that lack a value and may have moved."""
     found: dict[int, Pairs] = {}
+    if not lacking.num_rows:
+        return found
     moved = lacking.filter(lacking.column("moved"))
     for oid in moved.column("oid").unique().to_pylist():
         rows = moved.filter(pc.equal(moved.column("oid"), oid)).select(["old", "key"])

@@ -32,6 +32,8 @@ def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
 
 
 def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
+    if not (len(decoded.touched) or len(decoded.incomplete) or len(decoded.copies) or decoded.truncated):
+        return Superseded()
     newer = shown.missing({xid for oid, xid in decoded.truncated if oid in ids})
     return Superseded(
         {
@@ -72,8 +74,9 @@ def noted(
         waiting = waiting.add_keys(pending_visibility.unsettled_rows(part.touched, visibility))
         waiting = waiting.add_lacking(pending_visibility.unsettled_rows(part.incomplete, visibility))
         waiting = waiting.add_copies(pending_visibility.unsettled_rows(part.copies, visibility))
-        hidden = visibility.missing({xid for _oid, xid in part.truncated})
-        waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)
+        if part.truncated:
+            hidden = visibility.missing({xid for _oid, xid in part.truncated})
+            waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)
     return waiting
 
 

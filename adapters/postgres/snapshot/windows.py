@@ -213,13 +213,7 @@ class OpenWindows:
         _relation, codec = self._codec(read)
         last = self._streamed.committed_before_reads
         source = read_source(settings, collection, ReadPlace(now_ms, last_commit_end=last, sequence_lsn=last))
-        return DeleteEvents(
-            codec.topic,
-            codec.key_wrap,
-            codec.around_deletes(source, now_ms),
-            tuple(member.name for member in codec.fields),
-            settings.tombstones,
-        )
+        return DeleteEvents.of_table(codec, source, now_ms, tombstones=settings.tombstones)
 
     def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
         """Refuse a table whose fingerprint changed.

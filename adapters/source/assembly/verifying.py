@@ -9,7 +9,8 @@ from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import SinkKind
-from engine.job.verify.verification import Verification, always_settled
+from engine.job.verify.course import always_settled
+from engine.job.verify.verification import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The state: all that a restart needs, as a value. Pure.
 
 `engine.job.saved.state_document` turns it into the document that a port stores. When a state counts (pending,
-commit, promote) is explained in `engine.job.loop`.
+commit, promote) is explained in `engine.job.checkpoint`.
 """
 
 from __future__ import annotations

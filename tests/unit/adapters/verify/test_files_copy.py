@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark.executors import LocalExecutors
-from adapters.verify import copied_events, files_copy
+from adapters.verify import compared_partition, copied_events, files_copy
 from adapters.verify.copied_events import Traits
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
@@ -372,7 +372,7 @@ def test_a_row_without_an_event_is_looked_at_again_where_deletes_may_be_gone(sce
         scene.saw({"id": key, "v": "x"})
 
     first = scene.found()
-    monkeypatch.setattr(files_copy, "_MOST_AGAIN", 0)
+    monkeypatch.setattr(compared_partition, "_MOST_AGAIN", 0)
     many = scene.found()
     scene.look = 16
     again = scene.found()

@@ -24,6 +24,7 @@ from engine.job.saved.state import State
 from engine.model import Channel, Position
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
+from tests.changed_parts import change_parts
 from tests.fakes import MemoryTopic
 from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
 from tests.memory_source import Change, MemorySpan
@@ -566,7 +567,7 @@ class TestLease:
     @pytest.mark.parametrize(("checks", "stops_before"), [(0, "save_pending"), (1, "commit"), (2, "promote")])
     def test_it_stops_before_the_next_step(self, bench, checks, stops_before):
         bench.job.settle()
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(checks))
+        change_parts(bench.job, lease=self.Lost(checks))
         bench.database.commit(Change(T, 1, "new"))
         with pytest.raises(LeaseLost):
             bench.turns(1)
@@ -578,14 +579,14 @@ class TestLease:
         "failure", [StateError("is gone"), PositionLost("is gone"), SinkError("is gone")]
     )
     def test_what_fails_as_another_job_took_over_is_no_failure(self, bench, failure):
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(9))
+        change_parts(bench.job, lease=self.Lost(9))
         bench.source.openings = [failure]
         with pytest.raises(LeaseLost):
             bench.job.run(lambda: False)
 
     def test_it_does_not_even_settle(self, bench):
         bench.store.pending[1] = saved.to_json(State(turn=1))
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(0))
+        change_parts(bench.job, lease=self.Lost(0))
         with pytest.raises(LeaseLost):
             bench.job.run(lambda: False)
 
