@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from engine.job.verify import verification
+from engine.job.verify import course, verification
 from engine.verify import comparison
 from tests.simulation import verifying
 from tests.simulation.figures import missed
@@ -45,7 +45,7 @@ def always_settled(patch: pytest.MonkeyPatch) -> None:
 
 def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
     """A row that an entry has superseded counts as read."""
-    right = verification.noted
+    right = course.noted
 
     def wrong(table: Any, turn: int) -> Any:
         noted = right(table, turn)
