@@ -44,12 +44,14 @@ class Traits:
 
     `placeholders` are the texts that stand in them for values that the log left out. With `looked_up` the row
     of an update was looked up when its event was read: it may be later than the event, or be missing.
-    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key.
+    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key. `thins`:
+    events that others of their key follow may be gone, and deletes with all before them.
     """
 
     placeholders: tuple[bytes, ...] = ()
     looked_up: bool = False
     in_order: bool = True
+    thins: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ class FilesComparison:
             tuple(place for one in events for place in one.truncates),
             self._traits.placeholders,
             asked,
+            self._traits.thins,
         )
         return reduce(or_, self._executors.map(compared, range(partitions)), Findings())
 

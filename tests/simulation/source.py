@@ -24,6 +24,7 @@ from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.snapshot.scope import Ranked, Within
+from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
 from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
@@ -384,15 +385,18 @@ class SimSource:
             raise SourceError("a row can't be read", place=collection)
         topics, headers = _columns(str(collection), len(rows))
         keys = [key for _place, key, _text in rows]
+        # Rows that are compared go nowhere, so they don't name the entry of the queue.
+        ticket, form = ("", COMPARED) if run.target.compared else (f"|{run.ticket}", None)
         columns = [
             topics,
             pa.array(map(str, keys), _TEXT),
-            pa.array([f"{text}|{run.ticket}" for _place, _key, text in rows], _TEXT),
+            pa.array([f"{text}{ticket}" for _place, _key, text in rows], _TEXT),
             headers,
             pa.array(map(merge_key, keys), KEY_TYPE),
         ]
         events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
-        with self._life.world.staging.within(window.id).run(index, Surroundings()) as staging:
+        area = self._life.world.staging.within(window.id)
+        with area.run(index, Surroundings(), form=form) as staging:
             staging.write(events)
         size = _ROW_BYTES * len(rows)
         return Staged(run.ticket, collection, staging.complete, len(rows), size, index)

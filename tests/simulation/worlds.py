@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from tests.simulation import figures, script
 from tests.simulation.postgres import script as postgres_script
 from tests.simulation.postgres.world import PostgresWorld
+from tests.simulation.verifying import FLOORS, VerifyingSetup, VerifyingWorld
+from tests.simulation.verifying import draw as draw_verifying
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Kind:
 
 
 WORLDS: Mapping[str, Kind] = {
+    "verify": Kind(draw_verifying, VerifyingSetup, VerifyingWorld, FLOORS),
     CORE: Kind(script.draw, script.Setup, World, figures.FLOORS),
     "postgres": Kind(
         postgres_script.draw, postgres_script.PostgresSetup, PostgresWorld, figures.POSTGRES_FLOORS

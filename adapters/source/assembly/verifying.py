@@ -64,6 +64,8 @@ def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -
         return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
 
     if settings.sink.kind == SinkKind.KAFKA:
+        # A topic may be compacted.
+        traits = replace(traits, thins=True)
         return TopicCopy(settings.sink.kafka, work, executors, files)
     return files(settings.sink.directory)
 

@@ -173,7 +173,10 @@ class Verification:
         before = self._forget(ticket)
         repair = Repair() if before is None else before.repair.anew()
         turn, settled = state.turn, self.settled()
-        self._courses[ticket] = Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        course = Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        if before is not None and not before.measured:
+            course.looks = max(looks, before.looks)
+        self._courses[ticket] = course
 
     def _considered(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
         try:
