@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.postgres.log.pgoutput import Messages, Tuples, among, parse_truncate, read_messages, read_tuples
+from adapters.postgres.log.pgoutput import Messages, Tuples, parse_truncate, read_messages, read_tuples
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.events.record.field import Mask
     from engine.events.values.text import Ints, Text
 
-_ROWS = among(b"IUD")
+_ROWS = np.isin(np.arange(256), list(b"IUD"))
 _TRUNCATE, _OLD_ROW = ord("T"), ord("O")
 
 

@@ -33,13 +33,6 @@ _HINT = "read the span again"
 _TEXT, _NULL, _UNCHANGED = ord("t"), ord("n"), ord("u")
 
 
-def among(kinds: bytes) -> Mask:
-    """A table to look bytes up in: whether they are among `kinds`. Faster than `np.isin` for few messages."""
-    table = np.zeros(256, bool)
-    table[list(kinds)] = True
-    return table
-
-
 @dataclass(frozen=True, slots=True)
 class Messages:
     """Messages in one buffer: `data` holds all bytes; message i begins (with its kind) at `starts[i]`.

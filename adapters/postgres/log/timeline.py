@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adapters.postgres.log.pgoutput import among
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,7 +20,8 @@ if TYPE_CHECKING:
 
 _EPOCH_US = 946_684_800_000_000
 """2000-01-01, PostgreSQL's epoch, in microseconds since 1970."""
-ENTRIES = among(b"IUDTM")
+ENTRIES = np.isin(np.arange(256), list(b"IUDTM"))
+"""Whether a message of this kind is an entry. For few messages, looking this up is faster than `np.isin`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, StateError
 from engine.ports.state_store import SavedState, SavedStates
+from tests.batches import numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +108,20 @@ def test_a_promotion_is_forced_to_disk_unless_the_sink_knows_its_turns(tmp_path:
 def test_the_files_sink_alone_knows_its_turns_after_a_power_failure(tmp_path: Path):
     assert _knows_turns(FilesSink(tmp_path))
     assert not _knows_turns(NullSink())
+
+
+def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The part, its directory, the state, the checkpoint's directory, and the directory of turns."""
+    sink = FilesSink(tmp_path / "events")
+    store = FileStateStore(LocalStorage(tmp_path / "state"), forced=not _knows_turns(sink))
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", forced.append)
+    for turn in range(1, 11):
+        part = sink.writer(turn).write(0, [numbered(turn)])
+        store.save_pending(turn, b"{}")
+        sink.commit(turn, [part])
+        store.promote(turn)
+
+    assert len(forced) == 5 * 10
