@@ -296,6 +296,7 @@ class Job:
                 self.state, self._log = self._parts.source.open_log(self.state)
             if awaits_log(self.state):
                 self.state = recovery.begun(self.state, self._parts)
+            self._keep_beginning()
             self._parts.notices.opened(before, self.state.snapshot)
             self._saved_s = self._opened_s = self._parts.clock()
             self._was_open = True
@@ -303,6 +304,22 @@ class Job:
             tally.opened(self._log, self._parts.source.tables().captured() if tally.watched else ())
             if self._size.share < 1:
                 self._log.limit(self._size.share)
+
+    def _keep_beginning(self) -> None:
+        """Save where a new log begins, before anything of it is sent.
+
+        A sink may have taken the first turn, or part of it, and not say so. Without this state the next start
+        would begin at what is then the end of the log, and consumers would lack what came in between. Where
+        all rows are read first, the next start reads them again.
+        """
+        job_parts, state = self._parts, self.state
+        if self._saved.position is not None or state.position is None or state.snapshot.initial:
+            return
+        job_parts.lease.check()
+        job_parts.store.save_pending(state.turn, saved.to_json(state, self._pace.state_version))
+        job_parts.lease.check()
+        job_parts.store.promote(state.turn)
+        self._saved = state
 
     def _recovers(self, lost: PositionLost) -> bool:
         """Whether a new log is to begin. Not before there was one, and not if that is just what fails."""
