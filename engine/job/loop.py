@@ -171,6 +171,7 @@ class Job:
             turns.state, self._log = self._parts.source.open_log(turns.state)
         if turns.state.awaits_log:
             turns.state = recovery.begun(turns.state, self._parts)
+        self._checkpoint.keep_beginning(turns.state)
         self._parts.notices.opened(before, turns.state.snapshot)
         self._retries.opened()
         tally = self._parts.tally
