@@ -52,8 +52,8 @@ integration: setup ## the tests on real, embedded servers
 # The suites wait for servers half of the time, so the types are checked beside them.
 test: lint ## everything that must pass: check, and every suite, by two processes; PROCESSES=3
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; status=0; \
-	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS)"; \
-	$(PYTEST) -n $(PROCESSES) --dist worksteal $(ARGS) || status=$$?; \
+	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)"; \
+	$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS) || status=$$?; \
 	wait $$checking || status=1; cat "$$types"; rm -f "$$types"; exit $$status
 
 golden: setup ## compare our events with the recorded ones, case by case
@@ -100,7 +100,7 @@ jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots;
 	$(PYTEST) tests/integration/check_jdbc_killed.py $(ARGS)
 
 lake: setup ## jobs with the sinks delta and iceberg, whose packages are downloaded: types, evolution, upkeep, crashes; STRIDE=6: at every sixth step
-	$(PYTEST) tests/integration/check_lake_job.py tests/integration/check_lake_tables.py $(ARGS)
+	$(PYTEST) tests/integration/check_lake_job.py tests/integration/check_lake_types.py tests/integration/check_lake_tables.py $(ARGS)
 
 lake-killed: setup ## a job with the sink delta, killed under load and snapshots; then its tables are compared; KILLS=50 SINK=iceberg
 	$(PYTEST) tests/integration/check_lake_killed.py $(ARGS)
@@ -133,7 +133,7 @@ idle: setup ## a job with nothing to do for an hour, through Kafka, and then a r
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
 
-simulate: setup ## simulated histories, replayed by their seed; ARGS="--world mongodb --count 100", "--minutes 60 --processes 2"
+simulate: setup ## simulated histories, replayed by their seed; ARGS="--world mongodb --count 100", "--world verify", "--minutes 60 --processes 2"
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 simulate-mutants: setup ## mutants of what decides, each to be caught by the simulator; ARGS="--only fencing"

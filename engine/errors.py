@@ -173,14 +173,16 @@ class SinkRefused(SinkError):
 
 
 class TopicRemade(SinkError):
-    """A topic was recreated and lacks earlier events. It accepts events.
+    """A topic was recreated, or could not take some events, and lacks them. It accepts events.
 
     `snapshot`: a snapshot of its table is to be taken. `what`: what was recreated, if not the topic itself.
+    `why`: what has happened to it otherwise.
     """
 
-    def __init__(self, topic: str, *, snapshot: bool = False, what: str = "the topic") -> None:
+    def __init__(self, topic: str, *, snapshot: bool = False, what: str = "the topic", why: str = "") -> None:
         hint = "" if snapshot else "take a snapshot of its table"
-        super().__init__(f"{what} was made anew, it lacks what was sent before", place=topic, hint=hint)
+        why = why or "was made anew, it lacks what was sent before"
+        super().__init__(f"{what} {why}", place=topic, hint=hint)
         self.topic, self.snapshot = topic, snapshot
 
 

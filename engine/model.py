@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from engine.snapshot.key_hashes import KeyHashes
     from engine.staging.port import StagedRows
 
 Key: TypeAlias = tuple[str | None, ...]
@@ -325,7 +326,7 @@ class Staged:
     """The rows of one run that one task read, staged as `content` until they are emitted.
 
     `run` is the run's number in the window. `bytes` is the size of the rows, without the text that all rows
-    share.
+    share. `hashes` are those of its merge keys, where the driver may not have the rows.
     """
 
     ticket: int
@@ -334,6 +335,7 @@ class Staged:
     rows: int
     bytes: int
     run: int
+    hashes: KeyHashes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ pytest_plugins = [f"tests.{plugin.stem}" for plugin in sorted(Path(__file__).par
 # A JVM of the tests lives too briefly for what it compiles at length; jobs in their own processes inherit it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
+# The tests kill processes, never the machine: what is written need not have reached the disk.
+os.fsync = lambda fd: None  # noqa: ARG005  the name is the original's
+
 # examples are timed on machines shared with servers; a slow one says nothing about the code
 hypothesis.settings.register_profile("tidemark", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("tidemark")

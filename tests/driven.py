@@ -12,7 +12,7 @@ import orjson
 from psycopg.rows import dict_row
 
 from adapters.postgres.job import building
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
 
 if TYPE_CHECKING:

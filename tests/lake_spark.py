@@ -37,9 +37,9 @@ class Lake:
         for option, value in self.dialect.conf.items():
             self.reader.conf.set(option, value)
 
-    def tables(self) -> SparkTables:
+    def tables(self, epoch: int = 0) -> SparkTables:
         """The tables, for another process."""
-        return SparkTables(self._spark, self.dialect)
+        return SparkTables(self._spark, dialect_of(self.kind, self.settings, "job", epoch))
 
     def read(self, name: TableName) -> DataFrame:
         """A table as its readers see it."""

@@ -107,7 +107,7 @@ class MemoryCopy:
         assert isinstance(rows, MemoryRows)
         told = rows.table(seen[1])
         copied, truncates = self._copied(topic, 0, span.upto)
-        found = compare(told, copied, truncates, span.since, span.upto)
+        found = compare(told, copied, truncates, (span.since, span.upto))
         counts = {name: len(getattr(found, name)) for name in ("missing", "different", "extra")}
         keys, digests = (told.column(name).to_pylist() for name in ("merge_key", "key"))
         undecided = tuple((keys[at], digests[at]) for at in found.undecided.tolist())

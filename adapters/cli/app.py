@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from adapters.source.assembly.wiring import Onlookers
+    from adapters.source.assembly.supplied import Onlookers
 
 # local variables in a traceback could show a password
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

@@ -15,7 +15,7 @@ import orjson
 from adapters.embedding.progress_bars import showing
 from adapters.embedding.signal_fates import SignalFates
 from adapters.http.monitor import Monitor
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.system import RUNNING, start_thread, system_clock
 from engine.errors import SignalError, TidemarkError
 from engine.job.reports.tally import Standing

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from adapters.release import release
-from engine.config.sinks.lake import LAKES
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 from engine.errors import TidemarkError
 from engine.events.names import topic_of
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 
 from adapters.jdbc.connection import Target, is_tables_fault, said
-from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
+from adapters.jdbc.fold import Fold, PlacedBatch
 from adapters.jdbc.parts import packed, topic_of, unpacked
+from adapters.jdbc.placeholders import Placeholders
 from adapters.jdbc.table import Table, TableGoneError, naming
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import batch_bytes, client, opened, renew
+from adapters.kafka.delivered import Delivered, Undelivered
 from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
 from adapters.kafka.fencing import begin, failed, fatal_in, transactional
 from adapters.kafka.flow import Flow
@@ -38,7 +38,7 @@ from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     import pyarrow as pa
     from confluent_kafka import Message
@@ -53,33 +53,6 @@ _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
 """The most bytes of a record set aside: a broker's default socket limit."""
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """The result for a turn's events: the topics that got a truncate, and those that refuse events."""
-
-    truncated: frozenset[str] = frozenset()
-    refused: Mapping[str, SinkError] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Undelivered:
-    """One record that could not be delivered, and why."""
-
-    record: Record = field(repr=False)
-    partition: int
-    error: KafkaError
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Topic and partition; -1 for a record that was not sent at all."""
-        return self.record[0], self.partition
-
-    @property
-    def size(self) -> int:
-        """The bytes of key and value."""
-        return len(self.record[1] or b"") + len(self.record[2] or b"")
 
 
 class Delivery:

@@ -17,22 +17,22 @@ network delivers after `delivery.timeout.ms`. If that must not happen, producers
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.beside.row_task import SendRows, keeps_producers
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.delivery import Delivered, Delivery
+from adapters.kafka.delivery import Delivery
 from adapters.kafka.errors import BatchRefused, NotDelivered
 from adapters.kafka.fencing import Fence, is_fence
-from adapters.kafka.partitions import of_groups, shares
+from adapters.kafka.partitions import shares
 from adapters.kafka.parts import Attempt, TurnParts
 from adapters.kafka.records import of_topics, truncated, without
+from adapters.kafka.topic_senders import SendTopics
 from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.sinks.settings import Fencing, TopicRecreated
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.kafka.beside.senders import Senders
-    from adapters.kafka.partitions import Groups
+    from adapters.kafka.delivered import Delivered
     from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission
     from engine.model import Part
@@ -59,25 +59,6 @@ _LOCAL_BYTES: Final = 64 << 20
 _SMALLER: Final = 8
 _TOLD: Final = 10
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
-
-
-@dataclass(frozen=True, slots=True)
-class SendTopics:
-    """The task that sends an attempt's events to some groups of partitions; sent to the executors.
-
-    `barriers` is as in `Delivery.send`.
-    """
-
-    settings: KafkaSettings
-    attempt: Attempt
-    barriers: frozenset[str] = frozenset()
-
-    def __call__(self, share: tuple[str, Mapping[str, Groups]]) -> Delivered:
-        """Send them, with the producer of this transactional id, if any."""
-        id_, groups = share
-        batches = (of_groups(batch, groups) for batch in self.attempt.batches())
-        with contextlib.closing(Delivery(self.settings, id_)) as delivery:
-            return delivery.send(batches, barriers=self.barriers)
 
 
 class KafkaSink:

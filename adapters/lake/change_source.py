@@ -138,7 +138,8 @@ class ChangeStreamReader(_Reading, DataSourceStreamReader):
         """Before the first turn."""
         return self._offset(self._query.first - 1)
 
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
+    # Since PySpark 4.2 it may also be given a start and a limit; without them it is called as before.
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override,unused-ignore]  # noqa: N802
         """The newest turn, never one before the first that is asked for."""
         before = self._query.first - 1
         return self._offset(max(self._query.files.turns(before), default=before))

@@ -12,20 +12,26 @@
 
 All else is what the schema says, as in `engine/events/record/typed.py`. DATE and TIMESTAMP_NTZ hold the
 years 1 to 9999. What lies outside, infinities included, is null in the column and stands as text in the
-column `<name>__text`. So do NaN and the infinities of a decimal, if the events come from a sink's turn and
-not from JSON, which has null there; a decimal that is text has them itself.
+column `<name>__text`. An array or a struct with such a value inside is null as a whole, and stands there as
+JSON. NaN and the infinities of a decimal stand there, too, if the events come from a sink's turn and not from
+JSON, which has null there; a decimal that is text has them itself.
 """
 
 from __future__ import annotations
 
+import base64
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import ConfigError, InvariantError
+from engine.errors import InvariantError
 from engine.events.record.special_decimals import special_texts
 from engine.events.record.typed import arrow_type, decimals, is_decimal
 from engine.events.values.times import INFINITY_DAYS, INFINITY_US, MINUS_INFINITY_DAYS, MINUS_INFINITY_US
@@ -43,6 +49,7 @@ _UNIT_US: Final = {"ms": 1_000, "us": 1}
 _SHORT_BYTES: Final = 15
 """Of an unscaled value that certainly has no more than 38 digits."""
 _MOST_SCALE: Final = 1_000
+Mask = npt.NDArray[np.bool_]
 
 
 class Column(NamedTuple):
@@ -75,7 +82,13 @@ def _scalar_type(kind: pa.DataType, schema: Schema) -> pa.DataType:
 
 
 def has_text(schema: Schema) -> bool:
-    """Whether there are values that the column can't hold."""
+    """Whether there are values that the column can't hold, by themselves or inside of others."""
+    if is_decimal(schema) or schema.keys is not None:
+        return False
+    if schema.type == "struct":
+        return any(has_text(member) for _name, member in schema.fields)
+    if schema.items is not None:
+        return has_text(schema.items)
     kind = column_type(schema)
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
@@ -97,7 +110,7 @@ def column(values: pa.Array, schema: Schema) -> Column:
         bounds = (_LEAST_DAY * _DAY_US // factor, (_MOST_DAY + 1) * _DAY_US // factor)
         return _held(values, pc.cast(values, pa.int64()), bounds, factor)
     if schema.type in {"struct", "array", "map"}:
-        return Column(_nested(values, schema))
+        return _nested(values, schema)
     return Column(pc.cast(values, column_type(schema)))
 
 
@@ -192,25 +205,64 @@ def _decimal_text(data: bytes, scale: int) -> str:
     return f"{Decimal((int(number < 0), digits, -scale)):f}"
 
 
-def _nested(values: pa.Array, schema: Schema) -> pa.Array:
-    """Values of arrays, maps and structs. Raises ConfigError if one of their members can't be held."""
-    kind = column_type(schema)
+def _nested(values: pa.Array, schema: Schema) -> Column:
+    """Arrays, maps and structs. One whose members can't all be held is null, and stands as JSON beside it."""
+    kind, null = column_type(schema), values.is_null().to_numpy(zero_copy_only=False)
     if schema.type == "struct":
-        members = [
-            _all_held(column(values.field(at), member), name)
-            for at, (name, member) in enumerate(schema.fields)
+        members = [column(values.field(at), member) for at, (_name, member) in enumerate(schema.fields)]
+        odd = np.logical_or.reduce([np.zeros(len(values), bool), *map(_outside, members)]) & ~null
+        made = pa.StructArray.from_arrays(
+            [member.values for member in members], fields=list(kind), mask=pa.array(null | odd)
+        )
+    elif schema.keys is not None or schema.items is None:
+        return Column(pc.cast(values, kind))
+    else:
+        items = column(values.values, schema.items)
+        before = np.concatenate(([0], np.cumsum(_outside(items))))[values.offsets.to_numpy()]
+        odd = (np.diff(before) > 0) & ~null
+        made = pa.ListArray.from_arrays(values.offsets, items.values, type=kind, mask=pa.array(null | odd))
+    if not has_text(schema):
+        return Column(made)
+    texts = np.full(len(values), None, object)
+    places = np.flatnonzero(odd)
+    texts[places] = [orjson.dumps(shown).decode() for shown in _shown(values.take(pa.array(places)), schema)]
+    return Column(made, pa.array(texts, pa.string()))
+
+
+def _outside(made: Column) -> Mask:
+    """Which values their column can't hold."""
+    if made.texts is None:
+        return np.zeros(len(made.values), bool)
+    outside: Mask = made.texts.is_valid().to_numpy(zero_copy_only=False)
+    return outside
+
+
+def _shown(values: pa.Array, schema: Schema) -> list[Any]:
+    """A few values as JSON has them, dates and times in ISO 8601."""
+    if schema.type == "struct" and not is_decimal(schema):
+        members = {name: _shown(values.field(at), member) for at, (name, member) in enumerate(schema.fields)}
+        rows = [dict(zip(members, row, strict=True)) for row in zip(*members.values(), strict=True)]
+        return [
+            row if there else None for row, there in zip(rows, values.is_valid().to_pylist(), strict=True)
         ]
-        return pa.StructArray.from_arrays(members, fields=list(kind), mask=values.is_null())
-    if schema.keys is not None or schema.items is None:
-        return pc.cast(values, kind)
-    items = _all_held(column(values.values, schema.items), "an array")
-    return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=values.is_null())
+    if schema.items is not None and schema.keys is None:
+        items = iter(_shown(values.flatten(), schema.items))
+        sizes = pc.list_value_length(values).to_pylist()
+        return [None if size is None else list(islice(items, size)) for size in sizes]
+    made = column(values, schema)
+    texts = [None] * len(values) if made.texts is None else made.texts.to_pylist()
+    return [
+        _plain(value) if text is None else text
+        for value, text in zip(made.values.to_pylist(), texts, strict=True)
+    ]
 
 
-def _all_held(made: Column, name: str) -> pa.Array:
-    if made.texts is not None and made.texts.null_count < len(made.texts):
-        raise ConfigError(f"a date or time inside of {name!r} lies outside of the years 1 to 9999")
-    return made.values
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict | list | tuple | Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def exactly(values: pa.Array, kind: pa.DataType) -> pa.Array | None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from engine.config.sinks.jdbc import DATABASE, SCHEMA, TABLE, TOPIC
+from engine.config.sinks.table_names import DATABASE, SCHEMA, TABLE, TOPIC
 from engine.errors import SinkRefused
 
 if TYPE_CHECKING:

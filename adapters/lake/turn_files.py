@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from adapters.staging.turn_parts import turn_name
+from adapters.staging.turn_names import turn_name
 from engine.errors import ConfigError, SourceError
 from engine.events.values.text import text_from
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from adapters.lake.column_types import TEXT_SUFFIX, column, column_type, exactly, has_special_text, has_text
 from adapters.lake.row_columns import value
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
-from engine.errors import ConfigError, SinkRefused
+from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,10 +120,7 @@ def converted(batch: pa.RecordBatch, columns: Columns, *, keys_only: bool = Fals
     members = batch.column("key").flatten() if columns.key else []
     given += [(name, schema, member) for (name, schema), member in zip(columns.key, members, strict=True)]
     for name, schema, values in given:
-        try:
-            made = column(values, schema)
-        except ConfigError as error:
-            raise SinkRefused(error.message) from error
+        made = column(values, schema)
         found[name] = made.values
         if text := _text_of(name, schema, columns):
             found[text] = pa.nulls(batch.num_rows, pa.string()) if made.texts is None else made.texts

@@ -7,15 +7,16 @@ It keeps the newest version for ever, whatever is compacted, vacuumed or cleaned
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from adapters.lakehouse.java import jvm_of
+from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -101,9 +102,11 @@ class Delta:
         """Integers, floats and decimals become wider ones, and dates times."""
         return widens_simply(old, new) or wider_decimal(old, new) or (old, new) == ("date", "timestamp_ntz")
 
-    def stamp(self, turn: int) -> Mapping[str, str]:
-        """The application and its version."""
-        return {f"{_WRITE}AppId": self.application, f"{_WRITE}Version": str(turn)}
+    @contextmanager
+    def writing(self, spark: SparkSession, name: TableName, turn: int) -> Iterator[str | None]:
+        """The table itself: Delta skips a version that it has, and refuses one of two at once."""
+        with configured(spark, {f"{_WRITE}AppId": self.application, f"{_WRITE}Version": str(turn)}):
+            yield self.target(name)
 
     def upkeep(self, spark: SparkSession, name: TableName, retention_s: float) -> Sequence[str]:  # noqa: ARG002  it needs to ask nothing
         """OPTIMIZE, and VACUUM of files that no kept version needs."""

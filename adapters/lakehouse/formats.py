@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from adapters.lakehouse import delta, iceberg
-from engine.config.sinks.lake import LAKES
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 
 if TYPE_CHECKING:
     from adapters.lakehouse.spark_tables import Dialect
@@ -17,13 +16,14 @@ LONGEST: Final = 200
 _EXTENSIONS: Final = "spark.sql.extensions"
 
 
-def dialect_of(kind: SinkKind, settings: LakeSettings, application: str) -> Dialect:
-    """What writes tables of this kind."""
+def dialect_of(kind: SinkKind, settings: LakeSettings, application: str, epoch: int = 0) -> Dialect:
+    """What writes tables of this kind, for the job of this name and epoch."""
     if kind is SinkKind.DELTA:
         return delta.Delta(application, settings.warehouse, settings.catalog)
     if settings.catalog:
-        return iceberg.Iceberg(application, settings.catalog)
-    return iceberg.Iceberg(application, conf=iceberg.catalog_settings(settings.warehouse))
+        return iceberg.Iceberg(application, settings.catalog, epoch=epoch)
+    conf = iceberg.catalog_settings(settings.warehouse)
+    return iceberg.Iceberg(application, conf=conf, epoch=epoch)
 
 
 def packages(sink: SinkSettings) -> tuple[str, ...]:

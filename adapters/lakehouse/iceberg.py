@@ -2,23 +2,29 @@
 
 Every commit of the sink carries the turn as a property of its snapshot. It is looked for before a commit.
 Other snapshots, as those of compaction, carry none, so the newest snapshot that does is never expired.
+
+Iceberg takes an append whatever others have appended meanwhile. So a job that stood still while another one
+took over could add the same rows again. Hence each write goes to a branch, which becomes the table's state
+only if the table is still what it was when the branch began:
+
+    main      ── turn 41 ──────────────────────► 42        one step, and only if main is at 41 still
+    branch            └──── INSERT or MERGE ── 42 ┘
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as f
-
-from adapters.lakehouse.java import jvm_of
+from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -33,6 +39,7 @@ _PROPERTIES: Final = {
     "format-version": "2",
     **dict.fromkeys(("write.merge.mode", "write.update.mode", "write.delete.mode"), "merge-on-read"),
 }
+_NO_WORD: Final = re.compile(r"\W")
 _SMALL: Final = re.compile(r"(?<![^:<,])smallint(?![^>,])")
 """Where it is a type: a field's name stands before a colon."""
 
@@ -52,11 +59,15 @@ def catalog_settings(warehouse: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Iceberg:
-    """Iceberg tables in a catalog. `application` names the job, `conf` are settings of the session."""
+    """Iceberg tables in a catalog. `application` names the job, `conf` are settings of the session.
+
+    `epoch` tells the process from others of the job: it is that of the lease on the journal.
+    """
 
     application: str
     catalog: str = CATALOG
     conf: Mapping[str, str] = field(default_factory=dict)
+    epoch: int = 0
 
     def target(self, name: TableName) -> str:
         """By its name."""
@@ -67,24 +78,24 @@ class Iceberg:
         target = self.target(name)
         if not spark.catalog.tableExists(target):
             return None
-        jvm, session = jvm_of(spark)
-        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, target)
-        table.refresh()
-        found = self._carrying(spark, target)
+        table = self._loaded(spark, name)
+        found = self._carrying(spark, table)
         return str(table.uuid()), None if found is None else found[0]
 
-    def _carrying(self, spark: SparkSession, target: str) -> tuple[int, datetime] | None:
-        """The newest turn, and when its snapshot was committed."""
-        turn = f.col("summary")[self._property].cast("bigint")
-        rows = (
-            spark.table(f"{target}.snapshots")
-            .select(turn.alias("turn"), "committed_at")
-            .where("turn IS NOT NULL")
-            .orderBy(f.desc("turn"), f.desc("committed_at"))
-            .limit(1)
-            .collect()
-        )
-        return (rows[0][0], rows[0][1]) if rows else None
+    def _loaded(self, spark: SparkSession, name: TableName) -> Any:
+        """Iceberg's own table, as it is now."""
+        jvm, session = jvm_of(spark)
+        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self.target(name))
+        table.refresh()
+        return table
+
+    def _carrying(self, spark: SparkSession, table: Any) -> tuple[int, int] | None:
+        """The turn of the newest snapshot that has one, and when that was committed, in milliseconds."""
+        jvm, _session = jvm_of(spark)
+        for snapshot in jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(table).iterator():
+            if (turn := snapshot.summary().get(self._property)) is not None:
+                return int(turn), int(snapshot.timestampMillis())
+        return None
 
     @property
     def _property(self) -> str:
@@ -113,9 +124,39 @@ class Iceberg:
         """Integers and floats become wider ones, and decimals longer ones of the same scale."""
         return widens_simply(old, new) or wider_decimal(old, new, same_scale=True)
 
-    def stamp(self, turn: int) -> Mapping[str, str]:
-        """A property of the next snapshot."""
-        return {f"spark.sql.iceberg.snapshot-property.{self._property}": str(turn)}
+    @contextmanager
+    def writing(self, spark: SparkSession, name: TableName, turn: int) -> Iterator[str | None]:
+        """A branch. Leaving the block makes it the table's state, if nobody has changed that meanwhile."""
+        table = self._loaded(spark, name)
+        found = self._carrying(spark, table)
+        if found is not None and found[0] >= turn:
+            yield None
+            return
+        branch, current = f"{self._branches}{self.epoch}", table.currentSnapshot()
+        self._remove_branches(table)
+        begun = table.manageSnapshots()
+        if current is None:
+            begun.createBranch(branch).commit()
+        else:
+            begun.createBranch(branch, current.snapshotId()).commit()
+        with configured(spark, {f"spark.sql.iceberg.snapshot-property.{self._property}": str(turn)}):
+            yield f"{self.target(name)}.{quoted(f'branch_{branch}')}"
+        table.refresh()
+        table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+
+    def _remove_branches(self, table: Any) -> None:
+        """Remove those of processes of this job that have died, or that have lost their lease."""
+        left = [name for name in map(str, table.refs()) if name.startswith(self._branches)]
+        removing = table.manageSnapshots()
+        for name in left:
+            removing = removing.removeBranch(name)
+        if left:
+            removing.commit()
+
+    @property
+    def _branches(self) -> str:
+        """What the names of this job's branches begin with."""
+        return f"tidemark_{_NO_WORD.sub('_', self.application)}_"
 
     def upkeep(self, spark: SparkSession, name: TableName, retention_s: float) -> Sequence[str]:
         """Rewrite small files, and expire snapshots, but none from the newest turn's on."""
@@ -127,13 +168,16 @@ class Iceberg:
                 " options => map('delete-file-threshold', '3', 'remove-dangling-deletes', 'true'))"
             )
         ]
-        carrying = self._carrying(spark, self.target(name))
+        carrying = self._carrying(spark, self._loaded(spark, name))
         if retention_s and carrying is not None:
-            old = f"timestamp_millis(unix_millis(current_timestamp()) - {int(retention_s * 1000)})"
-            kept = f"TIMESTAMP_LTZ {literal(carrying[1].isoformat(sep=' '))}"
-            before = spark.sql(f"SELECT least(CAST({old} AS TIMESTAMP_LTZ), {kept})").collect()[0][0]
+            now = int(spark.sql("SELECT unix_millis(current_timestamp())").collect()[0][0])
+            before_ms = min(now - int(retention_s * 1000), carrying[1])
             statements.append(
                 f"{call}expire_snapshots(table => {literal(table)},"
-                f" older_than => TIMESTAMP_LTZ {literal(before.isoformat(sep=' '))})"
+                f" older_than => TIMESTAMP_LTZ {literal(_moment(before_ms))})"
             )
         return statements
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ")

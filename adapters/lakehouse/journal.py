@@ -4,7 +4,8 @@ A turn's typed events become a directory here, as a turn of the files sink does:
 the commit. Merging follows, table by table, from nothing but this directory.
 
     <journal>/turn-000000000042/part-00000.arrow   a turn that waits
-                               /withheld           topics whose events in it do not count
+                               /contents           its parts with their checksums, and the topics whose events
+                                                   in it do not count
              /.merge/group-41                      the turns after 41 are merged up to the one in this file
                     /merged                        the turn up to which all tables are merged
                     /tables                        the tables that were written, and what tells them apart
@@ -18,6 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,9 +29,11 @@ import pyarrow as pa  # noqa: TC002  a field's type
 
 from adapters.jdbc.parts import topic_of, unpacked
 from adapters.sinks.files import FilesSink
-from adapters.staging.turn_parts import arrow_batches, part_files, turn_name
+from adapters.staging.turn_names import turn_name
+from adapters.staging.turn_parts import RESTORE, ArrowPart, number, part_files
 from adapters.storage.directory import LocalStorage
 from engine.errors import StateError
+from engine.model import Checksum
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
     from engine.model import Part
 
-_WITHHELD: Final = "withheld"
+_CONTENTS: Final = "contents"
 _MERGED, _TABLES = "merged", "tables"
 
 
@@ -86,10 +90,8 @@ class Journal:
         written = part_files(attempt)
         for path in written:
             force_file(path)
-        if written and withheld:
-            with sink_errors(attempt):
-                (attempt / _WITHHELD).write_bytes(orjson.dumps(sorted(withheld)))
-            force_file(attempt / _WITHHELD)
+        if written:
+            _Contents.of(parts, withheld).write(attempt / _CONTENTS)
         self._turns.commit(turn, parts)
         if written:
             waiting = WaitingTurn(turn, sum(part.checksum.bytes for part in parts))
@@ -131,12 +133,12 @@ class Journal:
             if waiting.turn > upto:
                 return
             directory = self._directory / turn_name(waiting.turn)
-            withheld = _withheld(directory)
-            for path in part_files(directory):
+            contents = _Contents.read(directory / _CONTENTS)
+            for path, checksum in contents.files(directory):
                 part += 1
-                for batch in typed_batches(path):
+                for batch in typed_batches(path, checksum):
                     topic = topic_of(batch) or ""
-                    if topic not in withheld:
+                    if topic not in contents.withheld:
                         yield Waiting(waiting.turn, part, topic, batch)
 
     def finish(self, upto: int) -> None:
@@ -179,8 +181,7 @@ class Journal:
         try:
             yield
         except ValueError as error:
-            hint = "restore it with the rest of the journal, from the same backup"
-            raise StateError("it is damaged", place=f"{self._notes.place}/{name}", hint=hint) from error
+            raise StateError("it is damaged", place=f"{self._notes.place}/{name}", hint=RESTORE) from error
 
     def _found(self) -> list[WaitingTurn]:
         self._remove()
@@ -202,9 +203,47 @@ class Journal:
                     shutil.rmtree(path)
 
 
-def typed_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The typed events of a part; other records are left out."""
-    for batch in arrow_batches(path):
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a turn has: the checksums of its parts by their numbers, and the topics that do not count."""
+
+    parts: Mapping[int, Checksum]
+    withheld: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], withheld: Collection[str]) -> _Contents:
+        return cls({part.number: part.checksum for part in parts if part.events}, frozenset(withheld))
+
+    def write(self, path: Path) -> None:
+        """Write it, forced to disk."""
+        parts = [[number, checksum.bytes, checksum.digest] for number, checksum in self.parts.items()]
+        with sink_errors(path):
+            path.write_bytes(orjson.dumps({"parts": parts, "withheld": sorted(self.withheld)}))
+        force_file(path)
+
+    @classmethod
+    def read(cls, path: Path) -> _Contents:
+        """Raises StateError if it is missing or damaged."""
+        try:
+            with sink_errors(path):
+                found = orjson.loads(path.read_bytes())
+            parts = {number: Checksum(size, digest) for number, size, digest in found["parts"]}
+            return cls(parts, frozenset(found["withheld"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError("it is damaged", place=str(path), hint=RESTORE) from error
+
+    def files(self, directory: Path) -> Iterator[tuple[Path, Checksum]]:
+        """The parts' files in order, with their checksums. Raises StateError if one is missing."""
+        found = {number(path): path for path in part_files(directory)}
+        for place, checksum in sorted(self.parts.items()):
+            if place not in found:
+                raise StateError(f"part {place} is missing", place=str(directory), hint=RESTORE)
+            yield found[place], checksum
+
+
+def typed_batches(path: Path, checksum: Checksum) -> Iterator[pa.RecordBatch]:
+    """The typed events of a part; other records are left out. Raises StateError if the part is damaged."""
+    for batch in ArrowPart(path, checksum).committed():
         yield from ([batch] if topic_of(batch) is not None else unpacked(batch))
 
 
@@ -212,12 +251,6 @@ def force_file(path: Path) -> None:
     """Force a file's content to disk."""
     with sink_errors(path), path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _withheld(directory: Path) -> frozenset[str]:
-    with sink_errors(directory), suppress(FileNotFoundError):
-        return frozenset(orjson.loads((directory / _WITHHELD).read_bytes()))
-    return frozenset()
 
 
 def _turn_of(path: Path) -> int:

@@ -14,17 +14,18 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
+from adapters.jdbc.fold import Fold, PlacedBatch
+from adapters.jdbc.placeholders import Placeholders
 from adapters.lake.row_columns import changes_in, columns_of, source_of
 from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
 from adapters.lakehouse.history import history_batch, history_columns
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.schema import Evolution, Rules, evolved
 from engine.config.sinks.settings import TableMode, TopicRecreated
-from engine.errors import SinkRefused, TopicRemade
+from engine.errors import SinkError, SinkRefused, TopicRemade
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from adapters.lakehouse.journal import Journal, Waiting
     from adapters.lakehouse.port import Batch, Found, LakeTables
     from engine.config.sinks.settings import LakeSettings
-    from engine.errors import SinkError
 
 _log = logging.getLogger("adapters")
 MOST_BYTES: Final = 128 << 20
 """Of a group's parts, unless its first turn alone has more."""
+_ONE_START: Final = "set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn"
+_LACKS: Final = "lacks: "
+"""Begins what is noted of a table, in place of its id, until the job has heard what it lacks."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class Merger:
         self._placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
         self._known: dict[TableName, Found] = {}
         self._ids = journal.tables
+        self._lacking: set[TableName] = set()
         self.remade: dict[str, SinkError] = {}
 
     def step(self) -> bool:
@@ -89,14 +93,12 @@ class Merger:
         if found is not None and found.turn is not None and found.turn >= upto:
             self._known[name] = found
             return
-        if self._settings.mode is TableMode.APPEND:
-            batch = history_batch(gathered.batches, gathered.turns)
-        else:
-            batch = replica_batch(Fold(gathered.batches, self._placeholders))
         try:
+            batch = self._batch(gathered)
             found, evolution = self._fitting(name, found, batch, gathered)
         except SinkRefused as error:
-            raise SinkRefused(error.message, place=str(name), hint=error.hint) from error
+            self._left_out(name, gathered, error)
+            return
         self._journal.held()
         if self._settings.mode is TableMode.APPEND:
             self._tables.append(name, batch.renamed(evolution.renamed).rows, upto)
@@ -104,11 +106,36 @@ class Merger:
             self._tables.write(name, batch.renamed(evolution.renamed), upto)
         self._known[name] = replace(found, turn=upto)
 
+    def _batch(self, gathered: Gathered) -> Batch:
+        if self._settings.mode is TableMode.APPEND:
+            return history_batch(gathered.batches, gathered.turns)
+        return replica_batch(Fold(gathered.batches, self._placeholders))
+
+    def _left_out(self, name: TableName, gathered: Gathered, error: SinkRefused) -> None:
+        """Leave a group's changes out of a table that can't take them, so that all other tables go on.
+
+        They are committed, so their turns can't be begun anew without them. The table counts as incomplete.
+        That is noted here until the job has heard of it, so that no crash hides it.
+        """
+        reason = f"can't take some changes: {error.message}"
+        if self._settings.recreated is TopicRecreated.STOP:
+            raise SinkRefused(f"the table {reason}", place=str(name), hint=_ONE_START) from error
+        _log.error("%s: the table %s; it is incomplete, and other tables go on", name, reason)
+        self._ids[str(name)] = _LACKS + reason
+        self._journal.note_tables(self._ids)
+        self._known.pop(name, None)
+        self._lacking.add(name)
+        self._tell(name, gathered, reason)
+
     def _met(self, name: TableName, gathered: Gathered, upto: int) -> Found | None:
         """A table that this process meets for the first time, or again after a failure."""
         found = self._tables.look(name)
         known = self._ids.get(str(name))
-        if known is not None and (found is None or found.id != known):
+        if known is not None and known.startswith(_LACKS):
+            # An earlier process may have ended before the job heard of it.
+            if name not in self._lacking:
+                self._tell(name, gathered, known.removeprefix(_LACKS))
+        elif known is not None and (found is None or found.id != known):
             self._gone(name, gathered, "was dropped" if found is None else "was replaced by another")
         elif found is not None and found.turn is not None and found.turn > upto:
             raise SinkRefused(
@@ -120,16 +147,17 @@ class Merger:
 
     def _gone(self, name: TableName, gathered: Gathered, how: str) -> None:
         """Go on with another table, or stop. The topics' tables count as incomplete."""
-        recreated = self._settings.recreated
-        if recreated is TopicRecreated.STOP:
+        if self._settings.recreated is TopicRecreated.STOP:
             raise SinkRefused(
-                f"the table {how}, and what was written before is lost",
-                place=str(name),
-                hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
+                f"the table {how}, and what was written before is lost", place=str(name), hint=_ONE_START
             )
-        snapshot = recreated is TopicRecreated.SNAPSHOT
+        self._tell(name, gathered)
+
+    def _tell(self, name: TableName, gathered: Gathered, why: str = "") -> None:
+        """Let the job hear that a table lacks changes, with the next of its events."""
+        snapshot = self._settings.recreated is TopicRecreated.SNAPSHOT
         for topic in gathered.topics:
-            self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}")
+            self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}", why=why)
 
     def _fitting(
         self, name: TableName, found: Found | None, batch: Batch, gathered: Gathered
@@ -151,10 +179,11 @@ class Merger:
             _log.info("%s: created", name)
             found = self._tables.look(name)
             if found is None:
-                raise SinkRefused("the table is missing, though it was created", place=str(name))
+                raise SinkError("the table is missing, though it was created", place=str(name))
         elif evolution.added or evolution.widened:
             self._tables.alter(name, evolution.added, evolution.widened)
             _log.info("%s: changed columns: %s", name, {**evolution.added, **evolution.widened})
+            _tell_of_renames(name, found, wanted, evolution)
             found = replace(found, columns=evolution.after(found.columns))
         # Until the job has heard of it, the next process finds another table than it knows, and tells it.
         told = self.remade.keys().isdisjoint(gathered.topics)
@@ -163,6 +192,20 @@ class Merger:
             self._journal.note_tables(self._ids)
         self._known[name] = found
         return found, evolution
+
+
+def _tell_of_renames(name: TableName, found: Found, wanted: Mapping[str, str], evolution: Evolution) -> None:
+    """A log does not say that a column was renamed: one is gone, and another one is new."""
+    named = {column.lower() for column in wanted} | {column.lower() for column in evolution.renamed.values()}
+    gone = [column for column in found.columns if column.lower() not in named]
+    if gone and evolution.added:
+        _log.warning(
+            "%s: %s came, and nothing writes %s; if one was renamed, a snapshot of the source's table brings"
+            " the values of rows that nobody changes",
+            name,
+            ", ".join(evolution.added),
+            ", ".join(gone),
+        )
 
 
 def gathered(waiting: Iterator[Waiting], naming: Naming) -> dict[TableName, Gathered]:

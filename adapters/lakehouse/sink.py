@@ -11,6 +11,7 @@ What a table can't take is refused before the commit, as long as the turn can st
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _MOST_WAITING: Final = 1 << 30
 """Bytes of parts that may wait to be merged."""
+_MOMENT_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _PATIENCE: Final = 3
 """Failures in a row before the job is told."""
-_DRAINING_S: Final = 120.0
+ENDING_S: Final = 5.0
+"""How long a job that ends waits for merges. A process that is told to end has 8 s for all it does."""
 
 
 class LakeSink:
@@ -116,8 +119,14 @@ class LakeSink:
         while self._merger.step():
             pass
 
+    def behind(self) -> bool:
+        """Whether a turn is to be merged."""
+        if self._merging is not None and self._journal.waiting():
+            self._merging.wait()
+        return bool(self._journal.waiting())
+
     def close(self) -> None:
-        """Merge what waits, for a while, and remove what was not committed."""
+        """Let merges end that end soon, and remove what was not committed. The next start merges the rest."""
         if self._merging is not None:
             self._merging.close()
         self._journal.discard()
@@ -164,7 +173,10 @@ class LakeSink:
 
 
 class Merging:
-    """The thread that merges. `tends_s`: how often it tends the tables; 0: never."""
+    """The thread that merges.
+
+    `tends_s`: how often it tends the tables; 0: never. `ending_s`: how long its end is waited for.
+    """
 
     def __init__(
         self,
@@ -173,14 +185,16 @@ class Merging:
         monotonic: Callable[[], float],
         tends_s: float = 0.0,
         failed: Callable[[], None] = lambda: None,
+        ending_s: float = ENDING_S,
     ) -> None:
         self._merger, self._monotonic, self._tends_s, self._failed = merger, monotonic, tends_s, failed
+        self._patience_s = ending_s
         self._changed = threading.Condition()
         self._woken = True
         self._closing = False
         self._failures = 0
         self._error: Exception | None = None
-        self._tended_s = monotonic()
+        self._tended_s, self._ends_s = monotonic(), math.inf
         self._thread: Beside = start(self._run, "tidemark-merges")
 
     def wake(self) -> None:
@@ -201,6 +215,11 @@ class Merging:
                 self._failures = 0  # each further report takes as many failures again
                 raise error
 
+    def wait(self) -> None:
+        """Wait a moment, or until something is merged."""
+        with self._changed:
+            self._changed.wait(_MOMENT_S)
+
     def wait_while(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition ends, or until nothing is merged any more."""
         with self._changed:
@@ -209,11 +228,11 @@ class Merging:
         self.heed()
 
     def close(self) -> None:
-        """Merge what waits, and end the thread."""
+        """Merge what waits, and end the thread, in time. A merge that takes longer ends with the process."""
         with self._changed:
-            self._closing = True
+            self._closing, self._ends_s = True, self._monotonic() + self._patience_s
             self._changed.notify_all()
-        self._thread.join(_DRAINING_S)
+        self._thread.join(self._patience_s)
 
     def _run(self) -> None:
         while self._one():
@@ -231,7 +250,7 @@ class Merging:
             self._failures, self._error = 0, None
             self._changed.notify_all()
             if more:
-                return True
+                return self._monotonic() < self._ends_s
             if self._closing:
                 return False
             if not self._woken:

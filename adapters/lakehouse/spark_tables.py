@@ -25,6 +25,7 @@ from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -62,8 +63,12 @@ class Dialect(Protocol):
     def widens(self, old: str, new: str) -> bool:
         """Whether a column's type can become another one."""
 
-    def stamp(self, turn: int) -> Mapping[str, str]:
-        """The session's settings by which the next commit carries a turn."""
+    def writing(self, spark: SparkSession, name: TableName, turn: int) -> AbstractContextManager[str | None]:
+        """What the one commit within the block writes to, so that it carries a turn; None: it is there.
+
+        What was committed takes effect at the end of the block at the latest, and not at all if another
+        process has written this turn or a newer one.
+        """
 
     def upkeep(self, spark: SparkSession, name: TableName, retention_s: float) -> Sequence[str]:
         """The statements that compact small files and expire what is older than `retention_s`, if not 0."""
@@ -102,21 +107,27 @@ class SparkTables:
 
     def append(self, name: TableName, rows: pa.Table, turn: int) -> None:
         """One append, however many rows."""
-        with self._session(name, turn) as spark:
-            self._insert(spark, name, self._frame(rows))
+        with self._session(name) as spark, self._dialect.writing(spark, name, turn) as target:
+            if target is not None:
+                self._insert(spark, target, self._frame(rows))
 
     def write(self, name: TableName, batch: Batch, turn: int) -> None:
         """Append, replace or merge."""
+        with self._session(name) as spark, self._dialect.writing(spark, name, turn) as target:
+            if target is not None:
+                self._write(spark, target, self._dialect.target(name), batch)
+
+    def _write(self, spark: SparkSession, target: str, table: str, batch: Batch) -> None:
+        """Write to `target`, which shows what `table` does."""
         columns = batch.columns.names
-        with self._session(name, turn) as spark:
-            if batch.truncated:
-                there = pc.invert(batch.rows.column(DELETED))
-                rows = batch.rows.filter(there).select(columns)
-                self._insert(spark, name, self._frame(rows), "OVERWRITE")
-            elif batch.only_reads and not self._overlaps(spark, name, batch):
-                self._insert(spark, name, self._frame(batch.rows.select(columns)))
-            else:
-                self._merge(spark, name, batch)
+        if batch.truncated:
+            there = pc.invert(batch.rows.column(DELETED))
+            rows = batch.rows.filter(there).select(columns)
+            self._insert(spark, target, self._frame(rows), "OVERWRITE")
+        elif batch.only_reads and not _overlaps(spark, table, batch):
+            self._insert(spark, target, self._frame(batch.rows.select(columns)))
+        else:
+            self._merge(spark, target, table, batch)
 
     def tend(self, name: TableName, retention_s: float) -> None:
         """Run the format's statements."""
@@ -124,29 +135,16 @@ class SparkTables:
             statements = self._dialect.upkeep(spark, name, retention_s)
         self._run(name, statements)
 
-    def _insert(self, spark: SparkSession, name: TableName, rows: DataFrame, how: str = "INTO") -> None:
+    def _insert(self, spark: SparkSession, target: str, rows: DataFrame, how: str = "INTO") -> None:
         rows.createOrReplaceTempView(SOURCE)
         listed = ", ".join(map(quoted, rows.columns))
-        spark.sql(
-            f"INSERT {how} {self._dialect.target(name)} ({listed}) SELECT {listed} FROM {SOURCE}"
-        ).collect()
+        spark.sql(f"INSERT {how} {target} ({listed}) SELECT {listed} FROM {SOURCE}").collect()
 
-    def _overlaps(self, spark: SparkSession, name: TableName, batch: Batch) -> bool:
-        """Whether the table has rows between the least and the greatest key of a batch.
-
-        The bounds are compared as Spark orders keys, and most files are skipped by what is known of theirs.
-        """
-        bounds = [_between(column, batch.rows.column(column)) for column in batch.key[:1]]
-        if None in bounds:
-            return True
-        target = spark.table(self._dialect.target(name)).where(" AND ".join(filter(None, bounds)))
-        return bool(target.limit(1).collect())
-
-    def _merge(self, spark: SparkSession, name: TableName, batch: Batch) -> None:
-        target, columns = self._dialect.target(name), batch.columns.names
+    def _merge(self, spark: SparkSession, target: str, table: str, batch: Batch) -> None:
+        columns = batch.columns.names
         changes = self._frame(batch.rows)
         if batch.moved:
-            changes = self._with_moved(spark, changes, target, batch)
+            changes = self._with_moved(spark, changes, table, batch)
         changes.createOrReplaceTempView(SOURCE)
         spark.sql(merging(target, columns, batch.key, batch.kept)).collect()
 
@@ -177,22 +175,28 @@ class SparkTables:
                 spark.sql(statement).collect()
 
     @contextmanager
-    def _session(self, name: TableName, turn: int | None = None) -> Iterator[SparkSession]:
-        """The session, with the turn that the next commit carries. Raises SinkError for Spark's errors."""
-        stamp = {} if turn is None else self._dialect.stamp(turn)
+    def _session(self, name: TableName) -> Iterator[SparkSession]:
+        """The session. Raises SinkError for Spark's errors."""
         try:
             if not self._began:
                 for option, value in self._conf.items():
                     self._spark.conf.set(option, value)
                 self._began = True
-            for option, value in stamp.items():
-                self._spark.conf.set(option, value)
             yield self._spark
         except SPARK_ERRORS as error:
             raise SinkError(telling_line(error), place=str(name)) from error
-        finally:
-            for option in stamp:
-                self._spark.conf.unset(option)
+
+
+def _overlaps(spark: SparkSession, table: str, batch: Batch) -> bool:
+    """Whether the table has rows between the least and the greatest key of a batch.
+
+    The bounds are compared as Spark orders keys, and most files are skipped by what is known of theirs.
+    """
+    bounds = [_between(column, batch.rows.column(column)) for column in batch.key[:1]]
+    if None in bounds:
+        return True
+    target = spark.table(table).where(" AND ".join(filter(None, bounds)))
+    return bool(target.limit(1).collect())
 
 
 def _between(name: str, values: pa.ChunkedArray) -> str | None:

@@ -17,8 +17,8 @@ from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.supplied import Wired
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.snapshot.initial import Held
-    from adapters.source.assembly.wiring import Places
+    from adapters.source.assembly.supplied import Places
     from engine.config.settings import Settings
 
 _LOCAL_CHANGES = 5_000

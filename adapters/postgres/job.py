@@ -27,8 +27,8 @@ from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.supplied import LOCAL_ROWS, Wired
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import LOCAL_ROWS, Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import Held
-    from adapters.source.assembly.wiring import Places
+    from adapters.source.assembly.supplied import Places
     from engine.config.settings import Settings
 
 

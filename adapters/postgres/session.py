@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.server.publication import Publication, ensure_publication
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.watches.column_watch import ColumnWatch
@@ -85,13 +86,12 @@ def open_session(
     # A missing synchronous standby must not block a transaction that only flushes the log.
     questions.commit_locally()
     publication = Publication(settings.source_as(PostgresSettings).publication, partial(captures, settings))
-    conditions = settings.snapshot.conditions
     readable = Readable(
         questions,
         publication,
+        Selections(questions, settings.snapshot.conditions),
         lambda table: matches(settings.snapshot.accept_risk, str(table)),
         views.initial,
-        conditions,
         views.blocking,
     )
     whole = 0 if settings.job.window_max_chunks else None

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.settled import SettledIn
 from adapters.postgres.log.opening import await_past
-from adapters.postgres.log.reader import PostgresLog, Span
 from adapters.postgres.log.slots.retention import Retention
+from adapters.postgres.log.span import Span
 from adapters.postgres.log.subscription import Start
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
@@ -43,8 +43,10 @@ from engine.model import Appeared, CollectionId
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.log.slots.takeover import Takeover
     from adapters.postgres.saved import Began, Memory
+    from adapters.postgres.snapshot.opening_window import OpeningWindow
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
@@ -72,7 +74,7 @@ class _OpenLog:
 class PostgresSource:
     """The engine's `Source`. Only the job's thread uses it.
 
-    `admit` is `wiring.Places.admit`.
+    `admit` is `supplied.Places.admit`.
     """
 
     def __init__(self, settings: Settings, server: Server, tools: SourceTools) -> None:
@@ -274,8 +276,8 @@ class PostgresSource:
         """The tables that a signal can name."""
         return self._opened().session.extents
 
-    def open_window(self, window: Window) -> PostgresWindow:
-        """Take a snapshot, and start a Spark job that reads the window's runs under it."""
+    def open_window(self, window: Window) -> PostgresWindow | OpeningWindow:
+        """Take a snapshot, and start a Spark job that reads the window's runs under it; or begin to."""
         return self._opened().windows.open(window, self._log_reader)
 
     # What the wiring asks for besides.

@@ -9,7 +9,7 @@ from adapters.postgres.log.pending_visibility import PendingVisibility
 from adapters.postgres.saved import saved_of
 
 if TYPE_CHECKING:
-    from adapters.postgres.log.reader import Span
+    from adapters.postgres.log.span import Span
     from adapters.postgres.log.timeline import TransactionContext
     from adapters.postgres.saved import OpenTransaction, StreamedMemory
     from engine.job.saved.state import State

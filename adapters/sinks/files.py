@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from adapters.sinks.lines import json_ending, json_lines
-from adapters.staging.turn_parts import StagedWriter, Staging, force, turn_name, written_files
+from adapters.staging.turn_names import turn_name
+from adapters.staging.turn_parts import StagedWriter, Staging, force, written_files
 from adapters.storage.disk import make_private, take_over
 from engine.errors import LeaseLost, SinkRefused
 from engine.events.batch import EventForm
@@ -58,6 +59,7 @@ class FilesSink:
     """
 
     form: Final = EventForm.RECORDS
+    knows_turns: Final = True
 
     def __init__(self, directory: Path | str, epoch: int = 0, mode: int | None = None) -> None:
         # Executors may run in another working directory.

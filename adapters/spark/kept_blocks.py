@@ -12,15 +12,15 @@ Spark keeps these rows on disk, without their lineage (`localCheckpoint`). So a 
 where it is, or gets its rows over the network, and a lost block stays lost: if Spark computed it again, it
 would read other rows. Whoever needs it fails, and the window is read again.
 
-Owns the rows, where each block is, and the jobs on executors whose tasks open blocks. `executor_blocks.py`
-owns the handles.
+Owns the rows, and where each block is. `executor_blocks.py` owns the handles, `block_executors.py` the jobs
+whose tasks open blocks.
 """
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
@@ -30,14 +30,10 @@ from adapters.spark import outcomes
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import SPARK_ERRORS, of_executors
 from adapters.spark.outcomes import Attempt
-from adapters.spark.pools import pool_of, use_pool
+from adapters.spark.pools import ahead
 from adapters.staging.executor_blocks import (
-    ExecutorBlock,
     ExecutorBlocks,
-    content_of,
     outbox,
-    place_of,
-    present,
     remember,
 )
 from engine.errors import ExecutorsFailed, TidemarkError
@@ -45,7 +41,6 @@ from engine.errors import ExecutorsFailed, TidemarkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark import SparkContext
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from engine.staging.port import BlockStore
@@ -60,11 +55,6 @@ _OUTCOME: Final = ""
 _LOST: Final = ("Checkpoint block", "BlockNotFoundException", "Failed to fetch block")
 """How Spark says that nobody has a kept partition any more."""
 _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, deserialized=False)
-TURNS: Final = "tidemark-turns"
-"""The scheduler's pool for what a turn waits for: it gets the next free slot, ahead of windows being read.
-
-Each job has such a pool beside its own.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,7 @@ class KeptRows:
     """The rows of one job, until all their blocks are released."""
 
     def __init__(self, rows: DataFrame) -> None:
-        self._rows, self._context = rows, rows.sparkSession.sparkContext
+        self.spark, self._rows = rows.sparkSession, rows
         self._names: set[str] = set()
 
     def keeps(self, partition: int, names: Iterable[str]) -> dict[str, KeptBlock]:
@@ -133,7 +123,7 @@ class KeptRows:
         names = sorted(set[str]().union(*wanted.values()))
         rows = self._rows.filter(functions.col("name").isin(names)).rdd
         work_there = rows.mapPartitionsWithIndex(_OnPartition(work))
-        return list(self._context.runJob(work_there, _as_it_is, sorted(wanted)))
+        return list(self.spark.sparkContext.runJob(work_there, _as_it_is, sorted(wanted)))
 
 
 def _as_it_is(results: Iterable[bytes]) -> Iterable[bytes]:
@@ -159,9 +149,8 @@ class KeptBlock:
 
     def fetch(self, name: str) -> bytes | None:
         """The content, brought to the driver."""
-        context = self.rows._context  # noqa: SLF001  of the same module
         try:
-            with _ahead(context):
+            with ahead(self.rows.spark):
                 return b"".join(self.rows.run(_Fetch(name), {self.partition: {name}}))
         except SPARK_ERRORS as error:
             raise lost_or_failed(error, "fetching rows that were staged") from error
@@ -214,157 +203,6 @@ def map_staging(
         return [done for results in run(frame, _Share(task, items), store) for done in results]
     except SPARK_ERRORS as error:
         raise of_executors(error, f"a job of {len(items)} tasks") from error
-
-
-class BlockExecutors:
-    """Runs tasks that open blocks: each where its blocks are, or where Spark has brought them."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
-
-    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Run `task` on every item; results in the items' order.
-
-        Raises the task's own TidemarkError, or SourceError if a task or the job fails for any other reason.
-        """
-        packed = [_packed(item) for item in items]
-        found: dict[int, Any] = {}
-        try:
-            with _ahead(self._context):
-                for rows, share in _by_rows(packed).items():
-                    found |= self._job(task, items, packed, (rows, share))
-        except SPARK_ERRORS as error:
-            raise lost_or_failed(error, f"a job of {len(items)} tasks") from error
-        return [outcomes.result(found[at]) for at in range(len(items))]
-
-    def _job(
-        self,
-        task: Callable[[Item], Result],
-        items: Sequence[Item],
-        packed: Sequence[_Packed],
-        share: tuple[KeptRows | None, Sequence[int]],
-    ) -> dict[int, Any]:
-        rows, mine = share
-        if rows is None:
-            single = [(at, items[at], packed[at].carried()) for at in mine]
-            done = self._context.parallelize(single, len(single)).map(_Single(task)).collect()
-        else:
-            wanted: dict[int, set[str]] = {}
-            work: dict[int, list[tuple[int, Item, Mapping[str, bytes]]]] = {}
-            for at in mine:
-                names, partition = packed[at].at_home()
-                wanted.setdefault(partition, set()).update(names)
-                work.setdefault(partition, []).append((at, items[at], packed[at].carried()))
-            # Pickled once for all tasks: they share what supersedes their rows.
-            done = rows.run(_Items(task, pickle.dumps(work)), wanted)
-        return dict(map(pickle.loads, done))
-
-
-class _ahead:  # noqa: N801  it reads as a statement
-    """Jobs of this thread get the next free slot until the end of the context."""
-
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-        self._before: str | None = None
-
-    def __enter__(self) -> None:
-        self._before = pool_of(self._context)
-        use_pool(self._context, f"{self._before}-{TURNS}" if self._before else TURNS)
-
-    def __exit__(self, *_error: object) -> None:
-        use_pool(self._context, self._before)
-
-
-@dataclass(frozen=True, slots=True)
-class _Single(Generic[Item, Result]):
-    """Runs an item whose blocks come with it. Goes to the executors."""
-
-    task: Callable[[Item], Result]
-
-    def __call__(self, given: tuple[int, Item, Mapping[str, bytes]]) -> bytes:
-        at, item, carried = given
-        with present(carried):
-            return pickle.dumps((at, Attempt(self.task)(item)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Items(Generic[Item, Result]):
-    """Runs the items of each partition, with the blocks that the partition keeps. Goes to the executors."""
-
-    task: Callable[[Item], Result]
-    work: bytes
-
-    def __call__(self, rows: Iterator[tuple[str, bytes]], partition: int) -> Iterator[bytes]:
-        pieces: dict[str, list[bytes]] = {}
-        for name, piece in rows:
-            pieces.setdefault(name, []).append(piece)
-        blocks = {name: b"".join(found) for name, found in pieces.items()}
-        pieces.clear()
-        attempt = _Single(self.task)
-        with present(blocks):
-            for given in pickle.loads(self.work)[partition]:  # noqa: S301  our own driver wrote it
-                yield attempt(given)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """The blocks that an item refers to."""
-
-    names: tuple[str, ...]
-
-    @property
-    def rows(self) -> KeptRows | None:
-        """The rows that keep its first block; None if all its blocks are in the driver."""
-        places = self._kept()
-        return next(iter(places.values())).rows if places else None
-
-    def _kept(self) -> dict[str, KeptBlock]:
-        found = {name: place_of(name) for name in self.names}
-        return {name: place for name, place in found.items() if isinstance(place, KeptBlock)}
-
-    def at_home(self) -> tuple[set[str], int]:
-        """The blocks that are kept together with the first one, and the partition that keeps them."""
-        places = self._kept()
-        home = next(iter(places.values()))
-        return {name for name, place in places.items() if place == home}, home.partition
-
-    def carried(self) -> dict[str, bytes]:
-        """The content of all other blocks, which goes to the task with the item."""
-        kept = self._kept()
-        home = next(iter(kept.values()), None)
-        elsewhere = {name: place.fetch(name) for name, place in kept.items() if place != home}
-        here = {name: content_of(name) for name in self.names if name not in kept}
-        found = {**here, **elsewhere}
-        return {name: bytes(content) for name, content in found.items() if content is not None}
-
-
-class _Names(pickle.Pickler):
-    """Finds the blocks that an object refers to."""
-
-    def __init__(self) -> None:
-        super().__init__(self, pickle.HIGHEST_PROTOCOL)
-        self.found: list[str] = []
-
-    def write(self, data: bytes | pickle.PickleBuffer) -> int:
-        """Drop what is pickled."""
-        return memoryview(data).nbytes
-
-    def persistent_id(self, obj: Any) -> None:
-        if isinstance(obj, ExecutorBlock):
-            self.found.append(obj.name)
-
-
-def _packed(item: object) -> _Packed:
-    names = _Names()
-    names.dump(item)
-    return _Packed(tuple(dict.fromkeys(names.found)))
-
-
-def _by_rows(packed: Sequence[_Packed]) -> dict[KeptRows | None, list[int]]:
-    found: dict[KeptRows | None, list[int]] = {}
-    for at, item in enumerate(packed):
-        found.setdefault(item.rows, []).append(at)
-    return found
 
 
 def lost_or_failed(error: Exception, what: str) -> TidemarkError:

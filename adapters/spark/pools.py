@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POOL: Final = "spark.scheduler.pool"
+TURNS: Final = "tidemark-turns"
+"""The scheduler's pool for what a turn waits for: it gets the next free slot, ahead of windows being read.
+
+Each job has such a pool beside its own.
+"""
 
 
 def pool_of(context: SparkContext) -> str | None:
@@ -42,3 +47,11 @@ def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
     finally:
         with suppress(*SPARK_ERRORS):  # Spark may have ended
             use_pool(context, before)
+
+
+@contextmanager
+def ahead(spark: SparkSession) -> Iterator[None]:
+    """This thread's jobs get the next free slot until the end of the context."""
+    before = pool_of(spark.sparkContext)
+    with in_pool(spark, f"{before}-{TURNS}" if before else TURNS):
+        yield

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.supplied import Wired
 from adapters.source.assembly.verifying import Verifiable
-from adapters.source.assembly.wiring import Wired
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.wiring import Places
+    from adapters.source.assembly.supplied import Places
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import Held
     from engine.config.settings import Settings

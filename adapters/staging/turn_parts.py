@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from adapters.staging.turn_names import turn_name
 from adapters.storage.disk import force_directory, make_private
-from engine.errors import InvariantError, SinkError
+from engine.errors import InvariantError, SinkError, StateError
 from engine.events.values.text import text_parts
 from engine.model import NO_FILE, Checksum, Part
 from engine.staging.checksum import ChecksumFile, checksum_of
@@ -33,12 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+RESTORE: Final = "restore it with the rest of the journal, from the same backup"
 _DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
-
-
-def turn_name(turn: int) -> str:
-    """The name of a turn's directory; the names sort in the order of the turns."""
-    return f"turn-{turn:012d}"
 
 
 class Staging:
@@ -173,20 +170,22 @@ class ArrowPart:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Its batches, memory-mapped. Raises SinkError if they are not what was written."""
-        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
-            content = source.read_buffer()
+        with self._content() as content:
             if checksum_of(content) != self.checksum:
                 raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
             yield from _batches_in(content)
 
+    def committed(self) -> Iterator[pa.RecordBatch]:
+        """As `batches`, of a turn that is not begun again. Raises StateError if it is damaged."""
+        with self._content() as content:
+            if checksum_of(content) != self.checksum:
+                raise StateError("is damaged: its checksum is wrong", place=str(self.path), hint=RESTORE)
+            yield from _batches_in(content)
 
-def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of a part of a committed turn, memory-mapped. Raises SinkError if it can't be read."""
-    with sink_errors(path), pa.memory_map(str(path)) as source:
-        try:
-            yield from _batches_in(source.read_buffer())
-        except pa.ArrowInvalid as error:
-            raise SinkError("is damaged", place=str(path)) from error
+    @contextlib.contextmanager
+    def _content(self) -> Iterator[pa.Buffer]:
+        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
+            yield source.read_buffer()
 
 
 def _batches_in(content: pa.Buffer) -> Iterator[pa.RecordBatch]:

@@ -69,8 +69,11 @@ class Storage(Protocol):
     def stamp(self, name: str) -> str:
         """A value that changes with each `create` and `refresh` of a file."""
 
-    def rename(self, source: str, target: str) -> None:
-        """Rename a file, replacing one with the new name."""
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
+        """Rename a file, replacing one with the new name. If not `forced`, a power failure may undo it.
+
+        What is forced later in the same directory includes it.
+        """
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -161,9 +164,9 @@ class LocalStorage:
             found = (self._root / name).stat()
         return f"{found.st_ino} {found.st_mtime_ns}"
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
         """Rename, and force the directory to disk."""
-        self._renamed(source, target, forced=True)
+        self._renamed(source, target, forced=forced)
 
     def _renamed(self, source: str, target: str, *, forced: bool) -> None:
         with self._failing(target):
@@ -256,7 +259,7 @@ class HadoopStorage:
             status = self._system.getFileStatus(self._path(name))
             return f"{status.getModificationTime()} {status.getLen()}"
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:  # noqa: ARG002  always forced
         """Rename, replacing the target even where the file system does not."""
         with self._failing(target):
             if self._system.rename(self._path(source), self._path(target)):

@@ -86,7 +86,9 @@ class FiguresFile:
             return
         try:
             self._check()
-            self._storage.create(FILE, msgspec.json.format(msgspec.json.encode(self._of(seen, events))))
+            self._storage.create(
+                FILE, msgspec.json.format(msgspec.json.encode(self._of(seen, events))), forced=False
+            )
         except (LeaseLost, StateError) as error:
             _log.debug("the figures were not written: %s", error)
             return

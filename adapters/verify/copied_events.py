@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,6 +19,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adapters.verify.event_lines import events_in
+from adapters.verify.partitions import write_partitions
 from engine.errors import SourceError
 from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, SEEN_ROWS, Place
@@ -33,49 +35,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 16 << 20
 """How many bytes of a file are decoded at once."""
 _SEEN_AT_ONCE: Final = 1_000_000
-_OPEN_FILES: Final = 64
 _TEXT: Final = pa.large_binary()
-
-
-class _Payload(msgspec.Struct):
-    op: str
-    after: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Wrapped(msgspec.Struct):
-    payload: _Payload
-
-
-class _WithSchema(msgspec.Struct):
-    key: msgspec.Raw
-    value: _Wrapped | None
-
-
-class _Bare(msgspec.Struct):
-    key: msgspec.Raw
-    value: _Payload | None
-
-
-class _Sourced(msgspec.Struct):
-    source: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _SourcedWrapped(msgspec.Struct):
-    payload: _Sourced
-
-
-class _SourcedWithSchema(msgspec.Struct):
-    value: _SourcedWrapped
-
-
-class _SourcedBare(msgspec.Struct):
-    value: _Sourced
-
-
-_AS_SOURCED_WITH_SCHEMA: Final = msgspec.json.Decoder(_SourcedWithSchema)
-_AS_SOURCED: Final = msgspec.json.Decoder(_SourcedBare)
-_AS_WITH_SCHEMA: Final = msgspec.json.Decoder(_WithSchema)
-_AS_BARE: Final = msgspec.json.Decoder(_Bare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +44,14 @@ class Traits:
 
     `placeholders` are the texts that stand in them for values that the log left out. With `looked_up` the row
     of an update was looked up when its event was read: it may be later than the event, or be missing.
-    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key.
+    `in_order`: the parts of a turn are in the order of the log, and not only the events of each key. `thins`:
+    events that others of their key follow may be gone, and deletes with all before them.
     """
 
     placeholders: tuple[bytes, ...] = ()
     looked_up: bool = False
     in_order: bool = True
+    thins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +127,10 @@ class SortEvents:
         """The events of some pieces, decoded together: there may be very many small files."""
         text = b"".join(piece.content for piece in pieces)
         lines, starts, sizes = _lines(text, self.topic)
-        try:
-            found: list[_WithSchema] | list[_Bare] = list(map(_AS_WITH_SCHEMA.decode, lines))
-            payload = "value.payload"
-        except msgspec.ValidationError:
-            found = list(map(_AS_BARE.decode, lines))
-            payload = "value"
-        keys = pa.array(list(map(bytes, map(attrgetter("key"), found))), _TEXT)
-        has = np.fromiter(map(bool, map(attrgetter("value"), found)), np.bool_, len(found))
-        payloads = list(map(attrgetter(payload), (event for event in found if event.value)))
+        raw_keys, found = events_in(lines)
+        keys = pa.array(list(map(bytes, raw_keys)), _TEXT)
+        has = np.fromiter(map(bool, found), np.bool_, len(found))
+        payloads = [payload for payload in found if payload]
         ops = _spread(pa.array(map(attrgetter("op"), payloads), pa.string()), has)
         rows = _spread(pa.array(list(map(bytes, map(attrgetter("after"), payloads))), _TEXT), has)
         emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
@@ -249,89 +206,6 @@ class SortSeen:
         path = f"{self.directory}/seen-{number}.arrow"
         write_partitions(path, pa.Table.from_batches(batches, SEEN_ROWS), self.partitions)
         return Sorted(path)
-
-
-def write_partitions(path: str, table: pa.Table, partitions: int) -> None:
-    """Write a table as one batch for each partition, by the digests of its keys. The order is kept."""
-    table = table.combine_chunks()
-    first = np.zeros(len(table), np.int64)
-    if len(table):
-        keys = table.column("key").chunk(0)
-        first = (
-            np.frombuffer(keys.buffers()[1], np.uint8)
-            .reshape(-1, DIGEST.byte_width)[:, 0][keys.offset : keys.offset + len(keys)]
-            .astype(np.int64)
-        )
-    partition = first * partitions >> 8
-    order = np.argsort(partition, kind="stable")
-    ends = np.searchsorted(partition[order], np.arange(partitions), side="right")
-    table = table.take(pa.array(order))
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as stream:
-        start = 0
-        for end in ends.tolist():
-            piece = table.slice(start, end - start).combine_chunks()
-            batches = piece.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-            stream.write_batch(batches[0])
-            start = end
-
-
-def partition_of(paths: Sequence[str], partition: int, schema: pa.Schema) -> pa.Table:
-    """A partition of these files, one after another."""
-    tables = [schema.empty_table()]
-    for path in paths:
-        with pa.memory_map(path) as file, pa.ipc.open_file(file) as stream:
-            tables.append(pa.Table.from_batches([stream.get_batch(partition)], schema))
-    return pa.concat_tables(tables).combine_chunks()
-
-
-class Lines:
-    """Lines of files, read again by their places. Keeps the last files open; close it."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, mmap.mmap] = {}
-
-    def at(self, path: str, offset: int, size: int) -> bytes:
-        """A line. Raises OSError or ValueError for a file that is gone or empty."""
-        content = self._open.get(path)
-        if content is None:
-            with Path(path).open("rb") as file:
-                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            if len(self._open) >= _OPEN_FILES:
-                self._open.pop(next(iter(self._open))).close()
-            self._open[path] = content
-        return content[offset : offset + size]
-
-    def close(self) -> None:
-        """Close the files."""
-        for content in self._open.values():
-            content.close()
-        self._open.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-
-def key_and_row(line: bytes) -> tuple[bytes, bytes | None]:
-    """The key of the event in a line, and its row; None for a delete."""
-    try:
-        event: _WithSchema | _Bare = _AS_WITH_SCHEMA.decode(line)
-    except msgspec.ValidationError:
-        event = _AS_BARE.decode(line)
-    payload = event.value.payload if isinstance(event.value, _Wrapped) else event.value
-    gone = payload is None or payload.op == "d" or bytes(payload.after) == b"null"
-    key = bare_keys(pa.array([bytes(event.key).decode()], pa.large_string()))[0].as_py().encode()
-    return key, None if gone or payload is None else bytes(payload.after)
-
-
-def source_of(line: bytes) -> bytes:
-    """The source block of the event in a line, as JSON."""
-    try:
-        return bytes(_AS_SOURCED_WITH_SCHEMA.decode(line).value.payload.source)
-    except msgspec.ValidationError:
-        return bytes(_AS_SOURCED.decode(line).value.source)
 
 
 def _together(files: Sequence[EventFile]) -> Iterator[list[_Piece]]:

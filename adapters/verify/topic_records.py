@@ -19,7 +19,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from adapters.kafka.client import with_login
 from adapters.kafka.errors import said
-from adapters.staging.turn_parts import turn_name
+from adapters.staging.turn_names import turn_name
 from engine.errors import SourceError, TidemarkError
 from engine.staging.files import sink_errors
 

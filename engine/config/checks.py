@@ -13,8 +13,7 @@ from urllib.parse import urlparse
 from engine.config.http import http_problems
 from engine.config.notifications import incomplete_notifications
 from engine.config.settings import SnapshotMode, Watermarking
-from engine.config.sinks.lake import LAKES
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -25,8 +25,8 @@ from engine.config.settings import (
 )
 from engine.config.signals import idle_signals, read_signals
 from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
-from engine.config.sinks.lake import LAKES, lake_names, lake_problems, lake_warnings, read_lake
-from engine.config.sinks.settings import CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
+from engine.config.sinks.lake import lake_names, lake_problems, lake_warnings, read_lake
+from engine.config.sinks.settings import LAKES, CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
 from engine.config.sinks.topics import kafka_names, read_kafka
 from engine.config.text.files import read_file
 from engine.errors import ConfigError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ EVENTS = pa.schema(
 """
 
 
+@cache
 def no_events() -> pa.RecordBatch:
     """A batch without rows."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in EVENTS], schema=EVENTS)

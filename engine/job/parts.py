@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.job.reports.notices import Listeners, Notices
+from engine.job.reports.listeners import Listeners
+from engine.job.reports.notices import Notices
 from engine.job.reports.tally import Tally
 from engine.job.saved.forms import PREVIOUS
 from engine.job.verify.verification import Verification
@@ -188,6 +189,10 @@ class JobParts:
     tally: Tally = field(default_factory=Tally)
     certificates: Certificates | None = None
     verification: Verification = field(default_factory=Verification)
+
+    def shown(self, position: Position | None) -> str:
+        """A position as its database shows it."""
+        return self.show(position) if position else "no position"
 
     @property
     def listener(self) -> SnapshotListener:

@@ -93,6 +93,26 @@ class TakesRows(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsTurns(Protocol):
+    """A sink whose `applied` and `newest` know every committed turn, even after a power failure."""
+
+    @property
+    def knows_turns(self) -> bool:
+        """Whether they do so as the sink is set up."""
+
+
+@runtime_checkable
+class ShowsLater(Protocol):
+    """A sink that shows committed turns later, from what is durable."""
+
+    def behind(self) -> bool:
+        """Whether a committed turn does not show yet; it may wait for that a moment.
+
+        A job that has nothing left to do asks again and again.
+        """
+
+
 class Sink(Protocol):
     """Where events go, one turn at a time, in the order of turn numbers.
 

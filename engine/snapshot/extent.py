@@ -81,6 +81,14 @@ class Extent:
             return (Range(),)
         return () if self.greatest is None else (Range(None, self.greatest),)
 
+    def begun(self, now_ms: int) -> Progress:
+        """The progress of a collection of which nothing is read yet."""
+        if self.scoped is None:
+            return Progress(self, now_ms, self.ranges)
+        # What is left says which points there are.
+        kept = replace(self, scoped=replace(self.scoped, points=()))
+        return Progress(kept, now_ms, self.ranges, points=self.scoped.points)
+
 
 def dense_span(least: Key | None, greatest: Key, rows: int) -> tuple[int, int] | None:
     """The least and greatest value of a single integer key, if so many rows use it densely.
@@ -169,6 +177,10 @@ class Progress:
         points = (Gap(None, points=self.points),) if self.points else ()
         return self.missing + left + points + ((Gap(None, self.reread),) if self.reread else ())
 
+    def failed(self, target: Target) -> Failed:
+        """What a snapshot of this target lacks if it fails now."""
+        return Failed(target, self.extent.key, self.lacks)
+
     @property
     def fraction_read(self) -> float:
         """How much of a collection is read, from 0 to 1. An estimate unless the key is an integer."""
@@ -187,15 +199,6 @@ def _width(ranges: Sequence[Range], span: tuple[int, int]) -> int:
     """How many integers are in ranges."""
     ends = [integers_in(part, span) for part in ranges]
     return sum(max(0, end - start) for start, end in ends)
-
-
-def begun(extent: Extent, now_ms: int) -> Progress:
-    """The progress of a collection of which nothing is read yet."""
-    if extent.scoped is None:
-        return Progress(extent, now_ms, extent.ranges)
-    # What is left says which points there are.
-    kept = replace(extent, scoped=replace(extent.scoped, points=()))
-    return Progress(kept, now_ms, extent.ranges, points=extent.scoped.points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +231,10 @@ class Failed:
         """The progress that reads the gaps, or everything if the bounds no longer fit the table's key."""
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
         if extent.whole or extent.key != self.key or self.all:
-            return begun(extent, now_ms)
+            return extent.begun(now_ms)
         keys = tuple(key for gap in self.gaps for key in gap.keys)
         points = tuple(key for gap in self.gaps for key in gap.points)
-        return replace(begun(extent, now_ms), left=ranges, reread=keys, points=points)
+        return replace(extent.begun(now_ms), left=ranges, reread=keys, points=points)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ of the signals, then everything else.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -25,19 +25,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.model import Purpose, Target
-from engine.snapshot.queue_entry import ORDINARY, Pairs, Request, Table, rank
+from engine.snapshot.queue_entry import ORDINARY, Pairs, Request, Table, placed, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from engine.model import (
-        CollectionId,
-        ExecuteSnapshot,
-        Key,
-        PauseSnapshot,
-        ResumeSnapshot,
-        StopSnapshot,
-    )
+    from engine.model import CollectionId, ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, StopSnapshot
     from engine.snapshot.extent import Advance, Extent, Failed
 
 Waiting: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
@@ -108,7 +101,7 @@ class Snapshot:
     def _blocked(self, command: ExecuteSnapshot) -> Snapshot:
         """The queue with a blocking command's collections behind earlier ones, before incremental ones."""
         known = {failed.target: failed for failed in self.failed}
-        entries = _placed(command.targets, command.signal, self.next_ticket)
+        entries = placed(command.targets, command.signal, self.next_ticket)
         added = [
             replace(entry, id=command.id, limit=command.limit, resumes=known.pop(entry.target, None))
             for entry in entries
@@ -138,7 +131,7 @@ class Snapshot:
         `conditions` filter some of them. `Table.place` is counted per database.
         """
         targets = [Target(collection, conditions.get(collection), initial=True) for collection in collections]
-        added = _placed(targets, signal, self.next_ticket)
+        added = placed(targets, signal, self.next_ticket)
         others = tuple(table for table in self.tables if not table.initial)
         return replace(self, tables=(*added, *others), next_ticket=self.next_ticket + len(added))
 
@@ -173,27 +166,13 @@ class Snapshot:
             for table in self.tables
             if table.target.collection in collections and table.began_before(collections)
         )
-        tickets = {table.ticket for table in anew}
-        tables = tuple(table.anew if table.ticket in tickets else table for table in self.tables)
-        return replace(self, tables=tables).forgot(collections), anew
+        restarted = self._each({table.ticket for table in anew}, lambda table: table.anew)
+        return restarted.forgot(collections), anew
 
     @property
     def queued(self) -> int:
         """How many requests of signals are in the queue."""
         return sum(1 + len(table.merged) for table in self.tables if not table.initial)
-
-    @property
-    def keys(self) -> int:
-        """How many keys and ranges the signals in the queue, and those that failed, have given."""
-        tables, failed = (entry.target for entry in self.tables), (entry.target for entry in self.failed)
-        return scope_size(tables) + scope_size(failed)
-
-    def conditions_with(self, targets: Iterable[Target]) -> int:
-        """The characters of the conditions of the queue, of what failed and of more targets, each once."""
-        queued, failed = (entry.target for entry in self.tables), (entry.target for entry in self.failed)
-        return sum(
-            map(len, {target.condition for target in (*queued, *failed, *targets) if target.condition})
-        )
 
     @property
     def initial(self) -> bool:
@@ -247,10 +226,7 @@ class Snapshot:
         )
 
     def _marked(self, tables: Iterable[Table], *, paused: bool) -> Snapshot:
-        tickets = {table.ticket for table in tables}
-        return replace(
-            self, tables=tuple(replace(t, paused=paused) if t.ticket in tickets else t for t in self.tables)
-        )
+        return self._each({table.ticket for table in tables}, lambda table: replace(table, paused=paused))
 
     def without(self, tables: Iterable[Table]) -> Snapshot:
         """The queue without these entries."""
@@ -268,70 +244,22 @@ class Snapshot:
 
         A repair that was sending single rows begins anew instead.
         """
-        return self._with(
+        return self.changed(
             ticket,
             lambda table: table.anew if table.target.purpose is Purpose.MEND else table.began(extent, now_ms),
         )
-
-    def bounded(self, ticket: int, extent: Extent) -> Snapshot:
-        """Record bounds for a collection that was to be read whole and must be cut instead."""
-
-        def cut(table: Table) -> Table:
-            if table.progress is None:
-                return table
-            return replace(table, progress=replace(table.progress, extent=extent, left=extent.ranges))
-
-        return self._with(ticket, cut)
 
     def opened(self, tickets: Collection[int], now_ms: int) -> Snapshot:
         """Set `since_ms` of the entries that a window reads for the first time.
 
         They may have been measured long before that.
         """
-        return replace(
-            self, tables=tuple(t.opened(now_ms) if t.ticket in tickets else t for t in self.tables)
-        )
+        return self._each(tickets, lambda table: table.opened(now_ms))
 
     def advanced(self, *advances: Advance) -> Snapshot:
         """Record a window's work on some entries. Entries stopped meanwhile are ignored."""
         done = {advance.ticket: advance for advance in advances}
-        return replace(
-            self, tables=tuple(t.advanced(done[t.ticket]) if t.ticket in done else t for t in self.tables)
-        )
-
-    def restarted(self, ticket: int) -> Snapshot:
-        """The queue with an entry that nothing has been read of."""
-        return self._with(ticket, lambda table: table.anew)
-
-    def whole(self, ticket: int) -> Snapshot:
-        """The queue with an entry that was found empty, and that one window is to read without bounds."""
-
-        def unbounded(table: Table) -> Table:
-            if table.progress is None:
-                return table
-            extent = replace(table.progress.extent, whole=True)
-            return replace(table, progress=replace(table.progress, extent=extent, left=extent.ranges))
-
-        return self._with(ticket, unbounded)
-
-    def looking_again(self, ticket: int, keys: tuple[Key, ...]) -> Snapshot:
-        """The queue with an entry that was read to its end, of which these keys are to be read again."""
-
-        def again(table: Table) -> Table:
-            return replace(table, progress=replace(table.progress, reread=keys)) if table.progress else table
-
-        return self._with(ticket, again)
-
-    def mending(self, ticket: int, keys: tuple[Key, ...]) -> Snapshot:
-        """The queue with a repair that was read to its end, of which the rows under these keys are sent."""
-
-        def sent(table: Table) -> Table:
-            if table.progress is None:
-                return table
-            progress = replace(table.progress, reread=keys, rounds=0, emitted=0)
-            return replace(table, target=replace(table.target, purpose=Purpose.MEND), progress=progress)
-
-        return self._with(ticket, sent)
+        return self._each(done, lambda table: table.advanced(done[table.ticket]))
 
     @cached_property
     def measured(self) -> tuple[Table, ...]:
@@ -411,22 +339,10 @@ class Snapshot:
         """The entry with this ticket, None when it has left the queue."""
         return next((table for table in self.tables if table.ticket == ticket), None)
 
-    def _with(self, ticket: int, change: Callable[[Table], Table]) -> Snapshot:
-        return replace(self, tables=tuple(change(t) if t.ticket == ticket else t for t in self.tables))
+    def changed(self, ticket: int, change: Callable[[Table], Table]) -> Snapshot:
+        """The queue with a change of one entry. If it has left the queue, nothing changes."""
+        return self._each((ticket,), change)
 
-
-def scope_size(targets: Iterable[Target]) -> int:
-    """How many keys and ranges these targets have."""
-    return sum(target.scope.size for target in targets if target.scope is not None)
-
-
-def _placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
-    """New entries for the targets, numbered per database."""
-    totals = Counter(target.collection.database for target in targets)
-    counted: Counter[str] = Counter()
-    entries = []
-    for number, target in enumerate(targets, ticket):
-        database = target.collection.database
-        counted[database] += 1
-        entries.append(Table(number, signal, target, place=(counted[database], totals[database])))
-    return entries
+    def _each(self, tickets: Collection[int], change: Callable[[Table], Table]) -> Snapshot:
+        tables = (change(table) if table.ticket in tickets else table for table in self.tables)
+        return replace(self, tables=tuple(tables))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from engine.model import NO_LIMIT, Target
-from engine.snapshot.extent import Advance, Extent, Failed, Progress, begun
+from engine.model import NO_LIMIT, Purpose, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Key,
         Limit,
     )
+    from engine.snapshot.extent import Advance, Extent, Failed, Progress
 
 
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
@@ -104,7 +105,7 @@ class Table:
         """The entry after it was measured."""
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
-        return replace(self, progress=begun(extent, now_ms))
+        return replace(self, progress=extent.begun(now_ms))
 
     @property
     def anew(self) -> Table:
@@ -119,7 +120,7 @@ class Table:
         """
         if self.progress is None or self.target.judged:
             return None
-        return Failed(replace(self.target, initial=False), self.progress.extent.key, self.progress.lacks)
+        return self.progress.failed(replace(self.target, initial=False))
 
     def joined(self, command: ExecuteSnapshot) -> Table:
         """The entry with another request, which begins it anew."""
@@ -135,6 +136,30 @@ class Table:
         if self.progress is None or self.progress.chunks:
             return self
         return replace(self, progress=replace(self.progress, since_ms=now_ms))
+
+    def bounded(self, extent: Extent) -> Table:
+        """The entry with bounds: it was to be read whole and must be cut instead."""
+        if self.progress is None:
+            return self
+        return replace(self, progress=replace(self.progress, extent=extent, left=extent.ranges))
+
+    @property
+    def unbounded(self) -> Table:
+        """The entry, found empty, that one window is to read without bounds."""
+        if self.progress is None:
+            return self
+        return self.bounded(replace(self.progress.extent, whole=True))
+
+    def looking_again(self, keys: tuple[Key, ...]) -> Table:
+        """The entry, read to its end, of which these keys are to be read again."""
+        return replace(self, progress=replace(self.progress, reread=keys)) if self.progress else self
+
+    def mending(self, keys: tuple[Key, ...]) -> Table:
+        """The repair, read to its end, of which the rows under these keys are sent."""
+        if self.progress is None:
+            return self
+        progress = replace(self.progress, reread=keys, rounds=0, emitted=0)
+        return replace(self, target=replace(self.target, purpose=Purpose.MEND), progress=progress)
 
     def advanced(self, advance: Advance) -> Table:
         """The entry after a window; one that is not measured stays as it is."""
@@ -152,6 +177,18 @@ class Table:
 def asked(command: ExecuteSnapshot, target: Target) -> Table:
     """An entry that is in no queue, for an answer about a collection of a command."""
     return Table(0, command.signal, target, id=command.id)
+
+
+def placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
+    """New entries for the targets, numbered per database."""
+    totals = Counter(target.collection.database for target in targets)
+    counted: Counter[str] = Counter()
+    entries = []
+    for number, target in enumerate(targets, ticket):
+        database = target.collection.database
+        counted[database] += 1
+        entries.append(Table(number, signal, target, place=(counted[database], totals[database])))
+    return entries
 
 
 def rank(table: Table) -> tuple[int, int]:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from engine.errors import InvariantError
 from engine.events.batch import EVENTS
+from engine.snapshot.key_hashes import KeyHashing
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.port import TellsKeys
 from engine.verify.row_digest import digest_sum, row_digests
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.model import Part
+    from engine.snapshot.key_hashes import KeyHashes
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore, BlockWriter, RowForm, RunWriter, StagedRows
@@ -44,11 +46,12 @@ _AT_ONCE_BYTES = 2 << 20
 class StagingRun:
     """A run that a task stages. The counts are of what was written so far; `bytes` as in `Staged`.
 
-    With `digests` the rows' digests are staged, too.
+    With `digests` the rows' digests are staged, too. With `hashing` their merge keys have hashes.
     """
 
     writer: RunWriter
     digests: DigestWriter | None = None
+    hashing: KeyHashing | None = None
     rows: int = 0
     bytes: int = 0
     _content: StagedRows | None = None
@@ -58,6 +61,8 @@ class StagingRun:
         self.writer.write(batch)
         if self.digests is not None:
             self.digests.write(batch)
+        if self.hashing is not None:
+            self.hashing.add(batch.column(MERGE_KEY.name))
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
 
@@ -67,6 +72,11 @@ class StagingRun:
         if self._content is None:
             raise InvariantError("a run is used before it is complete")
         return self._content
+
+    @property
+    def hashes(self) -> KeyHashes | None:
+        """The hashes of the merge keys of what was written so far."""
+        return None if self.hashing is None else self.hashing.all
 
     def finish(self) -> None:
         """Complete the run."""
@@ -127,11 +137,15 @@ class DigestedRows:
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Where rows are staged, in which form, and under which seed they get digests. Goes to the executors."""
+    """Where rows are staged, in which form, and under which seed they get digests. Goes to the executors.
+
+    With `hashes` a run tells the hashes of its merge keys, since the driver may not have the rows.
+    """
 
     store: BlockStore
     form: RowForm
     seed: int | None = None
+    hashes: bool = False
 
     def within(self, name: str) -> StagingArea:
         """The same form in a part of the store."""
@@ -143,13 +157,16 @@ class StagingArea:
     ) -> Iterator[StagingRun]:
         """Stage a run, which is complete after the `with` block. Each attempt has a number of its own.
 
-        A `form` of its own is for rows that don't go to the sink; they get no digests for a certificate.
+        A `form` of its own is for rows that don't go to the sink; they get no digests for a certificate, and
+        no hashes.
 
         Raises SinkError if there is no room; the job then waits and reads the window again, so no row is left
         out.
         """
         name = f"run-{number:05d}-{attempt}"
         run = StagingRun((form or self.form).begin(self.store, name, around))
+        if self.hashes and form is None:
+            run.hashing = KeyHashing()
         try:
             if self.seed is not None and form is None:
                 run.digests = DigestWriter(self.store.create(f"{name}.digests"), self.seed)

@@ -19,7 +19,8 @@ still counts:
 - *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
-  `since`, events that lack a value follow a difference, or the event that differs may be ahead of its place.
+  `since`, events that lack a value follow a difference, the event that differs may be ahead of its place, or
+  there is no event of it at all in a copy that forgets deletes.
 
 `since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
 An event is *ahead* if the row in it may be later than its place in the log: MongoDB looks an updated document
@@ -119,8 +120,19 @@ class Compared:
     extra: Ints
 
 
-def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since: int, upto: int) -> Compared:
-    """Compare rows of SEEN_ROWS with events of COPIED. Events after the turn `upto` don't count."""
+def compare(
+    seen: pa.Table,
+    copied: pa.Table,
+    truncates: Sequence[Place],
+    turns: tuple[int, int],
+    *,
+    thins: bool = False,
+) -> Compared:
+    """Compare rows of SEEN_ROWS with events of COPIED. `turns`: `since` and `upto`; later events don't count.
+
+    With `thins` the copy may have lost events that others followed, and deletes with all that came before.
+    """
+    since, upto = turns
     ids_seen, ids, count = _ids(seen, copied)
     history = _History(copied, ids, [place for place in truncates if place.turn <= upto], count, upto)
     latest = np.full(count, -1, np.int64)
@@ -136,6 +148,9 @@ def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since:
     changed |= (kind == Seen.SUPERSEDED) & (history.whole[its] > since)
     open_ = wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == Seen.SUPERSEDED) & ~changed
+    if thins:
+        # The row may have been deleted after its window, and the delete be gone.
+        open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
     unread, new = history.unread(latest < 0, since)
     other = left & (kind == Seen.ROW) & live

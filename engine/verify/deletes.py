@@ -6,7 +6,7 @@ No log has these deletes, so they are made of what the copy says: the key, and t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from engine.verify.event_history import folded, texts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.events.codec import TableCodec
     from engine.verify.event_history import Columns
 
 
@@ -32,6 +33,13 @@ class DeleteEvents:
     around: tuple[str, str]
     columns: Columns
     tombstones: bool
+
+    @classmethod
+    def of_table(cls, codec: TableCodec, source_json: str, now_ms: int, *, tombstones: bool) -> Self:
+        """Those of a described table, with this source block."""
+        around = codec.around_deletes(source_json, now_ms)
+        columns = tuple(member.name for member in codec.fields)
+        return cls(codec.topic, codec.key_wrap, around, columns, tombstones)
 
     def batch(self, rows: Sequence[tuple[str, str | None]]) -> pa.RecordBatch:
         """The events for these keys and rows, as a batch of EVENTS."""

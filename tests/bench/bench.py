@@ -17,7 +17,7 @@ from psycopg.errors import ObjectInUse
 
 from adapters.postgres.job import building
 from adapters.postgres.server.visibility import normalised, parse_lsn
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
 from engine.model import Position
 from signals.answers import Outcome

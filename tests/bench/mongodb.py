@@ -16,7 +16,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from adapters.mongodb.job import building
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
 from tests.driven import started
 

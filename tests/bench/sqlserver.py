@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.sqlserver.job import job_of
 from engine.config import parse
 from tests.driven import started

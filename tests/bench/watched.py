@@ -23,7 +23,7 @@ from adapters.http.monitor import Monitor
 from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.postgres.job import building
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.system import system_clock
 from engine.config import parse

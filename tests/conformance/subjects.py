@@ -22,7 +22,7 @@ from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import Held
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
-from adapters.source.assembly.wiring import Places
+from adapters.source.assembly.supplied import Places
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.executors import LocalExecutors, SparkExecutors

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.mongodb.job import building
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
 from tests.consumers import libraries
 from tests.consumers.mongodb_documents import documents, shown

@@ -14,8 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sinks.lake import LAKES
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 from tests.demo.display import Display
 from tests.demo.lake import LakeRoad
 from tests.demo.load import Load

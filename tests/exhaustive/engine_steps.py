@@ -15,8 +15,8 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
+from engine.job.snapshots.measuring import with_moved
 from engine.job.snapshots.opened_window import Opened
-from engine.job.snapshots.window_scheduler import with_moved
 from engine.job.snapshots.windows import Windows
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
 from engine.ports.source import Encoded
@@ -248,7 +248,7 @@ class EngineSteps:
         runs = self.runs(window.plan)
         superseded, hidden = (self._superseded.values[n] for n in (window.superseded, window.hidden))
         reading = _Reading(window.shown.bit_length(), hidden)
-        made = Opened(Window(str(at), runs), reading, superseded, hidden, 0.0)
+        made = Opened(Window(str(at), runs), reading, 0.0, superseded, hidden, is_open=True)
         made.sent = window.sent
         if window.staged is not None:
             made.staged = reading.staged = [

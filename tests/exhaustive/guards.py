@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from engine.job.snapshots import window_scheduler
+from engine.job.snapshots import measuring
 from engine.job.snapshots.windows import Windows
 from engine.snapshot.merge import Newer, Superseded
 from tests.exhaustive import engine_steps
@@ -88,8 +88,7 @@ GUARDS = (
         "`Snapshot.moved`",
         WHOLE,
         tuple(
-            (module, "with_moved", lambda snapshot, _moved: snapshot)
-            for module in (window_scheduler, engine_steps)
+            (module, "with_moved", lambda snapshot, _moved: snapshot) for module in (measuring, engine_steps)
         ),
     ),
 )

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.storage.lease import Leases
 from adapters.storage.state import FileStateStore
-from engine.job.loop import Job
+from engine.job.checkpoint import Checkpoint
 from engine.snapshot.queue import Snapshot
 from tests.exhaustive.__main__ import COUNTEREXAMPLES
 from tests.exhaustive.engine_steps import EngineSteps
@@ -54,7 +54,11 @@ def test_the_job_may_be_struck_between_any_two_calls():
     ("owner", "name", "instead"),
     [
         (Leases, "check", lambda _leases: None),
-        (Job, "_commit", lambda job, after, parts: job._parts.sink.commit(after.turn, parts) or after),
+        (
+            Checkpoint,
+            "commit",
+            lambda held, after, parts: held._parts.sink.commit(after.turn, parts) or after,
+        ),
         (SimSink, "applied", lambda _sink, _turn: False),
         (SimSink, "applied", lambda sink, turn: sink._begun is None or sink._begun[0] != turn),
         (FileStateStore, "_taken_over", lambda _store, _newest, _pending: None),

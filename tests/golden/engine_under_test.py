@@ -14,7 +14,7 @@ from adapters.mongodb.job import run as run_mongodb
 from adapters.mongodb.log.position import has_passed
 from adapters.postgres.job import run as run_postgres
 from adapters.postgres.server.visibility import normalised
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from engine.config import parse
 from tests.golden.roads import FilesRoad

@@ -138,7 +138,7 @@ def test_killed_in_a_window(
     with driven(database, tmp_path, cluster_spark, **more) as job:
         with postgres_users(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
             # One run a slice, so that there is a phase between the first and the last.
-            job.job._windows._slices.most_bytes = 1
+            job.job._windows._emitter._slices.most_bytes = 1
             struck = strike(job, phase, getattr(cluster, KILLS[killed]))
             ask(database)
             survive(job, lambda: len(job.answered("finished")) == 2)

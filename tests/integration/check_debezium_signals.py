@@ -12,7 +12,7 @@ import pytest
 
 from adapters.http.monitor import Monitor
 from adapters.source.assembly import signal_desk
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.system import system_clock
 from engine.config import parse
 from engine.model import Channel

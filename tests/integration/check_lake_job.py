@@ -127,8 +127,11 @@ def shown(tables: Tables) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_a_history_has_each_change(database: Database, tmp_path: Path, lake_spark: SparkSession):
-    settings = lake_settings(SinkKind.DELTA, tmp_path, tidemark__sink__lake__mode="append")
+@pytest.mark.parametrize("kind", [SinkKind.DELTA, SinkKind.ICEBERG])
+def test_a_history_has_each_change_and_tables_may_come_later(
+    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+):
+    settings = lake_settings(kind, tmp_path, tidemark__sink__lake__mode="append")
     tables = Tables(lake_spark, database, tmp_path, **settings)
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
@@ -140,6 +143,8 @@ def test_a_history_has_each_change(database: Database, tmp_path: Path, lake_spar
             connection.execute("UPDATE items SET note = 'c' WHERE id = 1")
             connection.execute("DELETE FROM items WHERE id = 2")
             connection.execute("TRUNCATE items")
+            connection.execute("CREATE TABLE later (id int PRIMARY KEY)")
+            connection.execute("INSERT INTO later VALUES (7)")
             job.until_drained(database)
             drained(job, tmp_path)
 
@@ -154,3 +159,4 @@ def test_a_history_has_each_change(database: Database, tmp_path: Path, lake_spar
     assert all(row["_committed_at"] is not None for row in rows)
     assert rows[2]["_source"]["txId"] != rows[3]["_source"]["txId"]
     assert rows[2]["_source"]["lsn"] < rows[3]["_source"]["lsn"]
+    assert [row["id"] for row in tables.read("tm_public_later").collect()] == [7]

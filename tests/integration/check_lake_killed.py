@@ -15,9 +15,9 @@ import pytest
 from engine.config.sinks.settings import SinkKind
 from tests.command import Command
 from tests.driven import properties
-from tests.integration.check_jdbc_killed import BIG, TABLES, written
 from tests.integration.check_lake_job import Tables, lake_settings
-from tests.integration.test_jdbc_sink import SIGNAL_TABLE, everything
+from tests.integration.killed_tables import TABLES, ask, create, written
+from tests.integration.test_jdbc_sink import everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.integration
 KILLS = int(os.environ.get("KILLS", "5"))
 SINK = SinkKind(os.environ.get("SINK", "delta"))
 ROWS = 5_000
+PAUSE_S = 0.2
+"""Between transactions: a merge takes seconds, and much longer on a busy machine."""
 
 
 def test_the_tables_are_equal_however_often_the_job_is_killed(
@@ -40,25 +42,13 @@ def test_the_tables_are_equal_however_often_the_job_is_killed(
     said = {name.replace("__", "."): value for name, value in given.items()}
     said = {**properties(database, tmp_path), **said, "tidemark.lease.ttl.ms": "1000"}
     with database.connect() as connection:
-        connection.execute(SIGNAL_TABLE)
-        for table in TABLES:
-            connection.execute(
-                f"CREATE TABLE {table} (id int PRIMARY KEY, note text, n int, big text)".encode()
-            )
-            connection.execute(
-                f"INSERT INTO {table} SELECT n, 'first', 0, CASE WHEN n % 20 = 0 THEN {BIG} END"
-                f" FROM generate_series(1, {ROWS}) n".encode()
-            )
-        names = ", ".join(f'"public.{table}"' for table in TABLES)
-        with written(database, random):
+        create(connection, ROWS)
+        with written(database, random, PAUSE_S):
             for number in range(KILLS):
                 before = merged(journal)
                 with Command(said, tmp_path, f"killed {number}") as job:
                     job.until(lambda: merged(journal) > before, timeout_s=240)  # noqa: B023  called at once
-                    data = f'{{"data-collections": [{names}]}}'
-                    connection.execute(
-                        "INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [str(number), data]
-                    )
+                    ask(connection, number)
                     time.sleep(random.uniform(0.5, 8.0))
         connection.execute("SELECT pg_current_xact_id()")
         end = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from adapters.spark.kept_blocks import BlockExecutors, map_staging
+from adapters.spark.block_executors import BlockExecutors
+from adapters.spark.kept_blocks import map_staging
 from adapters.staging.executor_blocks import ExecutorBlock, ExecutorBlocks
 from engine.errors import SourceError
 from tests import replay

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
+from engine.config.settings import Conditions
 from engine.model import CollectionId, Range
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
@@ -41,7 +43,9 @@ class OfOneRun:
 
 def extents(connection: psycopg.Connection) -> PostgresTables:
     questions, publication = Questions(connection), Publication("p", lambda _schema, _table: True)
-    readable = Readable(questions, publication, first=OfOneRun())
+    readable = Readable(
+        questions, publication, Selections(questions, Conditions.EXPRESSIONS), first=OfOneRun()
+    )
     return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)
 
 

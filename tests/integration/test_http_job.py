@@ -13,7 +13,7 @@ from adapters.http.page.control import send
 from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.postgres.job import building
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.system import system_clock
 from engine.config import parse
 from signals.answers import Outcome

@@ -14,7 +14,7 @@ from confluent_kafka.admin._acl import AclOperation
 from adapters.postgres.job import building
 from adapters.source.assembly import job as source_job
 from adapters.source.assembly import wiring
-from adapters.source.assembly.wiring import NOBODY
+from adapters.source.assembly.supplied import NOBODY
 from engine.config import parse
 from engine.errors import SinkError
 from tests.command import Command

@@ -15,7 +15,7 @@ from adapters.kafka.beside.sending import RowSending
 from adapters.postgres.job import building
 from adapters.source.assembly import job as source_job
 from adapters.source.assembly import wiring
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
 from engine.config.sinks.settings import Fencing
 from engine.errors import SinkRefused

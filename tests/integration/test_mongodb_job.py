@@ -31,6 +31,7 @@ from engine.snapshot.extent import Extent
 from engine.snapshot.pace.slices import Slices
 from engine.snapshot.queue import Snapshot
 from signals.answers import Answer
+from tests.changed_parts import change_parts
 from tests.driven import driving, files_sink, read_events
 from tests.servers.mongodb import MongoServer, MongoSet
 
@@ -262,11 +263,11 @@ def test_an_initial_snapshot_under_writes_gives_the_collection(mongodb, tmp_path
 
 def test_the_lag_is_told_by_the_cluster_s_clock(mongodb, tmp_path, spark):
     with mongodb.connect() as client, driven(mongodb, tmp_path, spark) as job:
-        job.job._parts = replace(job.job._parts, now=lambda: time.time() + 60)
+        change_parts(job.job, now=lambda: time.time() + 60)
         client["inventory"]["marks"].insert_one({"_id": "late"})
         job.until_seen("late")
 
-        assert job.job._lag_s < 30
+        assert job.job._turns.lag_s < 30
 
 
 def test_crashes_of_the_server_lose_nothing(mongodb, tmp_path, spark):

@@ -49,7 +49,7 @@ def test_a_server_put_back_is_a_clear_stop(
             job.until_seen("end")
         if when == "after idle time":
             idle(own_server, job)
-        job.until(lambda: job.job._saved.position == job.job.state.position)
+        job.until(lambda: job.job._checkpoint.state.position == job.job.state.position)
         own_server.put_back(copy)
         with own_server.connect() as client:
             client["inventory"]["t"].insert_one({"_id": "after"})
@@ -79,7 +79,7 @@ def test_where_needed_it_begins_anew(own_server: MongoServer, tmp_path: Path, sp
         client["inventory"]["marks"].insert_one({"_id": "end"})
         job.until_seen("end")
         idle(own_server, job)
-        job.until(lambda: job.job._saved.position == job.job.state.position)
+        job.until(lambda: job.job._checkpoint.state.position == job.job.state.position)
     own_server.put_back(copy)
     with own_server.connect() as client:
         client["inventory"]["t"].insert_one({"_id": 2})
@@ -96,7 +96,7 @@ def test_a_restart_after_idle_time_goes_on(own_server: MongoServer, tmp_path: Pa
             client["inventory"]["t"].insert_many([{"_id": n} for n in range(20)], session=session)
         job.until(lambda: len(job.events("t")) == 20)
         idle(own_server, job)
-        job.until(lambda: job.job._saved.position == job.job.state.position)
+        job.until(lambda: job.job._checkpoint.state.position == job.job.state.position)
         own_server.stop()
         own_server.start()
         begun = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_server_put_back_whose_clock_is_behind_the_event_is_a_clear_stop(
                 ahead(client, 20)
                 client["inventory"]["marks"].insert_one({"_id": "end"})
                 job.until_seen("end")
-            job.until(lambda: job.job._saved.position == job.job.state.position)
+            job.until(lambda: job.job._checkpoint.state.position == job.job.state.position)
             server.put_back(copy)
             with server.connect() as client:
                 client["inventory"]["t"].insert_one({"_id": "after"})
@@ -137,7 +137,7 @@ def test_an_event_that_the_log_no_longer_reaches_back_to_is_not_missed(tmp_path:
             while client["local"]["oplog.rs"].find_one({"ts": began["ts"]}):
                 client["other"]["t"].insert_many([{"large": "x" * 100_000} for _ in range(100)])
                 job.turn()
-            job.until(lambda: job.job._saved.position == job.job.state.position)
+            job.until(lambda: job.job._checkpoint.state.position == job.job.state.position)
         with driven(server, tmp_path, spark, **scope) as job:
             client["inventory"]["marks"].insert_one({"_id": "end"})
             job.until_seen("end")

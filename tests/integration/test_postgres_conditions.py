@@ -141,7 +141,9 @@ def test_a_condition_of_an_older_state_is_looked_at_again(
         (table,) = job.job.state.snapshot.tables
         job.job._windows.close()
         older = replace(table, target=replace(table.target, condition=attack))
-        job.job.state = replace(job.job.state, snapshot=replace(job.job.state.snapshot, tables=(older,)))
+        job.job._turns.state = replace(
+            job.job.state, snapshot=replace(job.job.state.snapshot, tables=(older,))
+        )
         job.until_answered("rejected")
 
         assert not ids(job)

@@ -167,7 +167,7 @@ class TestHangingSink:
         with driven(table, tmp_path, spark, **more) as job, table.connect() as connection:
             if not reading:
                 # In slices of one run each: once the first of them is sent, others wait for their turn.
-                job.job._windows._slices.most_bytes = 1
+                job.job._windows._emitter._slices.most_bytes = 1
                 sink.concerns = lambda: job.job._windows.read
             connection.execute(SNAPSHOT)
             if reading:

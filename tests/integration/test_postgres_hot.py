@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from adapters.postgres.log.reader import PostgresLog
+from tests.changed_parts import change_parts
 from tests.driven import SIGNAL_TABLE, driven
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def test_a_log_that_is_held_goes_on_by_itself(table, tmp_path, spark):
 
 def test_the_lag_is_told_by_the_server_s_clock(table, tmp_path, spark):
     with driven(table, tmp_path, spark) as job, table.connect() as connection:
-        job.job._parts = replace(job.job._parts, now=lambda: time.time() + 60)
+        change_parts(job.job, now=lambda: time.time() + 60)
         connection.execute("INSERT INTO t VALUES (100, 1, 'x')")
         job.until(lambda: job.events("t"))
 
-        assert job.job._lag_s < 30
+        assert job.job._turns.lag_s < 30

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.drivers import make_server
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
@@ -15,6 +16,7 @@ from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config import parse
+from engine.config.settings import Conditions
 from engine.errors import ConfigError, SignalError
 from engine.model import CollectionId, Target
 from engine.snapshot.extent import Extent
@@ -55,7 +57,8 @@ REASONS = {
 def measured(database: Database, *names: str) -> list[Any]:
     with database.connect() as connection:
         publication = Publication("p", lambda _schema, _table: True)
-        readable = Readable(Questions(connection), publication)
+        questions = Questions(connection)
+        readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
         targets = [Target(CollectionId(("public", name))) for name in names]
         return list(
             PostgresTables(Questions(connection), publication, readable, system_clock()).measure(targets)
@@ -80,7 +83,8 @@ class TestKinds:
             row = connection.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchone()
             assert row is not None
             publication = Publication("p", lambda _schema, _table: True)
-            readable = Readable(Questions(connection), publication)
+            questions = Questions(connection)
+            readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
             target = Target(CollectionId((row[0], "passing")))
             (answer,) = PostgresTables(Questions(connection), publication, readable, system_clock()).measure(
                 [target]

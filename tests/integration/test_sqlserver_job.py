@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from engine.errors import ConfigError, PositionLost, StateError
+from tests.changed_parts import change_parts
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
@@ -84,12 +84,12 @@ def test_the_lag_is_told_by_the_server_s_clock(
 ):
     made(shop)
     with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
-        driven.job._parts = replace(driven.job._parts, now=lambda: time.time() + 60)
+        change_parts(driven.job, now=lambda: time.time() + 60)
         shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
         shop.capture()
         driven.until(lambda: driven.events("t"))
 
-        assert driven.job._lag_s < 30
+        assert driven.job._turns.lag_s < 30
 
 
 def test_two_tables_of_one_transaction_are_told_in_the_order_of_their_changes(

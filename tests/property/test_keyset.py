@@ -10,12 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
+from engine.config.settings import Conditions
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
@@ -104,7 +106,7 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
 @pytest.fixture(scope="module")
 def extents(connection) -> PostgresTables:
     questions, publication = Questions(connection), Publication("p", lambda _s, _t: True)
-    readable = Readable(questions, publication)
+    readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
     return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)
 
 

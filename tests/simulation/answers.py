@@ -55,7 +55,9 @@ class Answers:
         asked = self.asked.get(answer.label)
         if asked is None:
             raise Violation(f"an answer to no signal: {answer.label} {answer.outcome}")
-        about = next((one for one in asked.collections if answer.text.startswith(f"{one} ")), None)
+        about = next(
+            (one for one in asked.collections if answer.text.startswith((f"{one} ", f"{one}:"))), None
+        )
         final = about is not None and asked.kind in {"execute", "lost", _INITIAL} and answer.outcome in _FINAL
         found = asked.outcomes.setdefault(str(about) if final else "", [])
         if found and (found[-1] is not answer.outcome or len(found) > self.pardons):

@@ -28,6 +28,7 @@ FLOORS: Mapping[str, int] = {
     "definitions changed": 200,
     "rows that can't be read": 200,
     "turns sent again": 15,
+    "names lost with the power": 120,
     "READs beside turns": 1000,
     "answered failed": 50,
     "answered stopped": 300,

@@ -39,6 +39,8 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     ),
     "windows": (
         ("engine/job/snapshots/windows.py", ()),
+        ("engine/job/snapshots/emitter.py", ()),
+        ("engine/job/snapshots/slice_record.py", ()),
         ("engine/snapshot/extent.py", ("Advance.applied", "_less")),
     ),
     "failure policy": (
@@ -46,7 +48,12 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("engine/job/snapshots/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
     ),
     "state protocol": (
-        ("engine/job/loop.py", ("Job.settle", "Job._committed", "Job._commit", "Job._send", "Job._take")),
+        ("engine/job/startup.py", ("newest", "not_behind")),
+        ("engine/job/checkpoint.py", ("Checkpoint.commit",)),
+        (
+            "engine/job/turns.py",
+            ("Turns._committed", "Turns._send", "Turns._encoded", "Turns._with_rows", "Turns._take"),
+        ),
         (
             "adapters/storage/state.py",
             (

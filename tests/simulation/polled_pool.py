@@ -10,17 +10,20 @@ if TYPE_CHECKING:
 
 
 class SimPool(Executor):
-    """Runs a window's reading once it was asked for often enough whether it is done."""
+    """Runs a window's reading once it was asked for often enough whether it is done.
 
-    def __init__(self, polls: int) -> None:
-        self._polls = polls
+    That it is done is told `lingers` questions later.
+    """
+
+    def __init__(self, polls: int, lingers: int = 0) -> None:
+        self._polls, self._lingers = polls, lingers
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Begin the reading; what comes behind it (the removal of its rows) is done at once."""
         if self._polls < 0:
             function(*arguments, **named)
             return Future()
-        reading = _Reading(lambda: function(*arguments, **named), self._polls)
+        reading = _Reading(lambda: function(*arguments, **named), self._polls, self._lingers)
         self._polls = -1
         return reading
 
@@ -31,9 +34,10 @@ class SimPool(Executor):
 class _Reading(Future[Any]):
     """A reading that ends when it is asked about often enough."""
 
-    def __init__(self, read: Callable[[], Any], polls: int) -> None:
+    def __init__(self, read: Callable[[], Any], polls: int, lingers: int) -> None:
         super().__init__()
         self._read, self._polls, self._begun = read, polls, False
+        self._lingers = lingers
 
     def done(self) -> bool:
         """Whether the rows are read; the last question before reads them."""
@@ -44,4 +48,11 @@ class _Reading(Future[Any]):
                 self.set_result(self._read())
             except Exception as error:  # noqa: BLE001  as a thread does
                 self.set_exception(error)
-        return super().done()
+        return super().done() and self._polls < -self._lingers
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result; whoever waits for it has it read."""
+        self._lingers = 0
+        while not self.done():
+            pass
+        return super().result(timeout)

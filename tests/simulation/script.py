@@ -7,7 +7,7 @@ part of a history is a history, too: that is what makes shrinking simple.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,7 +27,8 @@ class Setup:
 
     `rows` are there before the log begins. `knows`: the sink knows its turns after a restart. `late`: the log
     is delivered only when the script says so. `call_ms` passes with every call. With `beside`, a sink that
-    forgets takes rows beside the turns, an event with each so many calls.
+    forgets takes rows beside the turns, an event with each so many calls. With `opening_polls` a window opens
+    so many turns later, while the stream goes on.
     """
 
     rows: int = 6
@@ -46,6 +47,7 @@ class Setup:
     call_ms: int = 5
     world: str = "core"
     beside: int = 0
+    opening_polls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = _setup(choose)
+    setup = replace(_setup(choose), opening_polls=seed % 4)
     length = choose.between(40, 85)
     steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]

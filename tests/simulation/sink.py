@@ -190,7 +190,9 @@ class SimSink:
                 raise SinkError("the turn's parts are not those that were written")
             if self._sent.knows and self._sent.owner != self._number:
                 raise SinkError("the turn's files were removed by a newer job")
-            events = [event for number in sorted(one.number for one in parts) for event in written[number]]
+            events = [
+                event for number in sorted(one.number for one in parts) for event in written.get(number, ())
+            ]
             if fault == "torn":
                 if not self._sent.knows:
                     self._sent.deliver(turn, self._number, events[: len(events) // 2], whole=False)

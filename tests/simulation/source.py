@@ -24,6 +24,7 @@ from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.snapshot.scope import Ranked, Within
+from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
 from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
@@ -307,7 +308,12 @@ class SimSource:
 
     # Windows.
 
-    def open_window(self, window: Window) -> SimWindow:
+    def open_window(self, window: Window) -> SimWindow | LateWindow:
+        """Take a snapshot, and read the runs in the background; or begin to."""
+        polls = self._life.world.setup.opening_polls
+        return LateWindow(self, window, polls) if polls and not window.blocking else self.open_now(window)
+
+    def open_now(self, window: Window) -> SimWindow:
         """Take a snapshot, and read the runs in the background."""
         before = list(self.windows)
         try:
@@ -379,15 +385,18 @@ class SimSource:
             raise SourceError("a row can't be read", place=collection)
         topics, headers = _columns(str(collection), len(rows))
         keys = [key for _place, key, _text in rows]
+        # Rows that are compared go nowhere, so they don't name the entry of the queue.
+        ticket, form = ("", COMPARED) if run.target.compared else (f"|{run.ticket}", None)
         columns = [
             topics,
             pa.array(map(str, keys), _TEXT),
-            pa.array([f"{text}|{run.ticket}" for _place, _key, text in rows], _TEXT),
+            pa.array([f"{text}{ticket}" for _place, _key, text in rows], _TEXT),
             headers,
             pa.array(map(merge_key, keys), KEY_TYPE),
         ]
         events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
-        with self._life.world.staging.within(window.id).run(index, Surroundings()) as staging:
+        area = self._life.world.staging.within(window.id)
+        with area.run(index, Surroundings(), form=form) as staging:
             staging.write(events)
         size = _ROW_BYTES * len(rows)
         return Staged(run.ticket, collection, staging.complete, len(rows), size, index)
@@ -454,6 +463,37 @@ class SimWindow:
         if self in self._source.windows:
             self._source.windows.remove(self)
             self._life.world.released()
+
+
+class LateWindow:
+    """A window that opens when it was polled often enough, while the stream goes on."""
+
+    def __init__(self, source: SimSource, window: Window, polls: int) -> None:
+        self._source, self._window, self._polls = source, window, polls
+        self._opened: SimWindow | None = None
+
+    @property
+    def superseded(self) -> Superseded | None:
+        """What superseded its rows before it was open; None until it is."""
+        return self._opened.superseded if self._opened else None
+
+    def poll(self) -> list[Staged] | None:
+        """Open, or be read."""
+        if self._opened is not None:
+            return self._opened.poll()
+        self._polls -= 1
+        if self._polls <= 0:
+            self._opened = self._source.open_now(self._window)
+        return None
+
+    def reached(self, position: Position) -> bool:
+        """Whether it is open, and its rows may go out."""
+        return self._opened is not None and self._opened.reached(position)
+
+    def close(self) -> None:
+        """Stop, and remove the rows."""
+        if self._opened is not None:
+            self._opened.close()
 
 
 def superseding(entries: Sequence[Entry]) -> Superseded:

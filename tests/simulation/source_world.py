@@ -107,6 +107,10 @@ class SourceWorld(World):
         """The windows in progress of a job."""
         raise NotImplementedError
 
+    def windows_hit(self, life: Life) -> Sequence[Any]:
+        """The windows whose rows are changed on purpose."""
+        return self.open_windows(life)
+
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A table that a window reads; None if it has no rows."""
         raise NotImplementedError
@@ -118,7 +122,7 @@ class SourceWorld(World):
 
     def _hit(self, life: Life, newest: int, what: str, index: int, other: int, visible: int) -> None:
         """Change a row of a table that a window in progress reads."""
-        windows = self.open_windows(life)
+        windows = self.windows_hit(life)
         if not windows:
             self._tx(life, ("t", what, index, other), visible)
             return
@@ -245,7 +249,7 @@ class SourceWorld(World):
 
     def _state_is_new(self) -> bool:
         """Whether no turn was saved yet."""
-        return not any(re.fullmatch(r"turn-\d+\.json", name) for name in self.directory.files)
+        return not any(re.fullmatch(r"turn-\d*[1-9]\d*\.json", name) for name in self.directory.files)
 
     def _keep_state(self, _life: Life) -> None:
         """Copy the checkpoint."""

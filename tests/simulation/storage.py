@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.faults import Process
 
+_FIRST = "turn-000000000000."
+"""The state saved before the first turn. It is no step: nothing was sent that it could be too late for."""
 _PROMOTED = re.compile(r"turn-(\d+)\.json")
 
 
@@ -29,6 +31,8 @@ class Directory:
     files: dict[str, bytes] = field(default_factory=dict)
     stamps: dict[str, int] = field(default_factory=dict)
     changes: int = 0
+    unforced: dict[str, str] = field(default_factory=dict)
+    """Names that a power failure undoes, with what each was before."""
     sent: Callable[[int], bool] = lambda _turn: True
     """Whether the sink has a turn."""
 
@@ -37,6 +41,22 @@ class Directory:
         self.changes += 1
         self.files[name] = content
         self.stamps[name] = self.changes
+
+    def rename(self, source: str, target: str, *, forced: bool) -> None:
+        """Give a file another name at once."""
+        self.write(target, self.files.pop(source))
+        if forced:
+            self.unforced.clear()
+        else:
+            self.unforced[target] = source
+
+    def lose_power(self) -> int:
+        """Undo what was not forced; returns how many names."""
+        lost = [(target, source) for target, source in self.unforced.items() if target in self.files]
+        for target, source in lost:
+            self.write(source, self.files.pop(target))
+        self.unforced.clear()
+        return len(lost)
 
 
 class MemoryStorage:
@@ -60,8 +80,11 @@ class MemoryStorage:
         except KeyError:
             raise StateError("there is no such file", place=name) from None
 
-    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:  # noqa: ARG002  no power fails
+    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:
         """Write a file; torn, it leaves a partial file that nobody may read."""
+        if name.startswith(_FIRST):
+            self._directory.write(name, content)
+            return
         with fallible(self._process, "create") as fault:
             if fault == "torn":
                 self._directory.write(
@@ -69,6 +92,8 @@ class MemoryStorage:
                 )
             else:
                 self._directory.write(name, content)
+                if forced:
+                    self._directory.unforced.clear()
 
     def create_new(self, name: str, content: bytes) -> bool:
         """Write a file unless it exists."""
@@ -76,6 +101,7 @@ class MemoryStorage:
         if name in self._directory.files:
             return False
         self._directory.write(name, content)
+        self._directory.unforced.clear()
         return True
 
     def refresh(self, name: str, content: bytes) -> None:
@@ -88,8 +114,11 @@ class MemoryStorage:
             raise StateError("there is no such file", place=name)
         return str(self._directory.stamps[name])
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
         """Rename a file."""
+        if source.startswith(_FIRST) and source in self._directory.files:
+            self._directory.write(target, self._directory.files.pop(source))
+            return
         with fallible(self._process, "rename") as fault:
             if source not in self._directory.files:
                 raise StateError("there is no such file", place=source)
@@ -97,7 +126,7 @@ class MemoryStorage:
                 promoted = _PROMOTED.fullmatch(target)
                 if promoted and not self._directory.sent(int(promoted[1])):
                     raise Violation(f"state {target} was promoted, and its turn was not sent")
-                self._directory.write(target, self._directory.files.pop(source))
+                self._directory.rename(source, target, forced=forced)
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""

@@ -30,6 +30,7 @@ from engine.errors import LeaseLost, TidemarkError
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
+from engine.job.verify.verification import Verification
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import StagingArea
 from signals.desk import Desk
@@ -110,7 +111,7 @@ class Life:
         parts = JobParts(
             source=self.source,
             sink=self.sink,
-            store=FileStateStore(storage, lease.epoch),
+            store=FileStateStore(storage, lease.epoch, forced=not world.setup.knows),
             executors=Executors(self),
             desk=desk,
             pulse=Heartbeat(0.0, _no_event, _nothing),
@@ -122,6 +123,7 @@ class Life:
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
+            verification=world.verification_of(self),
         )
         world.note(f"process {self.number} begins (epoch {lease.epoch})")
         job = Job(parts, world.pace, world.observe)
@@ -182,8 +184,8 @@ class Played:
 class World:
     """Plays one history.
 
-    Its methods `source_of`, `sink_of`, `_found`, `_begin`, `excused` and `buried`, and those that play single
-    steps, are what the worlds of the sources have their own of.
+    Its methods `source_of`, `sink_of`, `verification_of`, `_found`, `_begin`, `excused` and `buried`, and
+    those that play single steps, are what the worlds of the sources have their own of.
     """
 
     names: ClassVar[Mapping[str, CollectionId]] = {"t": T, "u": U, "b": B}
@@ -253,6 +255,10 @@ class World:
     def sink_of(self, life: Life) -> SimSink:
         """The sink of a job that starts."""
         return SimSink(self.sent, life, life.epoch, self.setup.beside)
+
+    def verification_of(self, life: Life) -> Verification:  # noqa: ARG002  nothing is compared here
+        """The verifications of a job that starts."""
+        return Verification()
 
     def excused(self, error: TidemarkError) -> bool:  # noqa: ARG002  of this world, none is
         """Whether a job may end with this error, and the history with it."""
@@ -666,6 +672,8 @@ class World:
     def _crash(self, life: Life) -> None:
         self.happened["crashes"] += 1
         life.dead = True
+        if self.happened["crashes"] % 2 and len(self._seats) < 2:
+            self.happened["names lost with the power"] += self.directory.lose_power()
 
     def _fault(self, _life: Life, port: str, how: str, times: int) -> None:
         self._faults.setdefault(port, [])[:] = [how] * times

@@ -11,6 +11,8 @@ from tests.simulation.mongodb import script as mongodb_script
 from tests.simulation.mongodb.world import MongoWorld
 from tests.simulation.postgres import script as postgres_script
 from tests.simulation.postgres.world import PostgresWorld
+from tests.simulation.verifying import FLOORS, VerifyingSetup, VerifyingWorld
+from tests.simulation.verifying import draw as draw_verifying
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Kind:
 
 
 WORLDS: Mapping[str, Kind] = {
+    "verify": Kind(draw_verifying, VerifyingSetup, VerifyingWorld, FLOORS),
     CORE: Kind(script.draw, script.Setup, World, figures.FLOORS),
     "mongodb": Kind(mongodb_script.draw, mongodb_script.MongoSetup, MongoWorld, figures.MONGODB_FLOORS),
     "postgres": Kind(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.servers.mongodb import MissingProgram
 from tests.torture.on_cluster import cluster_of_histories
+from tests.torture.replicas import SINKS
 from tests.torture.run import Run, mutate, replay
 
 
@@ -29,7 +30,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--source", choices=["postgres", "mongodb", "sqlserver"], default="postgres")
     parser.add_argument(
-        "--sink", choices=["files", "kafka"], default="files", help="kafka: a real broker, killed too"
+        "--sink",
+        choices=["files", "kafka", *SINKS],
+        default="files",
+        help="kafka: a real broker, killed too; others: tables, compared with their sources",
     )
     parser.add_argument(
         "--initial",
@@ -48,8 +52,8 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
     parser.add_argument("--keep", type=Path, help="where to leave what was found; a temporary directory")
     asked = parser.parse_args()
-    if asked.source != "postgres" and asked.sink == "kafka":
-        parser.error(f"with --source {asked.source} there are no Kafka topics")
+    if asked.source != "postgres" and asked.sink != "files":
+        parser.error(f"with --source {asked.source} there is only the sink files")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,10 +65,10 @@ def main() -> int:
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
-    kafka = asked.sink == "kafka"
+    kafka, tables = asked.sink == "kafka", asked.sink if asked.sink in SINKS else ""
     with (
         cluster_of_histories(asked.seed) if asked.cluster else nullcontext(),
-        Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks) as run,
+        Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks, tables) as run,
     ):
         if asked.mutate:
             return mutate(run, asked.only)

@@ -31,7 +31,7 @@ from adapters.postgres.job import building as building_postgres
 from adapters.postgres.server import connection as postgres_server
 from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
-from adapters.source.assembly.wiring import Onlookers
+from adapters.source.assembly.supplied import Onlookers
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
@@ -90,7 +90,7 @@ class OneJob:
         job: Job = building.__enter__()
         self.building = building
         if self.order["slice_bytes"]:
-            job._windows._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
+            job._windows._emitter._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
         job._isolation._releases._first_s, job._isolation._releases._longest_s = 0.2, 1.0
         self.journal.note("started")
         job.run(self.stop.is_set)

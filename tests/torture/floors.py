@@ -110,8 +110,9 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "topic refused": 2,
         "topic recreated": 2,
     },
+    "tables": {"tables compared": 20, "rows compared": 1000, "taken over": 1},
 }
-"""By source (`kafka`: for Kafka topics), and by what is counted."""
+"""By source (`kafka`: for Kafka topics, `tables`: for sinks of tables), and by what is counted."""
 
 
 def missed(source: str, minutes: float, happened: Counter[str]) -> list[str]:

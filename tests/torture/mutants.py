@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from adapters.postgres import source, spans
 from adapters.postgres.events import decode, relations
-from adapters.postgres.log import assembler, cuts, forks, pending_visibility
+from adapters.postgres.log import assembler, cuts, forks, unseen_rows
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server import connection, table, text_settings, visibility
 from adapters.postgres.server.questions import layouts, transactions
@@ -39,8 +39,10 @@ from adapters.sinks.files import FilesSink
 from adapters.source.assembly import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
+from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
 from engine.job.snapshots.windows import Windows
+from engine.job.turns import Turns
 from engine.snapshot import copies
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot
@@ -212,11 +214,19 @@ def _last_stretch_left(blanked: Any) -> Any:
     return left
 
 
+def _showing_the_log(turn: Any) -> Any:
+    def shown(turns: Any, log: Any) -> Any:
+        turns._checkpoint.log = log
+        return turn(turns, log)
+
+    return shown
+
+
 def _acknowledging_early(commit: Any) -> Any:
-    def committed(job: Any, after: Any, *more: Any) -> Any:
+    def committed(checkpoint: Any, after: Any, *more: Any) -> Any:
         if after.position is not None:
-            job._log.acknowledge(after.position)
-        return commit(job, after, *more)
+            checkpoint.log.acknowledge(after.position)
+        return commit(checkpoint, after, *more)
 
     return committed
 
@@ -295,9 +305,7 @@ def _without_release(_tick: Any) -> Any:
 _SOURCE = source.PostgresSource
 _VIEWS = blocking.BlockingViews
 MUTANTS: dict[str, Mutant] = {
-    "which entries supersede": Mutant(
-        "in-window", ((pending_visibility, "superseding_rows", _nothing_superseded),)
-    ),
+    "which entries supersede": Mutant("in-window", ((unseen_rows, "superseding_rows", _nothing_superseded),)),
     "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
     "streamed, not yet visible": Mutant(
         "hidden", ((superseded_keys, "noted", lambda _was: lambda waiting, *_: waiting),)
@@ -336,7 +344,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a pending turn counts only if sent": Mutant("every-step", ((Job, "settle", _settling(answer=True)),)),
     "a pending turn counts if sent": Mutant("every-step", ((Job, "settle", _settling(answer=False)),)),
-    "acknowledged after the commit": Mutant("every-step", ((Job, "_commit", _acknowledging_early),)),
+    "acknowledged after the commit": Mutant(
+        "every-step",
+        ((Turns, "turn", _showing_the_log), (Checkpoint, "commit", _acknowledging_early)),
+    ),
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),

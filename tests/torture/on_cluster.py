@@ -17,6 +17,7 @@ import orjson
 
 from adapters.spark.cluster.archive import default_name, write_archive
 from adapters.spark.session import POSTGRES_JDBC, spark_session
+from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION
 from tests.servers.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TOLD: Final = "TIDEMARK_TORTURE_CLUSTER"
+LAKE: Final = "TIDEMARK_TORTURE_LAKE"
+"""Set if jobs write tables of a lake."""
 _KILLED_EVERY_S: Final = (8.0, 25.0)
 
 
@@ -61,6 +64,8 @@ def _kill(cluster: SparkCluster, random: Random, over: threading.Event) -> None:
 def session() -> SparkSession:
     """The session of the process that plays jobs: on the cluster that it is told of, else on this machine."""
     text = os.environ.get(_TOLD)
+    if os.environ.get(LAKE):
+        return spark_session("local[2]", LAKE_SESSION, (POSTGRES_JDBC, *LAKE_PACKAGES))
     if text is None:
         return spark_session("local[2]", {}, (POSTGRES_JDBC,))
     told: dict[str, Any] = orjson.loads(text)

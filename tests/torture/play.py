@@ -23,6 +23,7 @@ from tests.torture.new_columns import NEW
 from tests.torture.oracle import Oracle, Violation
 from tests.torture.over import Over
 from tests.torture.recreated import SAYS, SETTING, recreate
+from tests.torture.replicas import judge
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from tests.servers.kafka import KafkaBroker
     from tests.torture.process import Child
+    from tests.torture.replicas import Tables
     from tests.torture.script import Round, Script, Strike
     from tests.torture.site import Site
     from tests.torture.truth import Entry
@@ -73,7 +75,8 @@ _BLOWS = {
 class Play:
     """Plays one script once. `figures` are its counts, `prefix` begins the topics' names.
 
-    With a `broker` the job's sink is Kafka, else files. `ahead_s` is how far the driver's clock is ahead.
+    With a `broker` the job's sink is Kafka, with `replicas` it keeps those, else it is files. `ahead_s` is
+    how far the driver's clock is ahead.
     """
 
     script: Script
@@ -83,6 +86,7 @@ class Play:
     prefix: str = "tm"
     mutant: str | None = None
     broker: KafkaBroker | None = None
+    replicas: Tables | None = None
     figures: Figures = field(default_factory=Figures)
     answers: Answers = field(default_factory=Answers)
     altered: set[str] = field(default_factory=set)
@@ -163,6 +167,8 @@ class Play:
         }
 
     def _sink(self) -> dict[str, str]:
+        if self.replicas is not None:
+            return self.replicas.properties()
         if self.broker is None:
             return {"tidemark.sink": "files", "tidemark.sink.files.dir": str(self._events)}
         return {
@@ -430,7 +436,9 @@ class Play:
             now = time.monotonic()
             if len(journal.of("window", "crash", "killed", "started")) > seen:
                 seen, seen_s = len(journal.of("window", "crash", "killed", "started")), now
-            if now - seen_s > (_MISSING_S if self.mutant else _REST_S) or now - begun > _MOST_S:
+            # A lake's merges run at a lower priority than all else.
+            most_s = _MOST_S if self.replicas is not None else _REST_S
+            if now - seen_s > (_MISSING_S if self.mutant else most_s) or now - begun > _MOST_S:
                 raise Violation(
                     f"the job does not come to rest in {now - begun:.0f} s: {journal.of('turn')[-1:]}"
                 )
@@ -455,10 +463,14 @@ class Play:
         turns = journal.of("turn", "crash", "killed")
         if end is None or not turns or turns[-1]["what"] != "turn":
             return False
+        if self.replicas is not None and self.replicas.behind():
+            return False
         aside = self.broker is not None and turns[-1].get("aside")
         return bool(turns[-1]["queued"] == 0 and not aside and self.site.passed(turns[-1]["position"], end))
 
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
+        if self.replicas is not None:
+            return self._judge_tables(self.replicas, journal, heard)
         emitted = list(events.read())
         entries = self._since_begin(list(self._ours(self.site.entries())), journal)
         self.oracle.aside = self._aside(journal)
@@ -491,6 +503,16 @@ class Play:
                 self.oracle.check_columns(name, self.site.rows(name))
             self.oracle.settle(name, self.site.rows(name))
             self.topics.settle(name)
+        return len(notes)
+
+    def _judge_tables(self, tables: Tables, journal: JournalReader, heard: int) -> int:
+        """Judge the tables that a sink keeps, whatever was sent to it."""
+        list(self.site.entries())
+        notes = journal.read()
+        self.answers.hear(notes[heard:])
+        self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
+        names = [name for name in self.oracle.tables if name not in self._signals]
+        judge(tables, self.site, names, self.figures.kinds)
         return len(notes)
 
     def _aside(self, journal: JournalReader) -> Aside:

@@ -137,7 +137,7 @@ class PostgresSite:
     ) -> Table:
         types = dict(connection.execute(_COLUMNS, [name]).fetchall())
         table = made(name, key or tuple(types), types)
-        table.start(_rows(connection, name, where))
+        table.start(rows_of(connection, name, where))
         return table
 
     def properties(self) -> dict[str, str]:
@@ -348,7 +348,7 @@ class PostgresSite:
             where(shape) for shape in self.script.tables if shape.filter and f"public.{shape.name}" == name
         )
         with self.connect() as connection:
-            return _rows(connection, name, next(published, ""))
+            return rows_of(connection, name, next(published, ""))
 
 
 def _soon(condition: Callable[[], bool], play: Play, journal: JournalReader) -> bool:
@@ -361,7 +361,8 @@ def _soon(condition: Callable[[], bool], play: Play, journal: JournalReader) -> 
     return True
 
 
-def _rows(connection: psycopg.Connection[Any], name: str, where: str = "") -> list[Row]:
+def rows_of(connection: psycopg.Connection[Any], name: str, where: str = "") -> list[Row]:
+    """A table's rows, as the database prints them."""
     columns = [column for column, _type in connection.execute(_COLUMNS, [name]).fetchall()]
     texts = ", ".join(f'"{column}"::text' for column in columns)
     found = connection.execute(f"SELECT {texts} FROM {name}{where}".encode()).fetchall()

@@ -6,6 +6,7 @@ Owns what outlives a history, and keeps what is needed of a failed one: its scri
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import time
 from collections import Counter
@@ -21,9 +22,12 @@ from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, 
 from tests.torture.guards import GUARDS
 from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.moving import MovingGround
+from tests.torture.on_cluster import LAKE
 from tests.torture.oracle import Violation
 from tests.torture.play import Play
+from tests.torture.postgres import PostgresSite
 from tests.torture.process import Child
+from tests.torture.replicas import Replicas
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
@@ -73,6 +77,7 @@ class Run:
 
     With `kafka` there is also a broker, and the jobs send to it. `initial` says whether histories begin with
     an initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver. `asks` is `Wanted`'s.
+    `tables` names a sink of tables, which the jobs keep instead.
     """
 
     folder: Path
@@ -81,17 +86,22 @@ class Run:
     initial: bool | None = None
     source: str = "postgres"
     asks: str = ""
+    tables: str = ""
     figures: Figures = field(default_factory=Figures)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     ground: Ground = field(init=False)
     child: Child = field(init=False)
     broker: KafkaBroker | None = None
+    replicas: Replicas | None = None
 
     def __enter__(self) -> Self:
         grounds = {"mongodb": MongoGround, "sqlserver": SqlServerGround}
         self.ground = grounds[self.source]() if self.source in grounds else PostgresGround(self.version)
         self.ground.start()
         self.child = Child(self.folder / "job.log")
+        if self.tables:
+            self.replicas = Replicas(self.tables)
+            os.environ[LAKE] = "" if self.tables == "jdbc" else "1"
         if self.kafka:
             self.broker = KafkaBroker(ACLS)
             self.broker.start()
@@ -115,7 +125,8 @@ class Run:
                 restart=number % _RESTART_EVERY == 2,
                 broken=self.kafka and number % _BREAK_EVERY == 0,
                 kafka=self.kafka,
-                initial=False if asks == "blocking" else self.initial,
+                initial=self.tables != "" or (False if asks == "blocking" else self.initial),
+                tables=self.tables != "",
                 moves=self._moves(seed, number, minutes),
                 blow=self._blow(number, minutes),
                 asks=asks,
@@ -124,14 +135,15 @@ class Run:
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
         happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        too_rare = missed("kafka" if self.kafka else self.source, minutes, happened)
+        judged = "tables" if self.tables else "kafka" if self.kafka else self.source
+        too_rare = missed(judged, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
 
     def _blow(self, number: int, minutes: float) -> str:
         """Which blows a history must have. In a short run its seed decides alone."""
-        if minutes < LONG_MINUTES:
+        if minutes < LONG_MINUTES or self.tables:
             return ""
         return (_KAFKA_BLOWS if self.kafka else _BLOWS[self.source]).get(number % _EACH_EVERY, "")
 
@@ -140,7 +152,7 @@ class Run:
 
         In a long run one history in five has each kind; in a short one few have any, since they take time.
         """
-        if self.source != "postgres" or self.kafka or self.version != _FAILS_OVER:
+        if self.source != "postgres" or self.kafka or self.tables or self.version != _FAILS_OVER:
             return ""
         if minutes >= LONG_MINUTES:
             return _MOVES.get(number % _EACH_EVERY, "")
@@ -174,7 +186,11 @@ class Run:
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
         site, prefix = self.ground.site(number, script), f"history_{number}" if self.broker else "tm"
-        play = Play(script, site, self.child, folder, prefix, mutant, self.broker)
+        tables = None
+        if self.replicas is not None:
+            assert isinstance(site, PostgresSite)
+            tables = self.replicas.of(number, folder, site.server)
+        play = Play(script, site, self.child, folder, prefix, mutant, self.broker, tables)
         begun = time.monotonic()
         violation: str | None = None
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from adapters.source.assembly.job import SourceJob
-from adapters.source.assembly.wiring import Wired
+from adapters.source.assembly.supplied import Wired
 from engine.config.plugins import Connector, SourceSettings
 from engine.config.properties.row import APPLIED, Catalogue, Property
 from engine.config.properties.shapes import TABLE_NAME, TEXT, choice, whole
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.wiring import Places
+    from adapters.source.assembly.supplied import Places
     from engine.config.properties.values import Values
     from engine.config.settings import Settings
     from engine.ports.source import Source

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from adapters.embedding.progress_bars import showing
-from adapters.source.assembly.wiring import NOBODY, Onlookers
+from adapters.source.assembly.supplied import NOBODY, Onlookers
 from engine.job.reports.progress_log import ProgressLog
 from engine.job.saved.overview import of_entries
 

@@ -99,7 +99,7 @@ class ReadRuns:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     run.write(batch)
-        return Staged(read.run.ticket, collection, run.complete, run.rows, run.bytes, read.index)
+        return Staged(read.run.ticket, collection, run.complete, run.rows, run.bytes, read.index, run.hashes)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers as of the window's cluster time, with the offsets of their documents."""

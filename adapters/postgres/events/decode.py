@@ -25,8 +25,8 @@ from adapters.postgres.log.entries import Entries, row_groups
 from adapters.postgres.log.pgoutput import Messages, parse_truncate, read_messages
 from adapters.postgres.log.timeline import ENTRIES, SpanPart, Timeline, TransactionContext, timeline
 from adapters.postgres.log.touched_keys import (
-    COUNTED,
-    LACKING,
+    NO_COUNTED,
+    NO_LACKING,
     Watch,
     copies,
     in_order,
@@ -73,7 +73,7 @@ class Decoded:
     truncated: frozenset[tuple[int, int]]
     context: TransactionContext
     entries: int
-    copies: pa.Table = field(default_factory=COUNTED.empty_table)
+    copies: pa.Table = field(default_factory=lambda: NO_COUNTED)
     signals_deleted: tuple[str | None, ...] = ()
     part: Part | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
@@ -110,10 +110,10 @@ def decode(
         events.records(),
         tuple(row for _position, row in sorted(rows.signals, key=itemgetter(0))),
         together(rows.keys),
-        together(rows.lacking, LACKING),
+        together(rows.lacking, NO_LACKING),
         truncated,
         context,
-        int(np.isin(messages.kinds, ENTRIES).sum()),
+        int(ENTRIES[messages.kinds].sum()),
         copies=in_order(rows.counted),
         signals_deleted=tuple(rows.deleted),
         faults=faults,

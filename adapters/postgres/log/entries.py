@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.events.record.field import Mask
     from engine.events.values.text import Ints, Text
 
-_ROWS = np.frombuffer(b"IUD", np.uint8)
+_ROWS = np.isin(np.arange(256), list(b"IUD"))
 _TRUNCATE, _OLD_ROW = ord("T"), ord("O")
 
 
@@ -43,7 +43,7 @@ class Entries:
 def relations_in(payloads: pa.Array) -> frozenset[int]:
     """The oids of the relations whose rows the messages contain or that they truncate."""
     messages = read_messages(payloads)
-    rows = messages.starts[np.isin(messages.kinds, _ROWS)]
+    rows = messages.starts[_ROWS[messages.kinds]]
     found = {int(oid) for oid in np.unique(messages.int32(rows + 1))}
     for number in np.flatnonzero(messages.kinds == _TRUNCATE):
         found |= set(parse_truncate(bytes(messages.data[messages.starts[number] : messages.ends[number]])))
@@ -71,7 +71,7 @@ class Group:
 
 def row_groups(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Group]:
     """Group the rows of captured relations. Raises SourceError if a message ends too soon."""
-    rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
+    rows = np.flatnonzero(_ROWS[messages.kinds])
     if len(rows) == 0:
         return
     at = messages.starts[rows]

@@ -12,21 +12,18 @@ import os
 import select
 import struct
 import time
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
 
-from adapters.postgres.log.assembler import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
+from adapters.postgres.log.assembler import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler
+from adapters.postgres.log.span import Span
 from adapters.postgres.log.streamed_transactions import STREAMED, StreamedTransactions
 from adapters.postgres.log.subscription import BOUNDS, LogBounds, Start, Subscription, replicate
 from adapters.postgres.server.answering import no_answer
 from adapters.postgres.server.position import lsn_of, parts_of
-from adapters.postgres.server.replication import (
-    log_error,
-    result_error,
-)
+from adapters.postgres.server.replication import log_error, result_error
 from adapters.source.log.log_thread import LogThread
 from engine.errors import SourceError
 
@@ -46,28 +43,6 @@ _AT_ONCE = 2000
 """How many messages are taken before other threads get their turn."""
 _HELD_S = 1.0
 """The log is held no longer than this, even if the caller never releases it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
-
-    start: Position
-    end: Position
-    cuts: tuple[Cut, ...]
-    committed_at_s: float
-    last_commit_end: int | None
-    last_commit: Commit | None = None
-
-    @property
-    def entries(self) -> int:
-        """The number of row, truncate and message entries in the span."""
-        return sum(cut.entries for cut in self.cuts)
-
-    @property
-    def silent(self) -> bool:
-        """Whether only the position moved."""
-        return not self.cuts
 
 
 class PostgresLog:

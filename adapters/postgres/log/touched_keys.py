@@ -47,6 +47,8 @@ COUNTED = TOUCHED.append(pa.field("at", pa.int64(), nullable=False)).append(
 )
 """Whole images of rows without a key: each one's place in its part, and whether it went (-1) or came (1)."""
 
+NO_KEYS, NO_LACKING, NO_COUNTED = (schema.empty_table() for schema in (TOUCHED, LACKING, COUNTED))
+
 
 class Visible(Protocol):
     """Tells which of these 32-bit transaction ids (as int64) are in a snapshot, or settled."""
@@ -164,7 +166,7 @@ def _counted(rows: pa.Table, places: Ints, sign: int) -> pa.Table:
 
 def in_order(counted: Iterable[pa.Table]) -> pa.Table:
     """Join a part's rows, in log order."""
-    found = together(counted, COUNTED)
+    found = together(counted, NO_COUNTED)
     return found.sort_by("at") if found.num_rows else found
 
 
@@ -175,7 +177,7 @@ def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Te
     return pa.table([np.full(len(xids), entries.oid), xids, keys], schema=TOUCHED)
 
 
-def together(tables: Iterable[pa.Table], schema: pa.Schema = TOUCHED) -> pa.Table:
-    """Join the tables into one of this schema."""
+def together(tables: Iterable[pa.Table], none: pa.Table = NO_KEYS) -> pa.Table:
+    """Join the tables into one; `none` if there are none."""
     found = list(tables)
-    return pa.concat_tables(found) if found else schema.empty_table()
+    return pa.concat_tables(found) if found else none

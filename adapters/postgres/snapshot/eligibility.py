@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.postgres.conditions.grammar import GRAMMAR, named_column
-from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.postgres.log.cuts import KEY, MERGED
 from adapters.postgres.server.publication import Share
 from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import is_bag, merge_key, untold
 from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset
 from adapters.postgres.snapshot.table_changes.fingerprint import forms
-from adapters.source.conditions.rendering import rendered
-from adapters.source.conditions.selects import is_query, selected
-from adapters.source.conditions.writer import Found
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
-from engine.config.settings import Conditions
-from engine.errors import ConfigError, SignalError, UnknownCollection
+from engine.errors import SignalError, UnknownCollection
 from engine.snapshot.surrogate_key import key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from adapters.postgres.conditions.selection import Selections
     from adapters.postgres.server.publication import Publication
     from adapters.postgres.server.questions.layouts import KeyType
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.table import Table
     from adapters.postgres.snapshot.table_changes.fingerprint import Form
-    from adapters.source.conditions.writer import Reference
     from adapters.source.signals.scopes import ScopeTexts
     from engine.model import CollectionId, Target
 
@@ -129,13 +122,14 @@ class Readable:
         self,
         questions: Questions,
         publication: Publication,
+        selections: Selections,
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
         first: First | None = None,
-        conditions: Conditions = Conditions.EXPRESSIONS,
         blocking: Held | None = None,
     ) -> None:
         self._questions, self._publication = questions, publication
-        self._first, self._conditions, self._blocking = first, conditions, blocking
+        self._first, self._blocking = first, blocking
+        self._selections = selections
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
@@ -188,77 +182,13 @@ class Readable:
         held = self._held(target)
         places = (f"places {held.snapshot_id if held else ''}",) if keyless else ()
         traits = (*places, *form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
-        statement, condition = self._selection(target, table, looked)
+        statement, condition = self._selections.of(target, table, share, looked.types)
         scope = None if target.scope is None else texts_of(target.scope, _scope_columns(keyset), table.id)
         return ReadTable(
             *(table, keyset, merge, share.columns, share.row_filter, traits, statement),
             condition=condition,
             scope=scope,
         )
-
-    def _selection(
-        self, target: Target, table: Table, looked: CatalogAnswer
-    ) -> tuple[str | None, str | None]:
-        """The SELECT to read instead of the table, and the condition to read by, as they are sent."""
-        share = self._share(table, looked)
-        if not target.blocking or target.condition is None:
-            return None, self._condition(target, table, looked)
-        match self._conditions:
-            case Conditions.SQL:
-                return self._statement(target.condition, table, share), None
-            case Conditions.OFF:
-                return None, self._condition(target, table, looked)
-            case Conditions.EXPRESSIONS:
-                find = partial(_found, table, looked)
-                known = [quote_ident(name) for name in self._read_columns(table, share)]
-                return None, selected(target.condition, GRAMMAR, find, table.id, known)
-
-    def _statement(self, statement: str, table: Table, share: Share) -> str:
-        """A signal's SELECT of any kind as it is sent. Raises SignalError if it is none."""
-        try:
-            text = plain_condition(statement)
-        except ValueError as error:
-            raise SignalError(f"the SELECT is refused: it has {error}", place=table.id) from error
-        if not is_query(text):
-            raise SignalError("the filter of a blocking snapshot must be a SELECT", place=table.id)
-        try:
-            given = self._questions.layouts.columns_of(text, table.id)
-        except ConfigError as error:
-            raise SignalError(error.message, place=table.id) from error
-        lacking = [name for name in self._read_columns(table, share) if name not in given]
-        if lacking:
-            named = ", ".join(map(repr, lacking[:_LEAVES_NAMED]))
-            raise SignalError(f"the SELECT does not give the columns {named}", place=table.id)
-        return text
-
-    @staticmethod
-    def _read_columns(table: Table, share: Share) -> Sequence[str]:
-        """The columns that are read of a table."""
-        if share.columns is not None:
-            return share.columns
-        return [column.name for column in table.columns if not column.generated]
-
-    def _condition(self, target: Target, table: Table, looked: CatalogAnswer) -> str | None:
-        """The signal's condition in the form that is sent.
-
-        Raises SignalError if it may not be sent at all.
-        """
-        if target.condition is None:
-            return None
-        place = table.id
-        match self._conditions:
-            case Conditions.OFF:
-                raise SignalError(
-                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
-                )
-            case Conditions.SQL:
-                try:
-                    return plain_condition(target.condition)
-                except ValueError as error:
-                    raise SignalError(f"the condition is refused: it has {error}", place=place) from error
-            case Conditions.EXPRESSIONS:
-                find = partial(_found, table, looked)
-                return rendered(target.condition, GRAMMAR, find, place)
 
     def _first_reading(self, table: Table, looked: CatalogAnswer, first: First) -> ReadTable:
         """How the snapshot before the log reads a table; here any table can be read, published or not.
@@ -397,16 +327,6 @@ def _keyset(table: Table, names: tuple[str, ...], looked: CatalogAnswer) -> Keys
             for column, kind in zip(columns, kinds, strict=True)
         )
     )
-
-
-def _found(table: Table, looked: CatalogAnswer, reference: Reference) -> Found | None:
-    """The published column that a condition names, if there is one."""
-    share, name = looked.shares[table.oid], named_column(reference, table.id)
-    column = None if name is None else table.column(name)
-    if column is None or (share.columns is not None and column.name not in share.columns):
-        return None
-    kind = looked.types[column.type]
-    return Found(quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators))
 
 
 def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:

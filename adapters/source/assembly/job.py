@@ -16,10 +16,12 @@ from adapters.http.watching import watching
 from adapters.lakehouse.formats import packages as lake_packages
 from adapters.lakehouse.formats import session_settings
 from adapters.source.assembly.job_sink import make_sink
+from adapters.source.assembly.leasing import leased_checkpoint
 from adapters.source.assembly.notifier import Notifier, make_notices
 from adapters.source.assembly.signal_desk import Own, make_desk
 from adapters.source.assembly.staging import asked_of
-from adapters.source.assembly.wiring import NOBODY, job_parts, leased_checkpoint, observer, opened, pace
+from adapters.source.assembly.supplied import NOBODY
+from adapters.source.assembly.wiring import job_parts, observer, opened, pace
 from adapters.spark.cluster import preflight
 from adapters.spark.connect import refuse_connect
 from adapters.spark.ending import outlived
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.wiring import LeasedCheckpoint, Onlookers, Places, Site, Wired
+    from adapters.source.assembly.supplied import LeasedCheckpoint, Onlookers, Places, Site, Wired
     from engine.config.settings import Settings
     from engine.job.parts import JobParts
     from signals.answers import Answer
@@ -125,7 +127,7 @@ class SourceJob:
     ) -> Iterator[Job]:
         """The job, not yet started; its sink and its staging directory are released at the end.
 
-        Before it touches anything, it stands by until it holds its leases; see `wiring.leased_checkpoint`.
+        Before it touches anything, it stands by until it holds its leases; see `leasing.leased_checkpoint`.
         `sleep` pauses for some seconds before the next attempt; it may end early and returns true when the
         job is to stop. `wrap` can put something between the job and its ports.
         """

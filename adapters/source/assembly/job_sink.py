@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.staging import Staging
-    from adapters.source.assembly.wiring import LeasedCheckpoint
+    from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.config.sinks.settings import LakeSettings, SinkSettings
     from engine.ports.sink import Sink
 
@@ -71,7 +71,7 @@ def _sink_of_tables(
 
 def _lake_sink(kind: SinkKind, settings: LakeSettings, spark: SparkSession, epoch: int) -> LakeSink:
     journal = Journal(settings.journal, epoch)
-    tables = SparkTables(spark, dialect_of(kind, settings, journal.identity))
+    tables = SparkTables(spark, dialect_of(kind, settings, journal.identity, epoch))
     naming = Naming(settings.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, settings, naming), Admission(tables, settings)
     monotonic = system_clock().monotonic

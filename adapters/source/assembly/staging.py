@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
+from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.cluster.preflight import Asked
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
-from adapters.spark.kept_blocks import BlockExecutors
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.workspace import staging_base
@@ -68,7 +68,9 @@ class Staging:
         if isinstance(self.spans, FileBlocks):
             directory = sink.row_form.directory or self.spans.directory
             return StagingArea(FileBlocks(directory), sink.row_form)
-        return StagingArea(self.spans.within("windows"), sink.row_form)
+        # Changes wait for rows that go beside the turns, so the driver must know which rows these are.
+        beside = isinstance(sink, TakesRows) and sink.takes_rows
+        return StagingArea(self.spans.within("windows"), sink.row_form, hashes=beside)
 
 
 def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: int) -> Staging:

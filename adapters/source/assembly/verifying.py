@@ -9,7 +9,8 @@ from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import SinkKind
-from engine.job.verify.verification import Verification, always_settled
+from engine.job.verify.course import always_settled
+from engine.job.verify.verification import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,8 @@ def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -
         return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
 
     if settings.sink.kind == SinkKind.KAFKA:
+        # A topic may be compacted.
+        traits = replace(traits, thins=True)
         return TopicCopy(settings.sink.kafka, work, executors, files)
     return files(settings.sink.directory)
 

@@ -6,31 +6,25 @@ Chooses the implementation behind each port except the source's, and the directo
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.release import release
 from adapters.source.assembly.staging import staging_of
+from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Onlookers, Places, Site, Wired
 from adapters.source.assembly.verifying import verification_of
 from adapters.spark.cluster.slots import now, slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
-from adapters.storage.directory import LocalStorage, storage
-from adapters.storage.lease import FileLease, Leases
-from adapters.storage.owner import Claim
+from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
-from adapters.storage.state_files import newest_epoch
-from adapters.storage.workspace import staging_base, take_workspace, workspace_of
+from adapters.storage.workspace import workspace_of
 from adapters.system import system_clock
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
-from engine.config.sinks.lake import LAKES
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
-from engine.errors import ConfigError, LeaseLost
-from engine.events.batch import EventForm
+from engine.errors import ConfigError
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
 from engine.expressions import matches
@@ -40,178 +34,23 @@ from engine.job.reports.progress_log import ProgressLog
 from engine.job.saved.forms import PREVIOUS
 from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
+from engine.ports.sink import KnowsTurns, ShowsLater
 from engine.snapshot.initial import Standing
-from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
-from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from adapters.http.monitor import Monitor
-    from adapters.source.assembly.verifying import Verifiable
-    from adapters.storage.directory import Storage
     from adapters.storage.figures import FiguresFile
-    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.config.sinks.settings import SinkSettings
     from engine.job.reports.observation import Observation
     from engine.job.saved.state import State
-    from engine.model import Appeared, CollectionId, Position
-    from engine.ports.executors import Executors
+    from engine.model import CollectionId, Position
     from engine.ports.sink import Sink
-    from engine.ports.source import Source
-    from engine.staging.port import BlockStore
-    from engine.staging.rows import StagingArea
-    from signals.actions import SignalAction
-    from signals.answers import Answer
     from signals.desk import Desk
-
-LOCAL_ROWS = 20_000
-"""Up to so many rows and entries are encoded in the driver, where a Spark job would take longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where things are kept: a URI for the state, and a directory for what the driver stages.
-
-    `windows` is for the rows of windows, `spans` for the entries of spans, which `encoders` decode. `clock`
-    is what the source knows of time. `owner` and `previous` are the current and the previous holder of the
-    checkpoint's lease; empty if there is none. `form` is the sink's. `admit` asks the sink whether it accepts
-    these collections' events, before the source is made to keep a log for them; it raises SinkError.
-    """
-
-    checkpoint: str
-    staging: str
-    windows: StagingArea
-    spans: BlockStore
-    encoders: Executors
-    clock: Clock
-    owner: str = ""
-    previous: str = ""
-    form: EventForm = EventForm.RECORDS
-    admit: Callable[[Sequence[CollectionId]], None] = lambda _collections: None
-
-
-@dataclass(frozen=True, slots=True)
-class Onlookers:
-    """Callbacks for every turn's observation and every signal's answer; None logs them.
-
-    `monitor` is what a web server shows of the job; None: nobody watches.
-    """
-
-    observe: Callable[[Observation], None] | None = None
-    answer: Callable[[Answer], None] | None = None
-    monitor: Monitor | None = None
-
-
-NOBODY = Onlookers()
-
-
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """What a source supplies: itself, how to close it, how to show its positions.
-
-    `run_statement` runs the user's statement with every heartbeat. `first_retries` are the attempts to open a
-    log that has never been open. `longest_window_s` is `Pace`'s. `done` says that nothing is left to do.
-    `marks` are the markers that the READ events of an initial snapshot can carry. `kept` is how much log the
-    server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
-    a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
-    Debezium's have in snake case. `database` has all collections, if their names don't have it.
-    `verifiable` is what verifications need; None: this source's collections can't be verified. `actions` are
-    the signals that only this source knows, by type, and `added` the events that they asked for.
-    """
-
-    source: Source
-    close: Callable[[], None]
-    show: Callable[[Position], str]
-    run_statement: Callable[[str], None] = lambda _statement: None
-    first_retries: int = 6
-    first_backoff_s: float = 10.0
-    longest_window_s: float = 0.0
-    done: Callable[[State], bool] = lambda _state: False
-    marks: frozenset[Marker] = frozenset(Marker)
-    kept: Callable[[], int | None] = lambda: None
-    appeared: Callable[[], Sequence[Appeared]] = tuple
-    numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
-    figures: Callable[[], Mapping[str, float]] = dict
-    database: str = ""
-    verifiable: Verifiable | None = None
-    actions: Mapping[str, SignalAction] = field(default_factory=dict)
-    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedCheckpoint:
-    """What a job has while it holds its leases: the checkpoint, and a directory for staging.
-
-    `job` is the job's name. `name` distinguishes the job from others, also from those of the same name.
-    `epoch` is that of the lease on the checkpoint, `sink_epoch` of the one on the sink, 0 if it needs none.
-    `owner` and `previous` are as in `Places`.
-    """
-
-    checkpoint: str
-    directory: Storage
-    staging: str
-    job: str
-    name: str
-    leases: Leases
-    epoch: int
-    sink_epoch: int
-    owner: str
-    previous: str
-
-
-@contextmanager
-def leased_checkpoint(
-    settings: Settings, spark: SparkSession, sleep: Callable[[float], object]
-) -> Iterator[LeasedCheckpoint]:
-    """Stand by until the job holds the leases of the checkpoint and the sink, and release them at the end.
-
-    Raises LeaseHeld if it must not wait, LeaseLost if the job is to stop meanwhile.
-    """
-    with ExitStack() as held:
-        checkpoint, base = held.enter_context(_directories(settings))
-        directory = storage(spark, checkpoint)
-        claim = Claim(settings.name, settings.job.lease_ttl_ms, wait=settings.job.lease_wait)
-        states = FileLease(directory, claim, epoch_in=newest_epoch)
-        events = _lease_on_events(settings.sink, claim)
-        leases = Leases(claim, [states, *([events] if events else [])])
-        held.callback(leases.release)
-        if not leases.take(sleep):
-            raise LeaseLost("stopped while standing by", place=checkpoint)
-        workspace = workspace_of(base, settings.name, checkpoint)
-        yield LeasedCheckpoint(
-            checkpoint,
-            directory,
-            str(take_workspace(workspace, states.epoch)),
-            settings.name,
-            workspace.name,
-            leases,
-            states.epoch,
-            events.epoch if events else 0,
-            claim.id,
-            states.previous.id if states.previous else "",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The checkpoint of a job, its sink, who passes staged rows to it, and where things are kept.
-
-    `certificates` is where those of snapshots are; None if they get none. `shared_disk`: executors read and
-    write the driver's files.
-    """
-
-    checkpoint: LeasedCheckpoint
-    sink: Sink
-    emitters: Executors
-    places: Places
-    certificates: CertificateDirectory | None = None
-    shared_disk: bool = True
 
 
 @contextmanager
@@ -272,7 +111,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
     return JobParts(
         source=wired.source,
         sink=site.sink,
-        store=FileStateStore(leased.directory, leased.epoch),
+        store=FileStateStore(leased.directory, leased.epoch, forced=not _knows_turns(site.sink)),
         executors=site.emitters,
         desk=desk,
         pulse=_pulse(settings, wired),
@@ -283,7 +122,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         tasks=slots_of(spark),
         local_rows=LOCAL_ROWS,
         show=wired.show,
-        done=wired.done,
+        done=partial(all_done, wired, site.sink),
         appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
         added=wired.added,
         reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
@@ -307,22 +146,16 @@ def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
     return Certificates(seed, f"tidemark {release()}", site.certificates, site.places.clock.now, show)
 
 
+def all_done(wired: Wired, sink: Sink, state: State) -> bool:
+    """Whether nothing is left to do, and everything shows."""
+    return wired.done(state) and not (isinstance(sink, ShowsLater) and sink.behind())
+
+
 def _letters(settings: Settings, checkpoint: str) -> str:
     """The directory of the dead letters; within a directory that jobs share, one of this job's own."""
     if settings.job.letters is None:
         return f"{checkpoint}/dead-letters"
     return f"{settings.job.letters}/{workspace_of('/', settings.name, checkpoint).name}"
-
-
-def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
-    """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    directory = settings.lake.journal if settings.kind in LAKES else settings.directory
-    if settings.kind not in {SinkKind.FILES, *LAKES}:
-        return None
-    with sink_errors(directory):
-        # Created here, so that it is not private.
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".")
 
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
@@ -343,6 +176,10 @@ class AdmitsTopics(Protocol):
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
     if isinstance(sink, AdmitsTopics) and collections:
         sink.admit(sorted({topic_of(collection, settings.events) for collection in collections}))
+
+
+def _knows_turns(sink: Sink) -> bool:
+    return isinstance(sink, KnowsTurns) and sink.knows_turns
 
 
 def _stores(settings: SinkSettings) -> bool:
@@ -411,11 +248,3 @@ def pace(settings: Settings, wired: Wired) -> Pace:
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )
-
-
-@contextmanager
-def _directories(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Checkpoint and staging directory of a job; temporary ones if the settings have no checkpoint."""
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
-        checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
-        yield checkpoint, staging_base(settings.job) or f"{temporary}/staging"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from engine.events.values.row_form import RowMode
     from engine.model import Run
+    from engine.snapshot.key_hashes import KeyHashes
     from engine.staging.port import StagedRows
     from engine.staging.reads import ReadEvents
     from engine.staging.rows import StagingArea, StagingRun
@@ -43,6 +44,7 @@ class RunResult:
     rows: int
     bytes: int
     content: StagedRows
+    hashes: KeyHashes | None
     collided: bool
 
 
@@ -76,7 +78,7 @@ class ReadTask:
                     except SeparatorInData:
                         collided.add(index)
         return [
-            RunResult(index, run.rows, run.bytes, run.complete, index in collided)
+            RunResult(index, run.rows, run.bytes, run.complete, run.hashes, index in collided)
             for index, run in runs.items()
         ]
 
@@ -117,6 +119,7 @@ def staged_runs(results: Iterable[RunResult], runs: Sequence[Run]) -> list[Stage
             rows=result.rows,
             bytes=result.bytes,
             run=result.run,
+            hashes=result.hashes,
         )
         for result in sorted(results, key=lambda result: result.run)
     ]

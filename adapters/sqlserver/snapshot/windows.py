@@ -165,13 +165,7 @@ class OpenWindows:
         place = self._databases.place(collection.parts[0])
         at = ReadPlace(now_ms, place.commit, None if place.whole else place.change, snapshot="incremental")
         source = read_source(settings, collection, at)
-        return DeleteEvents(
-            codec.topic,
-            codec.key_wrap,
-            codec.around_deletes(source, now_ms),
-            tuple(member.name for member in codec.fields),
-            settings.tombstones,
-        )
+        return DeleteEvents.of_table(codec, source, now_ms, tombstones=settings.tombstones)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._initial.waits:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from engine.config.properties.row import APPLIED, Property
-from engine.config.properties.shapes import TEXT, VERBATIM, Shape, choice, text
+from engine.config.properties.shapes import TEXT, VERBATIM, Shape, choice
 from engine.config.sinks.settings import JdbcSettings, SchemaEvolution, SinkKind, TopicRecreated
+from engine.config.sinks.table_names import NAME_FORMAT, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +27,6 @@ _URL: Final = f"{_PREFIX}connection.url"
 _USER, _PASSWORD = f"{_PREFIX}connection.username", f"{_PREFIX}connection.password"
 FORMAT: Final = f"{_PREFIX}collection.name.format"
 EVOLUTION: Final = f"{_PREFIX}schema.evolution"
-TOPIC, DATABASE, SCHEMA, TABLE = "${topic}", "${source.db}", "${source.schema}", "${source.table}"
-_VARIABLE: Final = r"\$\{(?:topic|source\.db|source\.schema|source\.table)\}"
-_PART: Final = rf"(?:[^.${{}}]|{_VARIABLE})+"
-NAME_FORMAT: Final = text(
-    rf"{_PART}(?:\.{_PART})?", "a name, or schema.name, of ${topic}, ${source.schema} and so on"
-)
 _NAMES: Final = {
     "channelBinding": "channel_binding",
     "connectTimeout": "connect_timeout",

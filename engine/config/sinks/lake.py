@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, choice, whole
-from engine.config.sinks.jdbc import NAME_FORMAT, TOPIC
 from engine.config.sinks.settings import (
+    LAKES,
     LakeSettings,
     SchemaEvolution,
-    SinkKind,
     TableMode,
     TopicRecreated,
     TypeChange,
 )
+from engine.config.sinks.table_names import NAME_FORMAT, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from engine.config.sinks.settings import SinkSettings
     from engine.events.settings import EventSettings
 
-LAKES: Final = frozenset({SinkKind.DELTA, SinkKind.ICEBERG})
 _PREFIX: Final = "tidemark.sink.lake."
 _WAREHOUSE, _CATALOG, _JOURNAL = f"{_PREFIX}warehouse", f"{_PREFIX}catalog", f"{_PREFIX}journal.dir"
 FORMAT: Final = f"{_PREFIX}collection.name.format"

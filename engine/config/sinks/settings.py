@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,10 @@ class SinkKind(StrEnum):
     JDBC = "jdbc"
     DELTA = "delta"
     ICEBERG = "iceberg"
+
+
+LAKES: Final = frozenset({SinkKind.DELTA, SinkKind.ICEBERG})
+"""The sinks of lake tables."""
 
 
 class TableMode(StrEnum):

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from engine.job.saved.recovery import Recovery
     from engine.model import ExecuteSnapshot, Part, Target
-    from engine.ports.desk import SnapshotListener
     from engine.ports.sink import PartWriter
     from engine.ports.source import SourceNotice
     from engine.snapshot.extent import Progress
@@ -272,43 +271,6 @@ class Notices:
             return
         named = {"connector_name": self.outlet.connector, **data}
         self._waiting.append(Notification(id_, type_, aggregate, int(self.outlet.now() * 1000), named))
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Passes what happens to collections on to several listeners."""
-
-    listeners: tuple[SnapshotListener, ...]
-
-    def appeared(self, table: Table, label: str, why: str) -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.appeared(table, label, why)
-
-    def started(self, table: Table) -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.started(table)
-
-    def progress(self, table: Table, percent: int) -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.progress(table, percent)
-
-    def finished(self, table: Table, note: str = "") -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.finished(table, note)
-
-    def failed(self, table: Table, error: Exception) -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.failed(table, error)
-
-    def verified(self, table: Table, verdict: Verdict) -> None:
-        """Pass it on."""
-        for listener in self.listeners:
-            listener.verified(table, verdict)
 
 
 def _id(request: Request) -> str:

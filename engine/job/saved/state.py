@@ -1,7 +1,7 @@
 """The state: all that a restart needs, as a value. Pure.
 
 `engine.job.saved.state_document` turns it into the document that a port stores. When a state counts (pending,
-commit, promote) is explained in `engine.job.loop`.
+commit, promote) is explained in `engine.job.checkpoint`.
 """
 
 from __future__ import annotations
@@ -52,3 +52,8 @@ class State:
     def next_turn(self) -> State:
         """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
+
+    @property
+    def awaits_log(self) -> bool:
+        """Whether a new log is to begin in place of a lost one."""
+        return self.recovery is not None and not self.recovery.begun

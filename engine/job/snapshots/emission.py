@@ -50,3 +50,14 @@ class Emission:
         """Write the survivors. Raises SourceError if the staged rows are gone or damaged, else SinkError."""
         part, left = self.staged.content.emit(self.newer, self.marks, writer, self.part)
         return Emitted(part, tuple(left.lacking), left.digest_sum, left.compared)
+
+
+@dataclass(frozen=True, slots=True)
+class EmitTo:
+    """The task that writes one emission. Goes to the executors."""
+
+    writer: PartWriter
+
+    def __call__(self, emission: Emission) -> Emitted:
+        """Write the emission."""
+        return emission.write(self.writer)

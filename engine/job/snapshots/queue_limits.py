@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import SignalError
-from engine.snapshot.queue import scope_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.job.parts import Pace
-    from engine.model import ExecuteSnapshot
+    from engine.model import ExecuteSnapshot, Target
     from engine.snapshot.queue import Snapshot
 
 _LATER: Final = "send the signal again when the queue is shorter"
@@ -30,17 +31,28 @@ def refused(snapshot: Snapshot, command: ExecuteSnapshot, pace: Pace) -> SignalE
             f"{snapshot.queued} collections are queued, and none of the {len(targets)} named is taken on top",
             hint=f"tidemark.signals.max.queued allows {pace.most_queued}; {_LATER}",
         )
-    if (keys := scope_size(targets)) and snapshot.keys + keys > pace.most_keys:
+    known = [*(table.target for table in snapshot.tables), *(failed.target for failed in snapshot.failed)]
+    if (keys := _keys(targets)) and _keys(known) + keys > pace.most_keys:
         return SignalError(
-            f"the signals in the queue have given {snapshot.keys} keys and ranges, and at most"
+            f"the signals in the queue have given {_keys(known)} keys and ranges, and at most"
             f" {pace.most_keys} are kept",
             hint=_LATER,
         )
     conditioned = any(target.condition for target in targets)
-    if conditioned and (long := snapshot.conditions_with(targets)) > pace.most_conditions:
+    if conditioned and (long := _conditions([*known, *targets])) > pace.most_conditions:
         return SignalError(
             f"the conditions of the signals in the queue and of this one have {long} characters, and at"
             f" most {pace.most_conditions} are kept",
             hint=_LATER,
         )
     return None
+
+
+def _keys(targets: Iterable[Target]) -> int:
+    """How many keys and ranges these targets have."""
+    return sum(target.scope.size for target in targets if target.scope is not None)
+
+
+def _conditions(targets: Iterable[Target]) -> int:
+    """The characters of the conditions of these targets, each once."""
+    return sum(map(len, {target.condition for target in targets if target.condition}))

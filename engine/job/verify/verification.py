@@ -22,17 +22,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
 from engine.isolation import incomplete
+from engine.job.verify.course import Course, absent, always_settled, noted, without_rows
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
-from engine.snapshot.merge_key import KEY_TYPE, key_of, merge_keys_of
+from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.staging.compared_rows import COLUMNS
-from engine.verify.compared_digests import DIGEST
-from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.comparison import Seen
 from engine.verify.copy import Asked, Span
 from engine.verify.verdict import Mended, Verdict
 
@@ -45,44 +43,14 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Run
     from engine.snapshot.merge import Newer
     from engine.snapshot.queue_entry import Table
-    from engine.verify.copy import Comparison, Copy, Findings, SeenRows, Settled
+    from engine.verify.copy import Copy, Findings, SeenRows, Settled
     from engine.verify.deletes import DeleteEvents
-    from engine.verify.event_history import Columns
 
 _log = logging.getLogger("engine")
-_NO_SPAN: Final = Span(0, 0)
 _UP_TO_DATE_S: Final = 1.0
 """How old the beginning of what is not measured yet may be."""
 _LOOKS: Final = 6
 """How often keys are looked at before it is said that they can't be decided."""
-
-
-@dataclass(slots=True)
-class _Course:
-    """A verification in progress: the turn since which it goes on, and the columns that rows had.
-
-    `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
-    windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
-    merge key, and `look` is a turn before the last look began.
-    """
-
-    since: int
-    settled: Settled
-    begun_s: float
-    measured: bool = False
-    columns: dict[Columns, None] = field(default_factory=dict)
-    looks: int = 1
-    look: int = 0
-    looked_at: dict[bytes, bytes] = field(default_factory=dict)
-    comparison: Comparison | None = None
-    span: Span = _NO_SPAN
-    position: str = ""
-    repair: Repair = field(default_factory=Repair)
-
-
-def always_settled(_source: bytes) -> bool:
-    """Nothing in the copy was hidden from windows."""
-    return True
 
 
 @dataclass(slots=True)
@@ -100,7 +68,7 @@ class Verification:
     deletes: Callable[[CollectionId], DeleteEvents] | None = None
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
-    _courses: dict[int, _Course] = field(default_factory=dict)
+    _courses: dict[int, Course] = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
 
     def refusal(self, state: State, collection: CollectionId, parts: JobParts) -> SignalError | None:
@@ -121,7 +89,7 @@ class Verification:
         self.close()
         for table in state.snapshot.tables:
             if table.target.judged and table.progress is not None:
-                state = replace(state, snapshot=state.snapshot.restarted(table.ticket))
+                state = replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
         return state
 
     def close(self) -> None:
@@ -146,13 +114,13 @@ class Verification:
             known = (table.schema.metadata or {}).get(COLUMNS)
             if known and (columns := tuple(orjson.loads(known))):
                 course.columns[columns] = None
-            self.seen_rows.add(runs[0].ticket, _noted(table, turn))
+            self.seen_rows.add(runs[0].ticket, noted(table, turn))
         asked = merge_keys_of([key for run in runs for key in run.keys])
         if asked:
-            absent = _absent(asked, tables, course.looked_at)
+            missing = absent(asked, tables, course.looked_at)
             superseded = newer(runs[0].target.collection)
-            kinds = [Seen.SUPERSEDED if superseded.names([key]) else Seen.ABSENT for key in absent]
-            self.seen_rows.add(runs[0].ticket, _without_rows(absent, kinds, course.looked_at, turn))
+            kinds = [Seen.SUPERSEDED if superseded.names([key]) else Seen.ABSENT for key in missing]
+            self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, course.looked_at, turn))
 
     def poll(self, state: State, parts: JobParts) -> State:
         """Begin what is due, and answer what is decided. Called between turns, when all of them are sent.
@@ -171,7 +139,8 @@ class Verification:
             self._courses[table.ticket].measured = True
             if table.progress.done and not table.progress.chunks:
                 # It was empty. Only a window tells when the stream has passed what emptied it.
-                state = replace(state, snapshot=state.snapshot.whole(table.ticket))
+                whole = state.snapshot.changed(table.ticket, lambda entry: entry.unbounded)
+                state = replace(state, snapshot=whole)
             elif table.progress.done and not table.paused:
                 state = self._considered(state, table, self._courses[table.ticket], parts)
         self._follow(state, parts)
@@ -204,9 +173,12 @@ class Verification:
         before = self._forget(ticket)
         repair = Repair() if before is None else before.repair.anew()
         turn, settled = state.turn, self.settled()
-        self._courses[ticket] = _Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        course = Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
+        if before is not None and not before.measured:
+            course.looks = max(looks, before.looks)
+        self._courses[ticket] = course
 
-    def _considered(self, state: State, table: Table, course: _Course, parts: JobParts) -> State:
+    def _considered(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
         try:
             if (refusal := self.refusal(state, table.target.collection, parts)) is not None:
                 raise refusal
@@ -223,14 +195,14 @@ class Verification:
             return self._looking_again(state, table, found, parts)
         return self._over(state, table, partial(parts.listener.failed, table, _restless(table, found)))
 
-    def _found(self, state: State, table: Table, course: _Course, parts: JobParts) -> Findings | None:
+    def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
         if course.comparison is None:
             self._begin(state, table, course, parts)
             return None
         return course.comparison.poll()
 
-    def _begin(self, state: State, table: Table, course: _Course, parts: JobParts) -> None:
+    def _begin(self, state: State, table: Table, course: Course, parts: JobParts) -> None:
         if self.copy is None or self.seen_rows is None:
             return
         course.span = Span(course.since, state.turn)
@@ -244,7 +216,7 @@ class Verification:
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
     def _compared(
-        self, state: State, table: Table, course: _Course, found: Findings, parts: JobParts
+        self, state: State, table: Table, course: Course, found: Findings, parts: JobParts
     ) -> State:
         repair, mended = course.repair, None
         if table.target.purpose is Purpose.REPAIR:
@@ -262,10 +234,11 @@ class Verification:
             self._note_due(state, table.target.collection, repair, parts)
             return state
         if keys := repair.next_keys():
-            return replace(state, snapshot=state.snapshot.mending(table.ticket, keys))
+            sends = state.snapshot.changed(table.ticket, lambda entry: entry.mending(keys))
+            return replace(state, snapshot=sends)
         repair.ends()
         self._begin_anew(state, table.ticket, parts)
-        return replace(state, snapshot=state.snapshot.restarted(table.ticket))
+        return replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
 
     def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
@@ -299,19 +272,24 @@ class Verification:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             _log.info("%s is read again: not all that was sent was visible", table.target.collection)
             self._begin_anew(state, table.ticket, parts, course.looks)
-            return replace(state, snapshot=state.snapshot.restarted(table.ticket))
+            return replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
         course.looked_at |= dict(found.undecided)
         keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
         _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
-        return replace(state, snapshot=state.snapshot.looking_again(table.ticket, keys))
+        again = state.snapshot.changed(table.ticket, lambda entry: entry.looking_again(keys))
+        return replace(state, snapshot=again)
 
-    def _forget(self, ticket: int) -> _Course | None:
+    def _forget(self, ticket: int) -> Course | None:
         course = self._courses.pop(ticket, None)
         if course is not None and course.comparison is not None:
             course.comparison.close()
         if self.seen_rows is not None:
             self.seen_rows.forget(ticket)
         return course
+
+
+def _anew(table: Table) -> Table:
+    return table.anew
 
 
 def _restless(table: Table, found: Findings) -> SourceError:
@@ -326,31 +304,3 @@ def _restless(table: Table, found: Findings) -> SourceError:
 
 def _unsupported(why: str, collection: CollectionId) -> SignalError:
     return SignalError(f"it can't be verified: {why}", place=collection)
-
-
-def _noted(table: pa.Table, turn: int) -> pa.Table:
-    superseded = pc.is_null(table.column("row"))
-    seen = pc.if_else(superseded, pa.scalar(Seen.SUPERSEDED, pa.int8()), pa.scalar(Seen.ROW, pa.int8()))
-    turns = pa.repeat(pa.scalar(turn, pa.int64()), len(table))
-    columns = [table.column(name) for name in ("key", "row", "merge_key")]
-    return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)
-
-
-def _absent(asked: Sequence[bytes], tables: Sequence[pa.Table], known: dict[bytes, bytes]) -> list[bytes]:
-    """The keys asked for of which no row was read, as far as the digests of their keys are known."""
-    found = {key for table in tables for key in table.column("merge_key").to_pylist()}
-    return [key for key in asked if key not in found and key in known]
-
-
-def _without_rows(
-    keys: Sequence[bytes], kinds: Sequence[Seen], digests: dict[bytes, bytes], turn: int
-) -> pa.Table:
-    count = len(keys)
-    columns = [
-        pa.array([digests[key] for key in keys], DIGEST),
-        pa.nulls(count, DIGEST),
-        pa.array(keys, KEY_TYPE),
-        pa.repeat(pa.scalar(turn, pa.int64()), count),
-        pa.array([int(kind) for kind in kinds], pa.int8()),
-    ]
-    return pa.Table.from_arrays(columns, schema=SEEN_ROWS)

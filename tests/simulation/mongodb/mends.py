@@ -40,7 +40,7 @@ def _at_any_time(window: MongoWindow, emptied: Any) -> Any:
 
 
 def _one_stage(snapshot: Any, ahead: Any) -> bool:
-    left = window_scheduler._after(snapshot, ahead).tables
+    left = window_scheduler.once_emitted(snapshot, ahead).tables
     progress = left[0].progress if left else None
     return (
         bool(left)

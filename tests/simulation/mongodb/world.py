@@ -105,13 +105,9 @@ class MongoWorld(SourceWorld):
         database.delivered = len(database.log)
 
     def _began(self, at: int) -> None:
-        """A stream begins at the end of the log, for the first time or anew.
-
-        Until a state is saved, each start begins anew: this is no promise that is kept, but a known gap.
-        """
-        if self._state_is_new():
+        """A stream begins at the end of the log, for the first time or anew."""
+        if self.oracle.last_turn == 0:
             self.answers.asked.clear()  # what was sent before is in no stream
-            self.oracle.last_turn = 0
             self.begun(at)
             self._listed = not self.setup.initial
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.generator import Generator
@@ -15,12 +15,14 @@ class PostgresSetup(Setup):
 
     `identities` are the replica identities of t, u and the partitions of p. `xid` is the first transaction's
     id. `eager`: the log is read ahead at every step, and not only when the job waits for it.
+    A window takes its snapshot after `opening_polls` turns, and is open `joining_polls` turns later.
     """
 
     world: str = "postgres"
     identities: str = "dfdd"
     xid: int = 700
     eager: bool = False
+    joining_polls: int = 0
 
 
 _VERBS: Final = (
@@ -85,7 +87,7 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = _setup(choose)
+    setup = replace(_setup(choose), opening_polls=seed % 4, joining_polls=seed // 4 % 3)
     length = choose.between(40, 80)
     steps: list[Step] = [("execute", 15)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]

@@ -143,6 +143,7 @@ class PostgresWorld(SourceWorld):
             Path("/simulated"),
             log_opener(self.server, life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
+            lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
         return PostgresSource(settings, server, own)
 
@@ -198,6 +199,14 @@ class PostgresWorld(SourceWorld):
         """The windows in progress of a job."""
         opened = life.source._open if life.source else None
         return list(opened.windows.opened.values()) if opened else []
+
+    def windows_hit(self, life: Life) -> Sequence[Any]:
+        """The same, and the one that opens beside the stream."""
+        windows, opened = list(self.open_windows(life)), life.source._open if life.source else None
+        if opened and opened.windows.meanwhile:
+            windows.append(opened.windows.meanwhile)
+            self.happened["windows opening beside the stream"] += 1
+        return windows
 
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A table that a window reads."""

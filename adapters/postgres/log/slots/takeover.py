@@ -20,7 +20,7 @@ from adapters.postgres.server.visibility import format_lsn
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from adapters.postgres.log.reader import Span
+    from adapters.postgres.log.span import Span
     from engine.model import Position
 
 _log = logging.getLogger("adapters")

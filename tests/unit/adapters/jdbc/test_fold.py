@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.jdbc.fold import Fold, PlacedBatch, Placeholders
+from adapters.jdbc.fold import Fold, PlacedBatch
+from adapters.jdbc.placeholders import Placeholders
 from engine.errors import SinkRefused
 from engine.events.record.schema import INT32, STRING, array, struct, text_map
 from tests.typed_batches import KEY, MISSING, ROW, change, typed

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from adapters.jdbc.column_types import texts
 from adapters.lake.column_types import column, column_type, exactly, has_special_text, has_text
 from adapters.postgres.events.columns.scalars import scalar
-from engine.errors import ConfigError
 from engine.events.record.field import Field
 from engine.events.record.schema import (
     BOOLEAN,
@@ -174,9 +173,44 @@ def test_values_inside_of_others_are_converted_too():
     assert (str(values[0]["at"]), values[0]["list"]) == ("1970-01-01 00:00:00.001000", ["0.05", None])
 
 
-def test_a_date_inside_of_an_array_that_cannot_be_held_is_refused():
-    with pytest.raises(ConfigError, match="outside of the years"):
-        read(array(DATE).nullable(), [0, INFINITY_DAYS])
+def test_an_array_with_a_date_that_cannot_be_held_is_text_as_a_whole():
+    values, texts = read(array(DATE).nullable(), [0, INFINITY_DAYS, None], [0], None, [], [None])
+
+    assert [value and [str(item) for item in value] for value in values] == [
+        *(None, ["1970-01-01"], None, [], ["None"])
+    ]
+    assert texts == ['["1970-01-01","infinity",null]', None, None, None, None]
+
+
+def test_a_struct_with_a_time_that_cannot_be_held_is_text_as_a_whole():
+    schema = struct(
+        "s", ("at", array(MICROS).nullable()), ("n", decimal(5, 2)), ("data", BYTES), optional=True
+    )
+    odd = {"at": [1, INFINITY_US], "n": unscaled(150), "data": "AP8="}
+
+    values, texts = read(schema, odd, {**odd, "at": None}, None)
+
+    assert values == [None, {"at": None, "n": Decimal("1.50"), "data": b"\x00\xff"}, None]
+    shown = '{"at":["1970-01-01T00:00:00.000001","infinity"],"n":"1.50","data":"AP8="}'
+    assert texts == [shown, None, None]
+    assert (has_text(schema), has_text(array(INT32)), has_text(array(DATE))) == (True, False, True)
+
+
+@given(
+    rows=st.lists(st.none() | st.lists(st.none() | st.sampled_from([0, 7, INFINITY_DAYS])), max_size=12),
+    begin=st.integers(0, 3),
+)
+def test_each_array_is_in_one_of_its_columns(rows: list[Any], begin: int):
+    schema = array(DATE).nullable()
+    typed = from_json(pa.array([orjson.dumps(row).decode() for row in rows], pa.large_string()), schema)
+    made = column(pa.concat_arrays([typed.slice(begin)]), schema)
+    assert made.texts is not None
+
+    odd = [row is not None and INFINITY_DAYS in row for row in rows[begin:]]
+    assert [text is not None for text in made.texts.to_pylist()] == odd
+    assert made.values.is_null().to_pylist() == [
+        row is None or strange for row, strange in zip(rows[begin:], odd, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(

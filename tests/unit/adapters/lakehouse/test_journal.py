@@ -84,3 +84,27 @@ def test_a_damaged_note_is_told_with_its_place(tmp_path: Path, name: str, found:
 
     with pytest.raises(StateError, match=f"{name}: it is damaged"):
         _ = (journal := Journal(tmp_path, 2)).tables, journal.group(1 << 20)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "missing", "contents"])
+def test_a_turn_that_was_damaged_while_it_waited_is_not_merged(tmp_path: Path, damage: str):
+    commit(Journal(tmp_path, 1), 1)
+    (part,) = tmp_path.glob("turn-*/part-*")
+    content = bytearray(part.read_bytes())
+    place = content.index(b"tm.public.t")
+    if damage == "flipped":
+        content[place + 10] ^= 1
+        part.write_bytes(content)
+    elif damage == "cut":
+        part.write_bytes(content[:-8])
+    elif damage == "missing":
+        part.unlink()
+    else:
+        (part.parent / "contents").write_bytes(b"{")
+    journal = Journal(tmp_path, 2)
+    upto = journal.group(1 << 20)
+    assert upto == 1
+
+    with pytest.raises(StateError, match=r"damaged|missing") as caught:
+        list(journal.batches(upto))
+    assert "journal" in str(caught.value)

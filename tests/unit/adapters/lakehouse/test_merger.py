@@ -287,3 +287,104 @@ def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
 
     assert rows(tables) == [(1, "n", "t"), (2, "n", "t")]
     assert list(tmp_path.glob("turn-*")) == []
+
+
+def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path):
+    entered, gate = threading.Event(), threading.Event()
+
+    class Slow(MemoryTables):
+        def write(self, *given: Any) -> None:
+            entered.set()
+            gate.wait()
+            super().write(*given)
+
+    tables, journal = Slow(), Journal(tmp_path, 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merging = Merging(merger, start_thread, time.monotonic, ending_s=0.01)
+    sink = LakeSink(journal, merger, admission, NAMING, merging)
+    commit(sink, 1, FIRST)
+    assert entered.wait(20)
+    begun_s = time.monotonic()
+    assert sink.behind()
+    assert time.monotonic() - begun_s > 0.1  # a job that waits for merges is not to keep a processor busy
+    commit(sink, 2, typed(change("d", 1)))
+    closing = threading.Thread(target=sink.close, daemon=True)
+    closing.start()
+    closing.join(5)
+
+    assert not closing.is_alive()
+    time.sleep(0.02)
+    gate.set()  # the process would end here: what is begun ends, nothing more is begun
+    merging._thread.join(20)
+    assert [write[2] for write in tables.writes] == [1]
+    again = lake(tmp_path, tables, 2)
+    assert again.behind()
+    again.drain()
+    assert (rows(tables), again.behind()) == ([(2, "n", "t")], False)
+
+
+TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
+NUMBER_NOTE = struct("Value", ("id", INT64), ("note", INT64.nullable()), ("text", STRING), optional=True)
+OTHER = TableName("", "other")
+
+
+def note(number: int, content: Any, row: Any) -> pa.RecordBatch:
+    return typed(("c", {"id": number}, {"id": number, "note": content, "text": "t"}), row=row)
+
+
+@pytest.mark.parametrize("recreated", TopicRecreated)
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_turns_out_to_fit_into_no_table_while_it_waits_stops_that_table_alone(
+    tmp_path: Path, recreated: TopicRecreated, *, dies: bool
+):
+    tables, settings = MemoryTables(), replace(SETTINGS, recreated=recreated)
+    sink = lake(tmp_path, tables, 1, settings)
+    # Of one group, whose newest type can't take the text of before.
+    commit(sink, 1, note(1, "no number", TEXT_NOTE), typed(change("c", 1), topic="other"))
+    commit(sink, 2, note(2, 7, NUMBER_NOTE), typed(change("c", 2), topic="other"))
+    if recreated is TopicRecreated.STOP:
+        with pytest.raises(SinkRefused, match="tm_public_t: the table can't take some changes"):
+            sink.drain()
+        return
+    sink.drain()
+    assert (T in tables.tables, rows(tables, OTHER)) == (False, [(1, "n", "t"), (2, "n", "t")])
+    if dies:
+        sink = lake(tmp_path, tables, 2, settings)
+        send(sink, 3, note(3, 8, NUMBER_NOTE))  # it meets the table, and hears of it again
+    with pytest.raises(TopicsRefused, match="can't take some changes") as caught:
+        commit(sink, 4, note(4, 9, NUMBER_NOTE))
+    (remade,) = caught.value.reasons.values()
+    assert isinstance(remade, TopicRemade)
+    assert remade.snapshot == (recreated is TopicRecreated.SNAPSHOT)
+    send(sink, 4, note(4, 9, NUMBER_NOTE))
+    last = lake(tmp_path, tables, 5, settings)
+    send(last, 5, note(5, 10, NUMBER_NOTE))
+    assert [row[0] for row in rows(tables)] == ([3, 4, 5] if dies else [4, 5])
+    assert last._merger.remade == {}
+
+
+def test_a_key_that_changes_while_turns_wait_stops_that_table_alone(tmp_path: Path):
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1)
+    by_note = typed(
+        ("c", {"note": "n"}, {"id": 2, "note": "n", "text": "t"}), key=struct("Key", ("note", STRING))
+    )
+    commit(sink, 1, typed(change("c", 1)), typed(change("c", 1), topic="other"))
+    commit(sink, 2, by_note)
+    sink.drain()
+
+    assert rows(tables, OTHER) == [(1, "n", "t")]
+    with pytest.raises(TopicsRefused, match="key has changed"):
+        commit(sink, 3, by_note)
+
+
+def test_a_column_that_may_have_been_renamed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    tables = MemoryTables()
+    send(lake(tmp_path, tables, 1), 1, FIRST)
+    more = struct("Value", ("id", INT64), ("remark", STRING.nullable()), ("text", STRING), optional=True)
+    send(
+        lake(tmp_path, tables, 2), 2, typed(("c", {"id": 3}, {"id": 3, "remark": "n", "text": "t"}), row=more)
+    )
+
+    assert "remark came, and nothing writes note" in caplog.text
+    assert tables.tables[T].rows[-1] == {"id": 3, "remark": "n", "text": "t"}

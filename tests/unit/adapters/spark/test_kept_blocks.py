@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from adapters.spark.kept_blocks import _packed
+from adapters.spark.block_executors import _packed
 from adapters.staging.executor_blocks import ExecutorBlock
 from engine.model import Checksum
 

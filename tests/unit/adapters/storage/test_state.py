@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.sinks.files import FilesSink
+from adapters.sinks.null import NullSink
+from adapters.source.assembly.wiring import _knows_turns
 from adapters.storage.directory import LocalStorage
 from adapters.storage.lease import FileLease
 from adapters.storage.owner import Claim
@@ -13,6 +17,7 @@ from adapters.storage.state import FileStateStore
 from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, StateError
 from engine.ports.state_store import SavedState, SavedStates
+from tests.batches import numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
 class ReportsErrors(LocalStorage):
     """Storage whose renames take effect and report an error, as when a network file system repeats one."""
 
-    def rename(self, source: str, target: str) -> None:
-        super().rename(source, target)
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
+        super().rename(source, target, forced=forced)
         if source.endswith(".pending.json"):
             raise StateError("no such file", place=self.place)
 
@@ -30,10 +35,22 @@ class ReportsErrors(LocalStorage):
 class RefusesRenames(LocalStorage):
     """Storage that promotes nothing."""
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
         if source.endswith(".pending.json"):
             raise StateError(f"{source} can't be renamed to {target}", place=self.place)
-        super().rename(source, target)
+        super().rename(source, target, forced=forced)
+
+
+class CountsForced(LocalStorage):
+    """Storage that knows what it has forced to disk."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.forced: list[str] = []
+
+    def _renamed(self, source: str, target: str, *, forced: bool) -> None:
+        super()._renamed(source, target, forced=forced)
+        self.forced += [target] if forced else []
 
 
 def lease(directory: Path) -> FileLease:
@@ -74,3 +91,37 @@ def test_a_state_that_a_newer_job_has_promoted_is_not_ours(tmp_path: Path):
 
     with pytest.raises(LeaseLost, match="another job has settled turn 1"):
         asleep.promote(1)
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_a_promotion_is_forced_to_disk_unless_the_sink_knows_its_turns(tmp_path: Path, *, forced: bool):
+    storage = CountsForced(tmp_path)
+    store = FileStateStore(storage, forced=forced)
+    for turn in (1, 2):
+        store.save_pending(turn, b"%d" % turn)
+        store.promote(turn)
+
+    names = [f"turn-{turn:012d}{kind}.json" for turn in (1, 2) for kind in (".pending", "")]
+    assert storage.forced == [name for name in names if forced or "pending" in name]
+
+
+def test_the_files_sink_alone_knows_its_turns_after_a_power_failure(tmp_path: Path):
+    assert _knows_turns(FilesSink(tmp_path))
+    assert not _knows_turns(NullSink())
+
+
+def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The part, its directory, the state, the checkpoint's directory, and the directory of turns."""
+    sink = FilesSink(tmp_path / "events")
+    store = FileStateStore(LocalStorage(tmp_path / "state"), forced=not _knows_turns(sink))
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", forced.append)
+    for turn in range(1, 11):
+        part = sink.writer(turn).write(0, [numbered(turn)])
+        store.save_pending(turn, b"{}")
+        sink.commit(turn, [part])
+        store.promote(turn)
+
+    assert len(forced) == 5 * 10

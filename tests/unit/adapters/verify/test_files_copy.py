@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark.executors import LocalExecutors
-from adapters.verify import copied_events, files_copy
+from adapters.verify import compared_partition, copied_events, files_copy
 from adapters.verify.copied_events import Traits
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
@@ -363,3 +363,20 @@ def test_documents_are_compared_as_texts_and_looked_at_again_if_they_may_be_late
     assert counted(found) == {"equal": 1, "changed": 0, "different": 1}
     assert [key for key, _digest in found.undecided] == merge_keys_of([("3",), ("4",)])
     assert counted(again) == {"equal": 1, "changed": 0, "different": 2, "missing": 1}
+
+
+def test_a_row_without_an_event_is_looked_at_again_where_deletes_may_be_gone(scene, monkeypatch):
+    scene.traits = Traits(thins=True)
+    scene.turn(3, event(1, {"id": 1, "v": "x"}))
+    for key in (1, 2):
+        scene.saw({"id": key, "v": "x"})
+
+    first = scene.found()
+    monkeypatch.setattr(compared_partition, "_MOST_AGAIN", 0)
+    many = scene.found()
+    scene.look = 16
+    again = scene.found()
+
+    assert counted(first) == {"equal": 1, "changed": 0}
+    assert [key for key, _digest in first.undecided] == [merge_keys_of([("2",)])[0]]
+    assert counted(many) == counted(again) == {"equal": 1, "changed": 0, "missing": 1}

@@ -14,7 +14,9 @@ from engine.errors import SinkError, SinkRefused, TopicRemade
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.kept_events import Bundle, bundled, events_of, size_of
 from engine.job.saved.state_document import from_json, to_json
+from engine.job.startup import at_destination
 from tests.batches import batch
+from tests.changed_parts import change_parts
 from tests.job_bench import T, U
 from tests.memory_source import Change
 from tests.unit.engine.job.test_isolation import WHOLE, Isolated, RefusedBench
@@ -317,16 +319,15 @@ class TestLacking:
         bench.new_job()
         bench.pace = replace(bench.pace, moves=True)
         job = bench.new_job()
-        job._parts = replace(job._parts, destination=lambda: {"topic.prefix": "b"})
-        job.state = replace(job.state, destination={"topic.prefix": "a"})
-        state = job._at_destination(
-            replace(from_json(to_json(job._saved)), destination={"topic.prefix": "a"})
-        )
+        change_parts(job, destination=lambda: {"topic.prefix": "b"})
+        before = from_json(to_json(job._checkpoint.state))
+        before = replace(before, destination={"topic.prefix": "a"})
+        state = at_destination(before, job._parts, job._isolation, moves=True)
 
         assert state.incomplete == ()  # nothing was loaded yet
 
         refused = replace(state, destination={"topic.prefix": "a"}, incomplete=(_refused(),))
-        (moved,) = job._at_destination(refused).incomplete
+        (moved,) = at_destination(refused, job._parts, job._isolation, moves=True).incomplete
         assert (moved.cause, moved.why) == (Cause.GAP, "events went elsewhere while its topic refused them")
 
 

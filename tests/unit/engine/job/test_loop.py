@@ -24,6 +24,7 @@ from engine.job.saved.state import State
 from engine.model import Channel, Position
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
+from tests.changed_parts import change_parts
 from tests.fakes import MemoryTopic
 from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
 from tests.memory_source import Change, MemorySpan
@@ -175,6 +176,7 @@ class TestOrder:
     def test_a_turn_sends_then_saves_then_acknowledges(self, bench):
         bench.database.commit(Change(T, 1, "new"))
         bench.job.start()
+        bench.steps.clear()
         log = bench.job._log
         bench.job._log = Noted(log, bench.steps)
         bench.turns(1)
@@ -190,6 +192,9 @@ class TestOrder:
         assert (bench.job.state.turn, bench.job.state.position) == (1, Position((9,)))
 
     def test_a_silent_log_makes_no_turn(self, bench):
+        bench.job.start()
+        bench.steps.clear()
+
         assert [bench.job.turn() for _ in range(3)] == [False, False, False]
         assert bench.steps == []
 
@@ -321,11 +326,11 @@ class TestSilentPosition:
         bench.now_s += 5.0
         bench.turns(2)
 
-        assert before == {}
+        assert list(before) == [0]
         assert saved.from_json(bench.store.promoted[1]).position == Position((50,))
         assert bench.source.log is not None
         assert bench.source.log.acknowledged == [Position((50,))]
-        assert list(bench.store.promoted) == [1]
+        assert list(bench.store.promoted) == [0, 1]
 
     def test_it_is_saved_and_acknowledged_though_the_clock_was_set_back(self, tmp_path):
         bench = self.bench(tmp_path, MemorySpan(Position((50,)), (), silent=True))
@@ -386,10 +391,29 @@ class TestSettling:
         bench.database.commit(Change(T, 1, "new"))
         with pytest.raises(SinkError):
             bench.job.turn()
+        began = bench.job.state.position
         bench.new_job().settle()
 
-        assert bench.job.state == State()
+        assert (bench.job.state.turn, bench.job.state.position) == (0, began)
         assert bench.database.acknowledged == 8
+
+    def test_where_a_new_log_begins_is_saved_before_anything_is_sent(self, bench, monkeypatch):
+        def refuse(_turn: int, _parts: object) -> None:
+            raise SinkError("part of it was sent, perhaps")
+
+        began = bench.database.acknowledged
+        with monkeypatch.context() as failing:
+            failing.setattr(bench.sink, "commit", refuse)
+            bench.database.commit(Change(T, 1, "sent, perhaps"))
+            with pytest.raises(SinkError):
+                bench.job.turn()
+        bench.database.commit(Change(T, 2, "not yet sent"))
+        bench.database.acknowledged = len(bench.database.log)  # this database keeps nothing for us
+        bench.new_job().settle()
+        bench.turns(1)
+
+        assert began == 8
+        assert [key for _op, _topic, key in bench.events()] == [1, 2]
 
     def test_a_turn_that_the_sink_refuses_for_now_is_done_again(self, bench, monkeypatch):
         commit, refused = bench.sink.commit, [SinkError("disk full")]
@@ -566,7 +590,9 @@ class TestLease:
     @pytest.mark.parametrize(("checks", "stops_before"), [(0, "save_pending"), (1, "commit"), (2, "promote")])
     def test_it_stops_before_the_next_step(self, bench, checks, stops_before):
         bench.job.settle()
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(checks))
+        bench.job.start()
+        bench.steps.clear()
+        change_parts(bench.job, lease=self.Lost(checks))
         bench.database.commit(Change(T, 1, "new"))
         with pytest.raises(LeaseLost):
             bench.turns(1)
@@ -578,14 +604,14 @@ class TestLease:
         "failure", [StateError("is gone"), PositionLost("is gone"), SinkError("is gone")]
     )
     def test_what_fails_as_another_job_took_over_is_no_failure(self, bench, failure):
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(9))
+        change_parts(bench.job, lease=self.Lost(9))
         bench.source.openings = [failure]
         with pytest.raises(LeaseLost):
             bench.job.run(lambda: False)
 
     def test_it_does_not_even_settle(self, bench):
         bench.store.pending[1] = saved.to_json(State(turn=1))
-        bench.job._parts = replace(bench.job._parts, lease=self.Lost(0))
+        change_parts(bench.job, lease=self.Lost(0))
         with pytest.raises(LeaseLost):
             bench.job.run(lambda: False)
 
@@ -755,8 +781,9 @@ class TestFullDisk:
                 raise full.pop()
             promote(turn)
 
+        bench.job.start()
         monkeypatch.setattr(bench.store, "promote", full_once)
         bench.database.commit(Change(T, 1, "new"))
-        bench.job.run(lambda: bool(bench.store.promoted))
+        bench.job.run(lambda: 1 in bench.store.promoted)
 
         assert len(bench.events()) == 1

@@ -645,7 +645,7 @@ def mending() -> Snapshot:
     """A repair that was compared and sends the row under one key."""
     snapshot = queued(replace(A, purpose=Purpose.REPAIR)).began(1, EXTENT, 0)
     read = snapshot.advanced(Advance(1, (run(None, "100"),), rows=5))
-    return read.mending(1, (("7",),))
+    return read.changed(1, lambda table: table.mending((("7",),)))
 
 
 def test_a_repair_sends_rows_and_stays_in_the_queue():
@@ -667,7 +667,7 @@ def test_a_repair_sends_rows_and_stays_in_the_queue():
         lambda snapshot: snapshot.anew(),
         lambda snapshot: snapshot.anew_of(A.collection),
         lambda snapshot: snapshot.replaced({A.collection: (9,)})[0],
-        lambda snapshot: snapshot.restarted(1),
+        lambda snapshot: snapshot.changed(1, lambda table: table.anew),
         lambda snapshot: snapshot.began(1, EXTENT, 0),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from adapters.cli.display.live_progress import LiveProgress, onlookers_for
-from adapters.source.assembly.wiring import NOBODY
+from adapters.source.assembly.supplied import NOBODY
 from engine.config import parse
 from engine.job.reports.observation import Observation
 from engine.job.saved.state import State

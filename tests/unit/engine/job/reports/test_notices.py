@@ -16,7 +16,7 @@ from engine.events.settings import EventSettings
 from engine.job.reports.notices import MOST_NAMED, Notices, Outlet
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.ports.source import SourceNotice
-from engine.snapshot.extent import Extent, begun
+from engine.snapshot.extent import Extent
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
 from tests.job_bench import BOTH, Bench, T, U
@@ -268,7 +268,7 @@ def test_the_status_says_why_a_collection_was_not_read(notices, error, status):
 
 
 def test_an_empty_collection_is_told_to_be_empty(notices):
-    table = Table(1, "1", Target(T), begun(Extent(0, 0, whole=True), 0))
+    table = Table(1, "1", Target(T), Extent(0, 0, whole=True).begun(0))
     notices.queued(ExecuteSnapshot("1", (Target(T),)))
     notices.finished(table)
 
@@ -281,7 +281,7 @@ def test_an_empty_collection_is_told_to_be_empty(notices):
 def test_an_initial_snapshot(notices):
     queue = Snapshot().begin([T, U], "snapshot.mode")
     first, second = (
-        replace(table, progress=replace(begun(Extent(5, 100), 0), rows=5)) for table in queue.tables
+        replace(table, progress=replace(Extent(5, 100).begun(0), rows=5)) for table in queue.tables
     )
     notices.opened(Snapshot(), queue)
     notices.opened(queue, queue)

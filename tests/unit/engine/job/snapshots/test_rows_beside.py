@@ -6,12 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from engine.errors import LeaseLost, SinkError
+from engine.snapshot.key_hashes import KeyHashing
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging.port import TellsKeys
-from engine.staging.rows import DigestedRows
+from engine.staging.rows import MERGE_KEY, ROWS, DigestedRows
+from engine.staging.text_rows import StagedTexts
+from tests.changed_parts import change_parts
 from tests.fakes import _ATTEMPTS, MemorySink, MemoryWriter
 from tests.job_bench import BOTH, Bench, T, U
 from tests.memory_source import Change
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.job.snapshots.emission import Emission, Emitted
+    from engine.model import Staged
 
 
 @dataclass
@@ -128,7 +133,7 @@ def until_finished(bench: Any, outcomes: int = 1) -> None:
 
 
 def rows_recorded(bench: Any) -> int:
-    return sum(table.progress.rows for table in bench.job._saved.snapshot.tables if table.progress)
+    return sum(table.progress.rows for table in bench.job._checkpoint.state.snapshot.tables if table.progress)
 
 
 def test_all_rows_go_beside_the_turns_and_none_twice(bench):
@@ -169,6 +174,49 @@ def test_a_change_of_a_row_on_its_way_waits_for_that_run_alone(bench):
     assert isinstance(other.emission.staged.content.rows, TellsKeys)
     assert (touched.acknowledged, other.acknowledged) == (True, False)
     assert bench.sink.order.index(read) < bench.sink.order.index(change)
+
+
+@dataclass(frozen=True)
+class RowsElsewhere:
+    """Staged rows as the driver has them on a cluster: neither they nor their keys are there."""
+
+    rows: Any
+
+    def emit(self, *given: Any) -> Any:
+        return self.rows.emit(*given)
+
+
+@pytest.mark.parametrize("hashes", [True, False], ids=["hashes", "nothing"])
+def test_changes_of_rows_that_are_on_executors_wait_by_the_hashes_of_their_keys(bench, hashes):
+    windows = bench.job._windows
+    note = windows._note
+
+    def noting(opened: Any, staged: Any, position: Any) -> None:
+        note(opened, staged and [elsewhere(file, hashes=hashes) for file in staged], position)
+
+    windows._note = noting
+    bench.execute()
+    until_on_their_way(bench, 2)
+    other, touched = bench.sink.on_their_way
+    sent = [way.emission.staged.hashes for way in bench.sink.ways]
+    bench.database.commit(Change(T, touched.keys[0], "newer"))
+    bench.turns(1)
+
+    assert sent == [None, None]
+    assert (touched.acknowledged, other.acknowledged) == (True, not hashes)
+
+
+def elsewhere(file: Staged, *, hashes: bool) -> Staged:
+    """A staged run as a task on an executor gives it back."""
+    if isinstance(file.content, RowsElsewhere):
+        return file
+    rows: Any = file.content.rows  # type: ignore[attr-defined]  # they have digests
+    block = rows.keys if isinstance(rows, StagedTexts) else rows.block
+    hashing = KeyHashing()
+    with block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+        for batch in stream:
+            hashing.add(batch.column(MERGE_KEY.name))
+    return replace(file, content=RowsElsewhere(file.content), hashes=hashing.all if hashes else None)
 
 
 def test_a_truncate_waits_for_every_run_of_its_table(bench):
@@ -243,7 +291,7 @@ def test_nothing_goes_before_the_sink_is_ready_or_without_the_lease(bench):
     bench.turns(8)
     before = len(bench.sink.ways)
     bench.sink.ready = True
-    bench.job._parts = replace(bench.job._parts, lease=NoLeaseAnyMore())
+    change_parts(bench.job, lease=NoLeaseAnyMore())
     bench.job._windows._parts = bench.job._parts
     with pytest.raises(LeaseLost):
         bench.turns(1)

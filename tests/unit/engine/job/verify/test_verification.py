@@ -226,6 +226,23 @@ def test_rows_that_are_never_visible_are_no_verdict(tmp_path):
     assert "1 rows were sent by transactions that no snapshot" in bench.answers[-1].text
 
 
+def test_the_looks_are_counted_although_the_next_reading_waits(tmp_path, monkeypatch):
+    """Windows open in every fifth turn only, as if the stream lagged."""
+    bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(99)))
+    bench.execute(VERIFY)
+    consider = bench.job._windows.consider
+
+    for number in range(300):
+        monkeypatch.setattr(
+            bench.job._windows, "consider", (lambda state, _lag_s: state) if number % 5 else consider
+        )
+        bench.turns(1)
+        bench.sleep(2.0)
+
+    assert len(copy.asked) == 6
+    assert "1 rows were sent by transactions that no snapshot" in bench.answers[-1].text
+
+
 def test_a_copy_that_can_not_be_read_is_no_verdict(tmp_path):
     bench, _copy = verifying(tmp_path, SourceError("a line is no event", place="part-1"))
     bench.execute(VERIFY)

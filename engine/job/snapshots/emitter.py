@@ -1,0 +1,141 @@
+"""Emits the rows of the window in front, slice by slice with the turns, or run by run beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.job.snapshots.emission import Emission, EmitTo
+from engine.job.snapshots.rows_beside import Taking
+from engine.job.snapshots.slice_record import SliceRecords
+from engine.ports.sink import TakesRows
+from engine.snapshot.markers import NO_MARKERS, marks
+from engine.snapshot.pace.slices import Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.job.parts import JobParts, Pace
+    from engine.job.saved.state import State
+    from engine.job.snapshots.emission import Emitted
+    from engine.job.snapshots.opened_window import Opened
+    from engine.job.snapshots.window_scheduler import WindowScheduler
+    from engine.model import Part, Run, Staged
+    from engine.ports.sink import PartWriter
+    from engine.snapshot.queue import Snapshot
+
+
+class Emitter:
+    """Emits windows whose watermark the stream has passed. Moves `Opened.sent` on."""
+
+    def __init__(self, job_parts: JobParts, pace: Pace, opening: WindowScheduler) -> None:
+        self._parts, self._opening = job_parts, opening
+        self._records = SliceRecords(job_parts, pace, opening)
+        self._slices = Slices(pace.slice_s, pace.slice_bytes)
+
+    def begin(self, opened: Opened, state: State) -> None:
+        """Begin to emit a window: decide whether it goes beside the turns."""
+        opened.emitting = True
+        rows = sum(file.rows for file in opened.waiting)
+        self._opening.went_well(opened.window, rows, opened.read_s)
+        incomplete = {fault.collection for fault in state.incomplete}
+        opened.goes_beside = (
+            isinstance(sink := self._parts.sink, TakesRows)
+            and sink.takes_rows
+            and rows > self._parts.local_rows
+            # Compared rows go nowhere, and rows for a topic that refuses events must be kept with their turn.
+            and not any(
+                run.target.compared or run.target.collection in incomplete for run in opened.window.runs
+            )
+        )
+
+    # With the turns.
+
+    def emit(
+        self, state: State, opened: Opened, writer: PartWriter, first_part: int
+    ) -> tuple[State, list[Part], int]:
+        """Write the survivors of the next slice as parts from `first_part` on.
+
+        Returns the state with the progress recorded, the parts, and how many READ events this progress is. Of
+        a window that goes beside the turns, the progress of what the sink has taken is recorded, and nothing
+        is written.
+        """
+        if opened.goes_beside:
+            state, rows = self._taken(state, opened)
+            return state, [], rows
+        end, files = opened.next_slice(self._slices.most_bytes)
+        runs = opened.window.runs[opened.sent : end]
+        emissions = self._emissions(opened, state.snapshot, runs, files)
+        numbered = [replace(emission, part=part) for part, emission in enumerate(emissions, first_part)]
+        self._slices.begin(sum(file.bytes for file in files), self._parts.clock())
+        emitted = self._write(numbered, writer)
+        state = self._records.record(state, opened, runs, list(zip(files, emitted, strict=True)))
+        opened.sent = end
+        return state, [result.part for result in emitted], sum(result.rows for result in emitted)
+
+    def _emissions(
+        self, opened: Opened, snapshot: Snapshot, runs: Sequence[Run], files: Sequence[Staged]
+    ) -> list[Emission]:
+        """What these files are emitted as, behind everything that the snapshot has emitted."""
+        known = self._parts.marks
+        marked = [markers.among(known) for markers in marks(snapshot, runs, files)]
+        newer = {file.collection: opened.superseded.of(file.collection) for file in files}
+        # The hashes are the driver's alone.
+        return [
+            Emission(replace(file, hashes=None), newer[file.collection], 0, its)
+            for file, its in zip(files, marked, strict=True)
+        ]
+
+    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
+        if sum(emission.staged.rows for emission in emissions) <= self._parts.local_rows:
+            return [emission.write(writer) for emission in emissions]
+        return self._parts.executors.map(EmitTo(writer), emissions)
+
+    def committed(self) -> None:
+        """Note that the sink has committed a turn, to learn how long a slice takes."""
+        self._slices.end(self._parts.clock())
+
+    # Beside the turns.
+
+    def send_beside(self, opened: Opened, state: State) -> None:
+        """Give the sink more runs of a window. Raises SinkError, LeaseLost."""
+        sink = self._parts.sink
+        room = self._parts.tasks() - len(opened.beside)
+        if not opened.goes_beside or room <= 0 or opened.next_file is None or not isinstance(sink, TakesRows):
+            return
+        for _ in range(room):
+            if not sink.may_take_rows():
+                return
+            self._parts.lease.check()
+            taking = self._next_beside(opened, state, sink)
+            if taking is None:
+                return
+            opened.beside.start(taking)
+
+    def _next_beside(self, opened: Opened, state: State, sink: TakesRows) -> Taking | None:
+        """Start the next run; None if there is none, or if it must wait for those before it.
+
+        The first and the last rows of a table may carry snapshot markers, so they go alone: whether a row is
+        the first depends on what survives of the runs before it.
+        """
+        file = opened.next_file
+        if file is None or state.position is None:
+            return None
+        end = opened.end_of(file)
+        runs = opened.window.runs[opened.beside.started : end]
+        (emission,) = self._emissions(opened, opened.beside.behind(state.snapshot), runs, [file])
+        if emission.marks != NO_MARKERS and len(opened.beside):
+            return None
+        way = sink.take_rows(emission, self._parts.topic(file.collection))
+        return Taking(file, runs, end, state.position, way)
+
+    def _taken(self, state: State, opened: Opened) -> tuple[State, int]:
+        """Record the progress of what the sink has taken. Returns also how many READ events these are."""
+        rows = 0
+        for taking, emitted in opened.beside.taken():
+            rows += emitted.rows
+            there = replace(state, position=taking.position)
+            there = self._records.record(there, opened, taking.runs, [(taking.staged, emitted)])
+            state = replace(there, position=state.position)
+            opened.sent = taking.end
+        return state, rows

@@ -1,0 +1,81 @@
+"""A verification in progress, and what windows have seen for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.job.verify.repair import Repair
+from engine.snapshot.merge_key import KEY_TYPE
+from engine.verify.compared_digests import DIGEST
+from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.copy import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.verify.copy import Comparison, Settled
+    from engine.verify.event_history import Columns
+
+_NO_SPAN: Final = Span(0, 0)
+
+
+@dataclass(slots=True)
+class Course:
+    """A verification in progress: the turn since which it goes on, and the columns that rows had.
+
+    `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
+    windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
+    merge key, and `look` is a turn before the last look began.
+    """
+
+    since: int
+    settled: Settled
+    begun_s: float
+    measured: bool = False
+    columns: dict[Columns, None] = field(default_factory=dict)
+    looks: int = 1
+    look: int = 0
+    looked_at: dict[bytes, bytes] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    span: Span = _NO_SPAN
+    position: str = ""
+    repair: Repair = field(default_factory=Repair)
+
+
+def always_settled(_source: bytes) -> bool:
+    """Nothing in the copy was hidden from windows."""
+    return True
+
+
+def noted(table: pa.Table, turn: int) -> pa.Table:
+    """The rows that a slice has seen, as SEEN_ROWS."""
+    superseded = pc.is_null(table.column("row"))
+    seen = pc.if_else(superseded, pa.scalar(Seen.SUPERSEDED, pa.int8()), pa.scalar(Seen.ROW, pa.int8()))
+    turns = pa.repeat(pa.scalar(turn, pa.int64()), len(table))
+    columns = [table.column(name) for name in ("key", "row", "merge_key")]
+    return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)
+
+
+def absent(asked: Sequence[bytes], tables: Sequence[pa.Table], known: dict[bytes, bytes]) -> list[bytes]:
+    """The keys asked for of which no row was read, as far as the digests of their keys are known."""
+    found = {key for table in tables for key in table.column("merge_key").to_pylist()}
+    return [key for key in asked if key not in found and key in known]
+
+
+def without_rows(
+    keys: Sequence[bytes], kinds: Sequence[Seen], digests: dict[bytes, bytes], turn: int
+) -> pa.Table:
+    """Keys that no row was read of, as SEEN_ROWS."""
+    count = len(keys)
+    columns = [
+        pa.array([digests[key] for key in keys], DIGEST),
+        pa.nulls(count, DIGEST),
+        pa.array(keys, KEY_TYPE),
+        pa.repeat(pa.scalar(turn, pa.int64()), count),
+        pa.array([int(kind) for kind in kinds], pa.int8()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SEEN_ROWS)

@@ -1,0 +1,87 @@
+"""A sample of the world that verifies: no verdict is false, and without a guard one is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from engine.job.verify import course, verification
+from engine.verify import comparison
+from tests.simulation import verifying
+from tests.simulation.figures import missed
+from tests.simulation.playing import play
+from tests.simulation.script import to_json
+from tests.simulation.worlds import WORLDS, saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HISTORIES = 25
+_MOST = 60
+
+
+@pytest.mark.slow
+def test_no_verdict_is_false():
+    happened, failed = play(1, _HISTORIES, "verify")
+
+    assert failed == []
+    assert happened["verdicts that accept"] > 20
+    assert happened["verdicts that reject"] > 3
+    assert happened["comparisons that look again"] > 5
+
+
+def none_extra(patch: pytest.MonkeyPatch) -> None:
+    """Rows that only the copy has are not seen."""
+    patch.setattr(comparison._History, "unread", lambda _self, _unread, _since: (np.zeros(0, np.int64), 0))
+
+
+def always_settled(patch: pytest.MonkeyPatch) -> None:
+    """What no window could see yet counts as extra."""
+    patch.setattr(verifying, "_is_settled", lambda _one, _asked: True)
+
+
+def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
+    """A row that an entry has superseded counts as read."""
+    right = course.noted
+
+    def wrong(table: Any, turn: int) -> Any:
+        noted = right(table, turn)
+        at = noted.schema.get_field_index("seen")
+        kinds = np.zeros(len(noted), np.int8)
+        return noted.set_column(at, noted.schema.field(at), [kinds])
+
+    patch.setattr(verification, "noted", wrong)
+
+
+def not_restarted(patch: pytest.MonkeyPatch) -> None:
+    """After a crash the rows of before count as seen."""
+    patch.setattr(verification.Verification, "restarted", lambda _self, state: state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guard", [none_extra, always_settled, superseded_is_seen, not_restarted])
+def test_without_a_guard_a_verdict_is_false(
+    guard: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+):
+    guard(monkeypatch)
+    found: list[str] = []
+    for seed in range(1, _MOST):
+        _happened, failed = play(seed, 1, "verify")
+        found = [violation for _seed, violation in failed]
+        if found:
+            break
+
+    assert found, f"not within {_MOST} histories"
+
+
+def test_a_history_survives_being_saved():
+    history = verifying.draw(11)
+
+    assert saved(to_json(history)) == history
+
+
+def test_a_thousand_histories_must_be_worth_it():
+    assert list(missed(1000, Counter(steps=1), WORLDS["verify"].floors))

@@ -1,0 +1,294 @@
+"""A world whose tables are verified: the turns of the sink are the copy. Faults come, verdicts are judged.
+
+The judge knows what the copy holds and what the source held, turn by turn. When the engine compares them,
+what it finds must be just what differs: a difference that it misses is a false Accept, one that it invents a
+false Reject. Faults come while nothing is verified, since nobody but the job changes the files of its sink
+while it runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from engine.job.verify.verification import Verification
+from engine.verify.compared_digests import digests_of_rows, key_digests
+from engine.verify.comparison import COPIED, Place, compare
+from engine.verify.copy import Findings
+from signals.answers import Outcome
+from tests.memory_copy import Found, MemoryRows
+from tests.simulation import script
+from tests.simulation.database import T, U, apply
+from tests.simulation.generator import Generator
+from tests.simulation.script import History, Setup, Step
+from tests.simulation.sink import Read, read_text
+from tests.simulation.violation import Violation
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from engine.model import CollectionId
+    from engine.verify.copy import Asked, ExtraRow, SeenRows, Settled, Span, Touched
+    from signals.answers import Answer
+    from tests.simulation.database import Entry, Key, Rows
+    from tests.simulation.sink import Event
+    from tests.simulation.world import Life
+
+_KINDS: Final = ("missing", "different", "extra")
+_ODD: Final = 100
+"""Keys from here on are in copies alone."""
+_MORE: Final = (*(["verify"] * 5), *(["spoil"] * 12))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyingSetup(Setup):
+    """A sink that knows its turns."""
+
+    world: str = "verify"
+
+
+def draw(seed: int) -> History:
+    """The history of a seed: the core's, with verifications and faults in between."""
+    choose, core = Generator(seed ^ 0x5EED), script.draw(seed)
+    steps: list[Step] = []
+    for step in core.steps:
+        steps.append(step)
+        if choose.chance(25):
+            verb = choose.pick(_MORE)
+            one = (verb, choose.between(1, 3)) if verb == "verify" else _spoiling(choose)
+            steps += [one, ("go", choose.between(1, 60))]
+    known = {name: getattr(core.setup, name) for name in Setup.__dataclass_fields__}
+    setup = VerifyingSetup(**known | {"world": "verify", "knows": True, "beside": 0})
+    return History(setup, tuple(steps))
+
+
+def _spoiling(choose: Generator) -> Step:
+    return ("spoil", choose.pick(("t", "u")), choose.pick(_KINDS), choose.below(9))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an event of the copy says of a key: the row, or None. `transaction` None: the row was read."""
+
+    turn: int
+    number: int
+    key: Key
+    text: str | None
+    transaction: int | None = None
+    lacks: bool = False
+
+
+@dataclass
+class Told:
+    """What the copy of a table has been told, and where it was truncated; and its source, turn by turn."""
+
+    said: list[Said] = field(default_factory=list)
+    truncates: list[Place] = field(default_factory=list)
+    source: dict[int, dict[Key, str]] = field(default_factory=dict)
+
+    def rows(self, upto: int) -> dict[Key, str]:
+        """What the copy holds after a turn."""
+        rows: dict[Key, str] = {}
+        emptied = [(place.turn, place.offset) for place in self.truncates if place.turn <= upto]
+        since = max(emptied, default=(-1, 0))
+        for one in self.said:
+            if one.turn <= upto and (one.turn, one.number) > since:
+                rows.pop(one.key, None)
+                if one.text is not None:
+                    rows[one.key] = one.text
+        return rows
+
+    def differences(self, upto: int) -> dict[str, int]:
+        """How many rows differ after a turn, by kind."""
+        copy, source = self.rows(upto), self.source.get(upto, {})
+        return {
+            "missing": len(source.keys() - copy.keys()),
+            "different": sum(source[key] != copy[key] for key in source.keys() & copy.keys()),
+            "extra": len(copy.keys() - source.keys()),
+        }
+
+
+class SimCopy:
+    """Implements `Copy` for what the sink was told. Repairs are not played."""
+
+    def __init__(self, world: VerifyingWorld, life: Life) -> None:
+        self._world, self._life = world, life
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
+        """Each turn is known."""
+
+    def refusal(self) -> str:
+        """None."""
+        return ""
+
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> Found:
+        """Compare, and have the judge look at what was found once it is decided."""
+        rows, span = seen[0], asked.span
+        if not isinstance(rows, MemoryRows):
+            raise TypeError("rows seen by another job")
+        told = self._world.told[topic]
+        events = [one for one in told.said if one.turn <= span.upto]
+        table = rows.table(seen[1])
+        found = compare(table, _copied(events), told.truncates, (span.since, span.upto))
+        extra = [events[at] for at in found.extra.tolist()]
+        settled = [one for one in extra if _is_settled(one, asked)]
+        counts = {kind: len(getattr(found, kind)) for kind in _KINDS} | {"extra": len(settled)}
+        keys, digests = (table.column(name).to_pylist() for name in ("merge_key", "key"))
+        findings = Findings(
+            found.equal,
+            found.changed,
+            counts,
+            undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
+            unsettled=len(extra) - len(settled),
+        )
+        self._world.compared(topic, findings, span)
+        return Found(findings, self._world.setup.reading_polls)
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        """Repairs are not played."""
+        raise NotImplementedError
+
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        """Repairs are not played."""
+        raise NotImplementedError
+
+
+def _is_settled(one: Said, asked: Asked) -> bool:
+    return one.transaction is None or asked.settled(str(one.transaction).encode())
+
+
+def _copied(events: Sequence[Said]) -> pa.Table:
+    keys = pa.array([str(one.key) for one in events], pa.large_string())
+    texts = digests_of_rows(keys, pa.array([one.text or "" for one in events], pa.large_string()))
+    gone = pa.array([one.text is None for one in events], pa.bool_())
+    none, no = pa.array([0] * len(events)), pa.array([False] * len(events))
+    columns = [
+        key_digests(keys),
+        pa.compute.if_else(gone, pa.scalar(None, texts.type), texts),
+        pa.array([one.turn for one in events], pa.int64()),
+        none.cast(pa.int64()),
+        pa.array([one.number for one in events], pa.int64()),
+        none.cast(pa.int64()),
+        pa.array([one.lacks for one in events], pa.bool_()),
+        no.cast(pa.bool_()),
+    ]
+    return pa.Table.from_arrays(columns, schema=COPIED)
+
+
+class VerifyingWorld(World):
+    """The core's world, with verifications of the tables that have keys."""
+
+    def __init__(self, history: History, *, story: bool = False) -> None:
+        self.told: Mapping[str, Told] = {str(table): Told() for table in (T, U)}
+        self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
+        self._found_last: dict[str, int] = {}
+        super().__init__(replace(history), story=story)
+
+    def begun(self, slot: int) -> None:
+        """The log begins: the copy knows nothing of what was before."""
+        super().begun(slot)
+        for table in (T, U):
+            self._held[table] = dict(self.oracle.rows[table])
+
+    def verification_of(self, life: Life) -> Verification:
+        """Verifications against what the sink was told."""
+        return Verification(SimCopy(self, life), MemoryRows(), settled=self._settled)
+
+    def _settled(self) -> Settled:
+        shown = frozenset(self.database.visible)
+        return lambda transaction: int(transaction) in shown
+
+    def _judge(self, turn: int, epoch: int, events: Sequence[Event]) -> None:
+        super()._judge(turn, epoch, events)
+        for number, event in enumerate(events):
+            table = event.collection
+            if table not in self._held:
+                continue
+            if isinstance(event, Read):
+                self._say(table, Said(turn, number, event.key, read_text(*self._held[table][event.key])))
+            else:
+                self._tell(turn, number, event)
+        for table, rows in self._held.items():
+            shown = {key: read_text(*row) for key, row in rows.items()}
+            self.told[str(table)].source[turn] = shown
+
+    def _tell(self, turn: int, number: int, entry: Entry) -> None:
+        table, rows = entry.collection, self._held[entry.collection]
+        apply(rows, entry)
+        if entry.op == "t":
+            self.told[str(table)].truncates.append(Place(turn, 0, number))
+            return
+        if entry.op == "d" or entry.old not in {entry.key, None}:
+            self._say(table, Said(turn, number, entry.old, None, entry.transaction))
+        if entry.op != "d":
+            lacks = entry.op == "u" and entry.large is None
+            text = read_text(*rows[entry.key])
+            self._say(table, Said(turn, number, entry.key, text, entry.transaction, lacks))
+
+    def _say(self, table: CollectionId, said: Said) -> None:
+        self.told[str(table)].said.append(said)
+
+    def compared(self, topic: str, found: Findings, span: Span) -> None:
+        """Judge what was found."""
+        self.happened["comparisons"] += 1
+        if found.undecided or found.unsettled:
+            self.happened["comparisons that look again"] += 1
+            return
+        expected = self.told[topic].differences(span.upto)
+        counts = {kind: found.counts[kind] for kind in _KINDS}
+        self.note(f"{topic} compared up to turn {span.upto}: {counts}", "judge")
+        if counts != expected:
+            false = "Reject" if sum(counts.values()) > sum(expected.values()) else "Accept"
+            raise Violation(f"a false {false} of {topic} at turn {span.upto}: {counts}, not {expected}")
+        self.happened["verdicts that reject" if found.differences else "verdicts that accept"] += 1
+        self._found_last[topic] = found.differences
+
+    def hear(self, answer: Answer) -> None:
+        """An answer must say what was found."""
+        super().hear(answer)
+        verdict = (answer.facts or {}).get("verdict")
+        if verdict is not None:
+            topic = answer.text.partition(" ")[0].rstrip(":")
+            accepted = answer.outcome is Outcome.FINISHED
+            if accepted is not (verdict == "accept") or accepted is bool(self._found_last[topic]):
+                raise Violation(f"{topic}: {answer.outcome} says {verdict}, {self._found_last[topic]} differ")
+
+    # Steps.
+
+    def _verify(self, life: Life, mask: int) -> None:
+        self._execute(life, mask, "verify")
+        self.happened["verifications"] += 1
+
+    def _spoil(self, _life: Life, table: str, kind: str, index: int) -> None:
+        """Put a fault into the copy, unless something is verified."""
+        if any("verify" in self.database.log[int(label)].value for label in self._open_signals()):
+            return
+        told, turn = self.told[str(self.names[table])], self.oracle.last_turn
+        rows = told.rows(turn)
+        if turn not in told.source or not (rows or kind == "extra"):
+            return
+        key = sorted(rows, key=str)[index % len(rows)] if kind != "extra" else _ODD + index
+        text = {"missing": None, "different": "spoilt", "extra": "strange"}[kind]
+        told.said.append(Said(turn, _ODD + len(told.said), key, text))
+        self.happened[f"spoilt: {kind}"] += 1
+
+    def _open_signals(self) -> list[str]:
+        return [
+            label
+            for label, asked in self.answers.asked.items()
+            if asked.kind == "execute" and any(str(one) not in asked.outcomes for one in asked.collections)
+        ]
+
+
+FLOORS: Final[dict[str, Any]] = {
+    "verdicts that accept": 300,
+    "verdicts that reject": 100,
+    "comparisons that look again": 20,
+    "spoilt: missing": 30,
+    "spoilt: different": 30,
+    "spoilt: extra": 30,
+}
+"""How often a thousand histories must have had it, besides what the core's have."""
