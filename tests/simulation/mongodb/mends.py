@@ -19,6 +19,7 @@ from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from engine.job.snapshots import window_scheduler
+from engine.job.snapshots.measuring import once_emitted
 from engine.snapshot import extent
 from tests.simulation.mends import Mends
 from tests.simulation.mongodb.script import draw
@@ -40,7 +41,7 @@ def _at_any_time(window: MongoWindow, emptied: Any) -> Any:
 
 
 def _one_stage(snapshot: Any, ahead: Any) -> bool:
-    left = window_scheduler.once_emitted(snapshot, ahead).tables
+    left = once_emitted(snapshot, ahead).tables
     progress = left[0].progress if left else None
     return (
         bool(left)
