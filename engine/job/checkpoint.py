@@ -83,9 +83,13 @@ class Checkpoint:
         return replace(after, beside=beside)
 
     def is_due(self, state: State, *, between_windows: bool) -> bool:
-        """Whether the queue or the sink changed since the last save, or the state has waited `save_s`."""
+        """Whether the queue or the sink changed since the last save, or the state has waited `save_s`.
+
+        A job that has made no turn yet makes one, so that whoever watches it hears where it began.
+        """
         if state.snapshot != self.state.snapshot and between_windows:
             return True
         if self._parts.sink.memory() != self.state.sink:
             return True
-        return state is not self.state and self._parts.clock() - self.saved_s >= self._pace.save_s
+        waits = state is not self.state or (not state.turn and state.position is not None)
+        return waits and self._parts.clock() - self.saved_s >= self._pace.save_s

@@ -332,6 +332,16 @@ class TestSilentPosition:
         assert bench.source.log.acknowledged == [Position((50,))]
         assert list(bench.store.promoted) == [0, 1]
 
+    def test_a_new_job_makes_a_turn_a_while_later_though_nothing_came(self, tmp_path):
+        """Who watches it hears where it began."""
+        bench = self.bench(tmp_path)
+        bench.turns(2)
+        before = len(bench.seen)
+        bench.now_s += 5.0
+        bench.turns(3)
+
+        assert (before, len(bench.seen)) == (0, 1)
+
     def test_it_is_saved_and_acknowledged_though_the_clock_was_set_back(self, tmp_path):
         bench = self.bench(tmp_path, MemorySpan(Position((50,)), (), silent=True))
         bench.turns(2)
