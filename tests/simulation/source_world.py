@@ -103,6 +103,15 @@ class SourceWorld(World):
         self._windows = windows
         return self.rests(job)
 
+    def at_rest(self, job: Job) -> bool:
+        """Whether everything was sent and answered."""
+        return (
+            self.oracle.position == len(self.database.log)
+            and not job.state.snapshot.tables
+            and not self.answers.waiting()
+            and not self.oracle.untold
+        )
+
     def open_windows(self, life: Life) -> Sequence[Any]:
         """The windows in progress of a job."""
         raise NotImplementedError

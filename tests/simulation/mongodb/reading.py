@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.mongodb.log.reader import MongoLog
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns
-from engine.errors import SourceError
-from tests.simulation.faults import ERRORS
 from tests.simulation.log_steps import LogSteps
 from tests.simulation.mongodb.client import SimConnection
+from tests.simulation.window_chunks import WindowChunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,29 +68,18 @@ def log_opener(life: Life) -> Callable[..., MongoLog]:
     return opened
 
 
-class SimChunks:
+class SimChunks(WindowChunks):
     """What reads windows, in the place of Spark."""
 
     def __init__(self, client: SimClient, life: Life, area: StagingArea) -> None:
-        self._client, self._life, self._area = client, life, area
+        super().__init__(life, area)
+        self._client = client
         self._connection: Any = SimConnection(client)
-        self._cancelled: set[str] = set()
 
     @property
     def jobs(self) -> SimChunks:
         """What has the windows' places and ends their tasks."""
         return self
-
-    def reach(self) -> None:
-        """There is no Spark."""
-
-    def area(self, window_id: str) -> StagingArea:
-        """Where a window's rows are staged."""
-        return self._area.within(window_id)
-
-    def cancel(self, window_id: str) -> None:
-        """Stop reading a window."""
-        self._cancelled.add(window_id)
 
     def read(
         self,
@@ -102,12 +90,9 @@ class SimChunks:
         most_tasks: int = 0,  # noqa: ARG002  one reads
     ) -> list[Staged]:
         """Read and stage all runs, one after the other, by the adapter's task."""
-        for fault in ("failed", "gone", "login", "room"):
-            if self._life.fault(fault):
-                raise ERRORS[fault]()  # noqa: RSE102  it makes the error
+        self.fail_by("failed", "gone", "login", "room")
         found: list[tuple[int, Staged]] = []
         for read in reads:
-            if window_id in self._cancelled:
-                raise SourceError("the window was cancelled")
+            self.refuse_cancelled(window_id)
             found += ReadRuns(self._connection, at, self.area(window_id), 2)([read])
         return [staged for _index, staged in sorted(found, key=lambda run: run[0])]

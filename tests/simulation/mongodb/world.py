@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.snapshot.initial import Held
     from engine.config.settings import Settings
-    from engine.job.loop import Job
     from engine.model import Scope
     from signals.answers import Answer
     from tests.simulation.mongodb.script import MongoSetup
@@ -183,15 +182,6 @@ class MongoWorld(SourceWorld):
         stored = self.database.newest.get(collection)
         keys = sorted(stored.docs) if stored and collection in self.tables else []
         return RowsRead(collection, keys) if keys else None
-
-    def at_rest(self, job: Job) -> bool:
-        """Whether everything was sent and answered."""
-        return (
-            self.oracle.position == len(self.database.log)
-            and not job.state.snapshot.tables
-            and not self.answers.waiting()
-            and not self.oracle.untold
-        )
 
     # Steps.
 

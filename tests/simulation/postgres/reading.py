@@ -10,8 +10,9 @@ from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, read_fast
 from engine.errors import SourceError
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.faults import fallible
 from tests.simulation.postgres.questions import rows_of
+from tests.simulation.window_chunks import WindowChunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,23 +30,12 @@ _SEPARATOR = "\x1f"
 _TEXT = pa.large_string()
 
 
-class SimChunks:
+class SimChunks(WindowChunks):
     """What reads windows, in the place of Spark."""
 
     def __init__(self, server: SimServer, life: Life, area: StagingArea) -> None:
-        self._server, self._life, self._area = server, life, area
-        self._cancelled: set[str] = set()
-
-    def reach(self) -> None:
-        """There is no Spark."""
-
-    def area(self, window_id: str) -> StagingArea:
-        """Where a window's rows are staged."""
-        return self._area.within(window_id)
-
-    def cancel(self, window_id: str) -> None:
-        """Stop reading a window."""
-        self._cancelled.add(window_id)
+        super().__init__(life, area)
+        self._server = server
 
     def read(
         self,
@@ -56,9 +46,7 @@ class SimChunks:
         most_tasks: int = 0,  # noqa: ARG002  one reads
     ) -> list[Staged]:
         """Read and stage all runs."""
-        for fault in ("failed", "busy", "login", "room"):
-            if self._life.fault(fault):
-                raise ERRORS[fault]()  # noqa: RSE102  it makes the error
+        self.fail_by("failed", "busy", "login", "room")
         process = self._server.process(self._life)
         try:
             process.held = self._server.exported(exported.id)
@@ -89,8 +77,7 @@ class SimChunks:
         """Each run's rows. Its table is locked only when its query begins."""
         for index, read in reads.items():
             with fallible(self._life, "reading"):
-                if window_id in self._cancelled:
-                    raise SourceError("the window was cancelled")
+                self.refuse_cancelled(window_id)
                 table = process.cluster.named(read.read.table.id)
                 if table in self._server.waiting:
                     raise SourceError("canceling statement due to lock timeout")

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.config.settings import Settings
     from engine.errors import TidemarkError
-    from engine.job.loop import Job
     from engine.model import CollectionId, Scope
     from signals.answers import Answer
     from tests.simulation.postgres.script import PostgresSetup
@@ -217,15 +216,6 @@ class PostgresWorld(SourceWorld):
         name = "n" if table.id == B else "id"
         keys = sorted({one.values[name] for one in table.versions if not one.xmax})
         return RowsRead(table.id, keys) if keys else None
-
-    def at_rest(self, job: Job) -> bool:
-        """Whether everything was sent and answered."""
-        return (
-            self.oracle.position == len(self.database.log)
-            and not job.state.snapshot.tables
-            and not self.answers.waiting()
-            and not self.oracle.untold
-        )
 
     # Steps.
 
