@@ -1,4 +1,4 @@
-"""A sample of MongoDB's world."""
+"""A sample of MongoDB's world: histories, the faults that its seeds find again, and what a find means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of PostgreSQL's world: histories, their determinism, and the faults that its seeds find again."""
+"""A sample of PostgreSQL's world: histories, and the faults that its seeds find again."""
 
 from __future__ import annotations
 
