@@ -265,3 +265,12 @@ def test_a_table_that_becomes_captured_is_asked_for_by_its_announcement():
     assert answers.announced == 1
     with pytest.raises(Violation, match="turn 6, which no signal asked for"):
         answers.settle(table(4, 6))
+
+
+def test_stops_messages_and_pauses_that_were_resumed_are_counted():
+    kinds = ("stop", "log", "pause", "pause", "resume")
+    answers = Answers({f"{n}": Asked(Sent(0.0, f"{n}", "", "{}", kind)) for n, kind in enumerate(kinds)})
+    answers.hear([ACCEPTED | {"id": f"{number}"} for number in range(len(kinds))])
+
+    happened = answers.happened()
+    assert (happened["stops"], happened["messages logged"], happened["pauses and resumes"]) == (1, 1, 1)
