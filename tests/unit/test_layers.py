@@ -118,7 +118,7 @@ ORDER = {
                 "streamed",
                 "session",
             ),
-            *("session", "spans", "source", "job", "commands"),
+            *("session", "spans", "opening", "source", "job", "commands"),
         )
         for source in SOURCES
     },

@@ -50,8 +50,25 @@ def test_histories_that_are_to_ask_for_rows_name_as_many_as_they_expect(source: 
 
 
 @pytest.mark.parametrize("source", SOURCES)
+def test_histories_that_are_to_pause_hold_what_was_just_asked_for(source: str):
+    held = 0
+    for script in drawn(source, "pause"):
+        for part in script.rounds:
+            signals = [one for one in part.signals if one.kind != "schemas"]
+            at = next((place for place, one in enumerate(signals) if one.id.startswith("held")), None)
+            if at is None:
+                continue
+            asked, pause, resume = signals[at - 1 : at + 2]
+            assert (pause.kind, resume.kind) == ("pause", "resume")
+            assert asked.collections == pause.collections == resume.collections
+            assert pause.pause_s == 0.0
+            held += 1
+    assert held > 20
+
+
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_script_comes_back_from_its_text(source: str):
-    for asks in ("", "blocking", "scope"):
+    for asks in ("", "blocking", "scope", "pause"):
         for script in drawn(source, asks, 5):
             assert from_json(script.to_json()) == script
 
