@@ -134,6 +134,15 @@ class Fold:
         last = self._last(np.ones(len(self._rows), bool))
         return np.sort(last[last != _NOWHERE])
 
+    def touched(self) -> tuple[Text, Mask, Mask]:
+        """The keys of events behind the last truncate, as fields of COPY.
+
+        Two masks say whether the last event of each lacks a value, and whether it is an update.
+        """
+        finals = self._finals
+        lacks = self._partial[finals] if self._lacking else np.zeros(len(finals), bool)
+        return self._key_lines(self._codes[finals]), lacks, self._ops[finals] == _UPDATE
+
     @cached_property
     def _deletions(self) -> Ints:
         gone: Ints = self._finals[self._ops[self._finals] == _DELETE]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.verify.table_comparison import as_events
 from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, Seen, compare
 
 if TYPE_CHECKING:
@@ -185,6 +186,21 @@ def test_no_difference_is_missed_and_none_is_invented(writes, faults, windows):
     rows = windowed(model, windows)
 
     found = said(seen_rows(*rows), copied(*model.events))
+
+    check(found, model)
+    assert found["undecided"] == []
+
+
+@settings(max_examples=400)
+@given(_writes, _faults, _windows)
+def test_a_table_that_has_no_history_is_compared_as_exactly(writes, faults, windows):
+    """Of a table only its present rows are known, and the turns that have touched keys since `SINCE`."""
+    model = faulty(writes, faults)
+    touched = [(key, None, turn) for key, _value, turn in model.events if turn > SINCE]
+    rows = windowed(model, windows)
+    present = [(key, value, 0) for key, value in model.copy().items()]
+
+    found = said(seen_rows(*rows), as_events(copied(*present), copied(*touched)))
 
     check(found, model)
     assert found["undecided"] == []
