@@ -133,7 +133,7 @@ idle: setup ## a job with nothing to do for an hour, through Kafka, and then a r
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
 
-simulate: setup ## simulated histories, replayed by their seed; ARGS="--world postgres --count 100", "--world verify", "--minutes 60 --processes 2"
+simulate: setup ## simulated histories, replayed by their seed; ARGS="--world mongodb --count 100", "--world verify", "--minutes 60 --processes 2"
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 simulate-mutants: setup ## mutants of what decides, each to be caught by the simulator; ARGS="--only fencing"

@@ -17,7 +17,6 @@ import pyarrow as pa
 from engine.errors import Loss, PositionLost, SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
-from engine.job.saved.recovery import awaits_log
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports.source import Encoded
 from engine.snapshot.extent import Extent, Scoped
@@ -251,7 +250,7 @@ class MemorySource:
         self.gaps: list[Incomplete] = []
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
-        if awaits_log(state):
+        if state.awaits_log:
             state = self._new_log(state)
         elif state.position is not None:
             self._check_log(int(state.position.order[0]))

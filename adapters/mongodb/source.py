@@ -20,7 +20,7 @@ from adapters.mongodb.events.span_encoder import DecodePart, encode_span
 from adapters.mongodb.log.arrivals import Arrivals
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import event_position, shown, time_of
-from adapters.mongodb.log.reader import LogBounds, MongoLog, Polls, Span
+from adapters.mongodb.log.reader import LogBounds, Polls, Span
 from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from adapters.mongodb.events.facts import Decoded, Emptied
+    from adapters.mongodb.log.reader import MongoLog
     from adapters.mongodb.saved import Began, Memory
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow
@@ -67,6 +68,7 @@ class MongoSource:
     def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
         self._settings, self._questions, self._first = settings, questions, tools.initial
         self._encoder, self._reader, self._clock = tools.encoder, tools.chunks, tools.clock
+        self._open_log = tools.open_log
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
         self._event: Position | None = None
@@ -103,7 +105,7 @@ class MongoSource:
             self._windows.blocking.attach(None)
             return state, NoLog()
         _log.info("reading the change stream from %s", shown(position))
-        log = MongoLog(stream, position, _bounds(self._settings), self._polls)
+        log = self._open_log(stream, position, _bounds(self._settings), self._polls)
         self._windows.blocking.attach(log)
         return state, log
 

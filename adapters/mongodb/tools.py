@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from adapters.mongodb.log.reader import MongoLog
+from adapters.source.window_reader import one_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from adapters.mongodb.log.reader import LogBounds, Polls
+    from adapters.mongodb.log.stream import ChangeStream
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
     from adapters.mongodb.snapshot.initial import Held
     from adapters.source.initial import InitialSnapshot
     from adapters.source.log.span_encoder import SpanEncoder
     from engine.clock import Clock
+    from engine.model import Position
+
+OpenLog: TypeAlias = "Callable[[ChangeStream, Position, LogBounds, Polls], MongoLog]"
+"""`MongoLog`, or what takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTools:
-    """Encodes spans, reads chunks, takes the initial snapshot, knows the time."""
+    """Encodes spans, reads chunks, takes the initial snapshot, knows the time.
+
+    `open_log` reads an open stream, and `pool` makes what a window's rows are read in.
+    """
 
     encoder: SpanEncoder
     chunks: ChunkReader
     initial: InitialSnapshot[Held]
     clock: Clock
+    open_log: OpenLog = MongoLog
+    pool: Callable[[], Executor] = one_thread

@@ -72,6 +72,8 @@ class Spans:
         self._streamed.passed(span, decoded[-1].context if decoded else None)
         if (view := self._windows.blocking_view) is not None:
             view.streamed(decoded)
+        if (meanwhile := self._windows.meanwhile) is not None:
+            meanwhile.streamed(decoded)
         letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
         if visibility is not None:
             self._streamed.pending = superseded_keys.noted(self._streamed.pending, decoded, visibility)
@@ -130,13 +132,18 @@ class Spans:
         settled = visibility.shows if visibility else None
         cuts = self._cuts(reading)
         windows, view = list(self._windows.opened.values()), self._windows.blocking_view
-        if not windows and view is None:
+        opening = self._windows.meanwhile
+        watched = [
+            *((window.oids, window.watermark.exported.visibility) for window in windows),
+            *([(frozenset(view.tables), view.visibility)] if view else []),
+            *([(opening.oids, opening.visibility)] if opening else []),
+        ]
+        if not watched:
             return Watch(settled=settled, cuts=cuts)
-        oids = frozenset(view.tables if view else ()).union(*(window.oids for window in windows))
-        # What was opened first contains the fewest transactions; a view is no older than windows before it.
-        shown = [window.watermark.exported.visibility for window in windows[:1]]
-        first = shown[0] if shown or view is None else view.visibility
-        return Watch(oids=oids, contained=first.shows, settled=settled, cuts=cuts)
+        oids = frozenset[int]().union(*(oids for oids, _visibility in watched))
+        # What was opened first contains the fewest transactions: a view is no older than windows before it,
+        # and what is opening is the newest.
+        return Watch(oids=oids, contained=watched[0][1].shows, settled=settled, cuts=cuts)
 
     def _cuts(self, reading: Reading) -> dict[int, frozenset[Cut]]:
         """The keys that cut the relations being read, for relations whose names are known."""

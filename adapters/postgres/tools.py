@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log.opening import open_stream
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from adapters.source.initial import InitialSnapshot
     from engine.clock import Clock
 
+OPENING: Callable[[], Executor] = one_thread
+"""What windows' snapshots are taken in."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceTools:
     """Encodes spans, reads chunks, takes the initial snapshot at its slot, and knows the time.
 
     `directory` is the job's own on this machine's disk. `open_stream` opens the log, and `pool` makes what a
-    window's rows are read in.
+    window's rows are read in. `opening` makes what a window's snapshot is taken in.
     """
 
     spans: PostgresSpans
@@ -38,3 +41,4 @@ class SourceTools:
     directory: Path
     open_stream: OpenStream = open_stream
     pool: Callable[[], Executor] = one_thread
+    opening: Callable[[], Executor] = field(default_factory=lambda: OPENING)

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
 
 from engine.config.settings import SnapshotRestart
 from engine.errors import PositionLost, SourceError
-from engine.job.saved.recovery import awaits_log
 from engine.snapshot.initial import Log, Standing, Start, start
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ class InitialSnapshot(Generic[ViewT]):
 
         Raises PositionLost if the log can't continue and no mode asks to start from scratch.
         """
-        if awaits_log(state):
+        if state.awaits_log:
             return self._recovered(state, log)
         continued = self._continued(state)
         if continued is not None:

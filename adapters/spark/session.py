@@ -75,19 +75,7 @@ def spark_session(
         warn_of_open(active.sparkContext)
         return active
     _log.info("starting Spark")
-    settings = {**_DEFAULTS, **conf}
-    master = master or _submitted_master() or "local[*]"
-    # On this machine workers must run this interpreter: another one lacks our packages.
-    default = "python3" if is_cluster(master) else sys.executable
-    os.environ["PYSPARK_PYTHON"] = executors_python(settings, os.environ, default)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
-    settings |= drivers(packages, settings, JARS)
-    settings |= shipped(master, settings, archive)
-    if not _runs_in_the_cluster():
-        settings |= guards(master, settings)
-    settings = {"spark.app.name": "tidemark", "spark.master": master, **settings}
+    settings = _settings(master or _submitted_master() or "local[*]", conf, packages, archive)
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -109,6 +97,24 @@ def spark_session(
     if ours and str(session.sparkContext.master).startswith("local"):
         _give_way(session.sparkContext)
     return session
+
+
+def _settings(
+    master: str, conf: Mapping[str, str], packages: tuple[str, ...], archive: str | None
+) -> dict[str, str]:
+    """The settings of a new session. Also sets the environment that its workers start with."""
+    settings = {**_DEFAULTS, **conf}
+    # On this machine workers must run this interpreter: another one lacks our packages.
+    default = "python3" if is_cluster(master) else sys.executable
+    os.environ["PYSPARK_PYTHON"] = executors_python(settings, os.environ, default)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
+    settings |= drivers(packages, settings, JARS)
+    settings |= shipped(master, settings, archive)
+    if not _runs_in_the_cluster():
+        settings |= guards(master, settings)
+    return {"spark.app.name": "tidemark", "spark.master": master, **settings}
 
 
 def drivers(packages: Sequence[str], settings: Mapping[str, str], jars: Path) -> dict[str, str]:

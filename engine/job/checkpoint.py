@@ -57,6 +57,22 @@ class Checkpoint:
         job_parts.store.promote(after.turn)
         return after
 
+    def keep_beginning(self, state: State) -> None:
+        """Save where a new log begins, before anything of it is sent.
+
+        A sink may have taken the first turn, or part of it, and not say so. Without this state the next start
+        would begin at what is then the end of the log, and consumers would lack what came in between. Where
+        all rows are read first, the next start reads them again.
+        """
+        job_parts = self._parts
+        if self.state.position is not None or state.position is None or state.snapshot.initial:
+            return
+        job_parts.lease.check()
+        job_parts.store.save_pending(state.turn, saved.to_json(state, self._pace.state_version))
+        job_parts.lease.check()
+        job_parts.store.promote(state.turn)
+        self.state = state
+
     def _with_beside(self, after: State) -> State:
         """The state, with a large part that rarely changes in a document of its own."""
         if self.state.beside and saved.same_beside(self.state, after):
@@ -67,9 +83,13 @@ class Checkpoint:
         return replace(after, beside=beside)
 
     def is_due(self, state: State, *, between_windows: bool) -> bool:
-        """Whether the queue or the sink changed since the last save, or the state has waited `save_s`."""
+        """Whether the queue or the sink changed since the last save, or the state has waited `save_s`.
+
+        A job that has made no turn yet makes one, so that whoever watches it hears where it began.
+        """
         if state.snapshot != self.state.snapshot and between_windows:
             return True
         if self._parts.sink.memory() != self.state.sink:
             return True
-        return state is not self.state and self._parts.clock() - self.saved_s >= self._pace.save_s
+        waits = state is not self.state or (not state.turn and state.position is not None)
+        return waits and self._parts.clock() - self.saved_s >= self._pace.save_s

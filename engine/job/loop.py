@@ -25,7 +25,6 @@ from engine.job.checkpoint import Checkpoint
 from engine.job.isolation import Isolation
 from engine.job.reports.progress_log import goes_on
 from engine.job.retries import Retries
-from engine.job.saved.recovery import awaits_log
 from engine.job.snapshots.windows import Windows
 from engine.job.turns import Turns
 
@@ -170,8 +169,9 @@ class Job:
             self._save_lost(lost)
             before = turns.state.snapshot
             turns.state, self._log = self._parts.source.open_log(turns.state)
-        if awaits_log(turns.state):
+        if turns.state.awaits_log:
             turns.state = recovery.begun(turns.state, self._parts)
+        self._checkpoint.keep_beginning(turns.state)
         self._parts.notices.opened(before, turns.state.snapshot)
         self._retries.opened()
         tally = self._parts.tally
@@ -181,7 +181,7 @@ class Job:
     def _recovers(self, lost: PositionLost) -> bool:
         """Whether a new log is to begin. Not before there was one, and not if that is just what fails."""
         saved = self._checkpoint.state
-        return self._pace.recovers and lost.loss is not None and saved.turn > 0 and not awaits_log(saved)
+        return self._pace.recovers and lost.loss is not None and saved.turn > 0 and not saved.awaits_log
 
     def _save_lost(self, lost: PositionLost) -> None:
         """Save that the log is lost, in a turn of its own."""

@@ -67,17 +67,21 @@ class Encoded:
 
 
 class OpenWindow(Protocol):
-    """A window whose rows are read in the background, until it is closed."""
+    """A window whose rows are read in the background, until it is closed.
+
+    It may still open when it is given out, while the stream goes on. Then `poll` opens it.
+    """
 
     @property
-    def superseded(self) -> Superseded:
-        """Keys superseded by entries that were streamed before the window opened."""
+    def superseded(self) -> Superseded | None:
+        """Keys superseded by entries that were streamed before the window was open; None until it is."""
 
     def poll(self) -> Sequence[Staged] | None:
         """The staged rows once all are read; None until then.
 
-        Raises SchemaChanged if the window must be given up and read again, SourceError if rows could not be
-        read, SinkError if there was no room to stage them.
+        While the window opens, raises what `Source.open_window` raises. Then raises SchemaChanged if the
+        window must be given up and read again, SourceError if rows could not be read, SinkError if there was
+        no room to stage them.
         """
 
     def reached(self, position: Position) -> bool:
@@ -144,7 +148,10 @@ class Source(Protocol):
         """The collections of the source."""
 
     def open_window(self, window: Window) -> OpenWindow:
-        """Open a window under a watermark and start reading its rows."""
+        """Open a window under a watermark and start reading its rows, or begin to.
+
+        Raises TableBusy, SchemaChanged or SourceError if it does not open.
+        """
 
 
 class Tables(Protocol):

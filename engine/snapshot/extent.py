@@ -91,11 +91,14 @@ class Extent:
 
 
 def dense_span(least: Key | None, greatest: Key, rows: int) -> tuple[int, int] | None:
-    """The least and greatest value of a single integer key, if so many rows use it densely."""
+    """The least and greatest value of a single integer key, if so many rows use it densely.
+
+    The two may be of different moments: where the last rows went in between, the least is above the greatest.
+    """
     if least is None or least[0] is None or greatest[0] is None:
         return None
     low, high = int(least[0]), int(greatest[0])
-    return (low, high) if rows >= _DENSE * (high - low + 1) else None
+    return (low, high) if low <= high and rows >= _DENSE * (high - low + 1) else None
 
 
 def integers_in(part: Range, span: tuple[int, int]) -> tuple[int, int]:

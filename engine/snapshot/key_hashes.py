@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh32_intdigest
 
-from engine.snapshot.merge_key import KEY_TYPE
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -59,6 +57,6 @@ def hashes_of(keys: pa.LargeBinaryArray | pa.ChunkedArray) -> NDArray[np.uint32]
     """The hashes of merge keys, in their order."""
     found = np.empty(len(keys), np.uint32)
     for start in range(0, len(keys), _AT_ONCE):
-        some = keys.slice(start, _AT_ONCE).cast(KEY_TYPE).to_pylist()
+        some = keys.slice(start, _AT_ONCE).to_pylist()
         found[start : start + len(some)] = np.fromiter(map(xxh32_intdigest, some), np.uint32, len(some))
     return found

@@ -140,7 +140,9 @@ class Scene:
             raise JobFailed(f"the snapshot was refused\n{refused[0]}")
         state = job.state()
         taken = state is not None and state.snapshot.next_ticket > len(self.shop.names)
-        return taken and state is not None and not state.snapshot.tables
+        # The answers follow the state: they are given once it is saved.
+        answered = len(job.said("completed: ")) >= len(self.shop.names)
+        return taken and answered and state is not None and not state.snapshot.tables
 
     def _show(self, job: Tidemark, lag: Callable[[State | None], float], users: Users) -> None:
         state = job.state()

@@ -248,7 +248,7 @@ class EngineSteps:
         runs = self.runs(window.plan)
         superseded, hidden = (self._superseded.values[n] for n in (window.superseded, window.hidden))
         reading = _Reading(window.shown.bit_length(), hidden)
-        made = Opened(Window(str(at), runs), reading, superseded, hidden, 0.0)
+        made = Opened(Window(str(at), runs), reading, 0.0, superseded, hidden, is_open=True)
         made.sent = window.sent
         if window.staged is not None:
             made.staged = reading.staged = [

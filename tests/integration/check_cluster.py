@@ -65,7 +65,7 @@ def test_executors_come_and_go(database: Database, tmp_path: Path, cluster: Spar
         "minExecutors": "1",
         "maxExecutors": "2",
         "executorIdleTimeout": "3s",
-        "schedulerBacklogTimeout": "100ms",
+        "schedulerBacklogTimeout": "1s",
     }
     more = {
         f"tidemark__spark__conf__spark__dynamicAllocation__{name}": value for name, value in dynamic.items()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,11 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink
     """Opens sinks that send rows by these senders; every one is closed, and the senders are not."""
     opened: list[KafkaSink] = []
 
-    def open_sink(senders: Senders, tasks: int = 2, **settings: object) -> KafkaSink:
-        made = KafkaSettings({"bootstrap.servers": kafka.bootstrap}, **settings)  # type: ignore[arg-type] # as the test gives them
+    def open_sink(
+        senders: Senders, tasks: int = 2, client: str = "tidemark", **settings: object
+    ) -> KafkaSink:
+        connected = {"bootstrap.servers": kafka.bootstrap, "client.id": client}
+        made = KafkaSettings(connected, **settings)  # type: ignore[arg-type] # as the test gives them
         opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "sink", tasks=tasks, senders=senders))
         return opened[-1]
 
@@ -144,39 +147,38 @@ def test_rows_that_are_gone_are_a_fault_of_the_source(sink, processes, area, top
 def test_a_process_that_is_killed_while_it_sends_is_noticed_and_replaced(kafka, sink, area, topic):
     kafka.create_topic(topic)
     kafka.slow_down(topic, 100_000)
-    senders = ProcessSenders(2)
-    opened = sink(senders)
-    emission = run_of(area, topic, range(20_000), value="x" * 400)
-    way = opened.take_rows(emission, topic)
-    while not kafka.count(topic):
-        time.sleep(0.05)
-    (process,) = senders._processes.values()
-    process.kill()
+    with closing(ProcessSenders(2)) as senders:
+        opened = sink(senders, client=topic)
+        emission = run_of(area, topic, range(20_000), value="x" * 400)
+        way = opened.take_rows(emission, topic)
+        while not kafka.count(topic):
+            time.sleep(0.05)
+        (process,) = senders._processes.values()
+        process.kill()
 
-    with pytest.raises(ExecutorsFailed, match="a process that sent rows has ended"):
-        way.result()
-    kafka.slow_down(topic, 100_000_000)
-    assert opened.take_rows(emission, topic).result().rows == 19_999
+        with pytest.raises(ExecutorsFailed, match="a process that sent rows has ended"):
+            way.result()
+        kafka.slow_down(topic, 100_000_000)
+        assert opened.take_rows(emission, topic).result().rows == 19_999
     assert set(keys_in(kafka, topic)) == {0, *range(2, 20_000)}
-    senders.close()
 
 
 def test_stopping_does_not_wait_for_brokers_that_are_slow(kafka, sink, area, topic):
     kafka.create_topic(topic)
     kafka.slow_down(topic, 10_000)
-    senders = ProcessSenders(2)
-    way = sink(senders).take_rows(run_of(area, topic, range(5000), value="x" * 400), topic)
-    time.sleep(0.5)
-    started = time.monotonic()
-    with suppress(SourceError, SinkError):
-        way.stop()
-    took_s = time.monotonic() - started
-    there = kafka.count(topic)
-    time.sleep(1.5)
+    with closing(ProcessSenders(2)) as senders:
+        emission = run_of(area, topic, range(5000), value="x" * 400)
+        way = sink(senders, client=topic).take_rows(emission, topic)
+        time.sleep(0.5)
+        started = time.monotonic()
+        with suppress(SourceError, SinkError):
+            way.stop()
+        took_s = time.monotonic() - started
+        there = kafka.count(topic)
+        time.sleep(1.5)
 
     assert took_s < 10.0
     assert kafka.count(topic) - there <= 1000  # at most what was in flight
-    senders.close()
 
 
 def prepared(sink: KafkaSink) -> None:

@@ -113,12 +113,12 @@ class Measured:
 def peaks(job: int) -> dict[str, int]:
     """The most memory that each kind of process in a job's group has held at once, in bytes."""
     found: dict[str, int] = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):
-            process = int(status.parent.name)
+    for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(OSError):  # it may end at any moment
             if os.getpgid(process) != job:
                 continue
-            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            status = Path(f"/proc/{process}/status").read_text()
+            lines = dict(line.split(":", 1) for line in status.splitlines())
             name = "driver" if process == job else lines["Name"].strip()
             found[name] = max(found.get(name, 0), int(lines.get("VmHWM", "0 kB").split()[0]) << 10)
     return found

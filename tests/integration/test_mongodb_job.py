@@ -439,7 +439,7 @@ def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_o
         fill(client, 400)
         with driven(mongodb, tmp_path, spark, **chunks) as job:
             windows: Any = job.job._windows
-            windows._slices = Slices(0.0, 1)  # a run of keys at a time
+            windows._emitter._slices = Slices(0.0, 1)  # a run of keys at a time
             signal(client, "inventory.t")
             job.until(lambda: bool(job.events("t")))
             amid = windows._opened[0].sent

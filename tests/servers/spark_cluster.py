@@ -157,11 +157,11 @@ class SparkCluster(Running):
         hidden |= {Path.home() / ".ivy2.5.2", Path.home() / ".cache", spark.resolve().parent}
         bound = ((spark, here / "spark"), (python, here / "python"))
         lines = [f"mkdir -p {there} && mount --bind {shlex.quote(str(one))} {there}" for one, there in bound]
-        packages = here / "python" / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+        packages = [here / "python" / path.relative_to(python) for path in _packages_of(python)]
         others = sorted(path for path in hidden if path.is_dir())
         # What lies below another one is hidden with it.
         others = [path for path in others if not any(path.is_relative_to(one) for one in hidden - {path})]
-        covered = [packages, *others, here / "work"]
+        covered = [*packages, *others, here / "work"]
         lines.append(f"mkdir -p {here}/work")
         lines += [f"mount -t tmpfs -o size=2g none {shlex.quote(str(path))}" for path in covered]
         lines += [f"cd {here}/work", "exec"]
@@ -214,6 +214,16 @@ _UNSHARE = (
     "private",
     *(() if os.geteuid() == 0 else ("--map-root-user",)),
 )
+
+
+def _packages_of(python: Path) -> list[Path]:
+    """Where this Python keeps packages. Debian's has directories of other names."""
+    patterns = (
+        "lib/python3*/site-packages",
+        "lib/python3*/dist-packages",
+        "local/lib/python3*/dist-packages",
+    )
+    return sorted(path for pattern in patterns for path in python.glob(pattern) if path.is_dir())
 
 
 def _parent(pid: int) -> int:

@@ -58,7 +58,7 @@ class Answers:
         about = next(
             (one for one in asked.collections if answer.text.startswith((f"{one} ", f"{one}:"))), None
         )
-        final = about is not None and asked.kind in {"execute", _INITIAL} and answer.outcome in _FINAL
+        final = about is not None and asked.kind in {"execute", "lost", _INITIAL} and answer.outcome in _FINAL
         found = asked.outcomes.setdefault(str(about) if final else "", [])
         if found and (found[-1] is not answer.outcome or len(found) > self.pardons):
             raise Violation(
@@ -68,6 +68,8 @@ class Answers:
         found.append(answer.outcome)
         if answer.outcome is Outcome.FAILED and about is not None:
             self.failed.add(about)
+        if asked.kind == "lost":
+            return None  # it is in no log any more
         if final and about is not None and answer.outcome is Outcome.FINISHED and len(found) == 1:
             return asked, about
         return None

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
 
+ALL = 0
+"""The ticket of all READs where an event does not tell for which entry of the queue it was read."""
+
+
 class Copy(NamedTuple):
     """A copy of a row: the entry that added it, and the transaction."""
 

@@ -108,6 +108,8 @@ POSTGRES_FLOORS: Mapping[str, int] = {
     },
 }
 
+MONGODB_FLOORS: Mapping[str, int] = {}
+
 
 def missed(histories: int, happened: Counter[str], floors: Mapping[str, int] = FLOORS) -> Iterator[str]:
     """What happened too rarely, in words."""

@@ -7,7 +7,7 @@ part of a history is a history, too: that is what makes shrinking simple.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,7 +16,7 @@ import orjson
 from tests.simulation.generator import Generator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 Step: TypeAlias = "tuple[Any, ...]"
 
@@ -27,7 +27,8 @@ class Setup:
 
     `rows` are there before the log begins. `knows`: the sink knows its turns after a restart. `late`: the log
     is delivered only when the script says so. `call_ms` passes with every call. With `beside`, a sink that
-    forgets takes rows beside the turns, an event with each so many calls.
+    forgets takes rows beside the turns, an event with each so many calls. With `opening_polls` a window opens
+    so many turns later, while the stream goes on.
     """
 
     rows: int = 6
@@ -46,6 +47,7 @@ class Setup:
     call_ms: int = 5
     world: str = "core"
     beside: int = 0
+    opening_polls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +90,113 @@ def _tuple(value: Any) -> Any:
 
 
 _KEYS: Final = 8
-_TABLES: Final = ("t", "t", "t", "u", "b")
-_CHANGES: Final = ("put", "put", "put", "delete", "touch", "touch", "move", "slip", "shift")
-_HITS: Final = ("put", "put", "delete", "touch", "touch", "move", "slip", "shift", "truncate")
-"""What happens to a row that an open window reads."""
-_FAULTS: Final = (
-    *("take", "commit", "create", "rename", "write", "writer", "open_window", "measure", "boundaries"),
-    *(
-        "executors",
-        "beside",
-        "open_log",
-        "failed",
-        "failed",
-        "gone",
-        "busy",
-        "login",
-        "yield",
-        "changed",
-        "room",
-    ),
-)
 _HOW: Final = ("before", "before", "after", "torn")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a world's steps are drawn from. The worlds of all sources share the table of steps.
+
+    `changes` happen to rows of `tables`, `hits` to rows that an open window reads; `truncates` is a chance in
+    percent. `masks` chooses among the tables that signals name, `some` are those of which a signal asks for
+    rows, in so many `forms`. `longest` is how many calls a `go` may grant. `more` draws what follows verbs
+    that this world alone has, or has otherwise.
+    """
+
+    verbs: tuple[str, ...]
+    tables: tuple[str, ...]
+    changes: tuple[str, ...]
+    hits: tuple[str, ...]
+    faults: tuple[str, ...]
+    masks: int
+    some: tuple[str, ...]
+    forms: int
+    poisoned: tuple[str, ...] = ("t", "u", "b")
+    longest: int = 70
+    truncates: int = 2
+    more: Mapping[str, Callable[[Generator, Setup], Step]] = field(default_factory=dict)
+
+    def step(self, choose: Generator, setup: Setup) -> Step:
+        """A step."""
+        verb = choose.pick(self.verbs)
+        if verb == "deliver" and not setup.late:
+            verb = "settle"
+        if (own := self.more.get(verb)) is not None:
+            return (verb, *own(choose, setup))
+        shared = _ARGUMENTS.get(verb)
+        return (verb, *shared(self, choose, setup)) if shared else (verb,)
+
+    def some_changes(self, choose: Generator, rows: int, most: int = 3) -> list[Step]:
+        """A few changes of rows, for one transaction."""
+        return [self._change(choose, rows) for _ in range(choose.between(1, most))]
+
+    def _change(self, choose: Generator, rows: int) -> Step:
+        table, what = choose.pick(self.tables), choose.pick(self.changes)
+        if choose.chance(self.truncates):
+            return (table, "truncate")
+        if what in {"move", "slip"}:
+            return (table, what, choose.below(rows + 1), choose.below(rows + 3))
+        if what == "shift":
+            return (table, what, choose.below(rows + 1), choose.between(-2, 9))
+        return (table, what, choose.below(rows + 2))
+
+
+_ARGUMENTS: Final[dict[str, Callable[[Vocabulary, Generator, Setup], Step]]] = {
+    "go": lambda words, choose, _setup: (1 + choose.below(1 + choose.below(words.longest)),),
+    "tx": lambda words, choose, setup: (*words.some_changes(choose, setup.rows), int(choose.chance(60))),
+    "hit": lambda words, choose, _setup: (
+        choose.below(2),
+        choose.pick(words.hits),
+        choose.below(8),
+        choose.between(-1, 9),
+        int(choose.chance(60)),
+    ),
+    "change": lambda words, choose, setup: (choose.below(3), *words.some_changes(choose, setup.rows, 2)),
+    "commit": lambda _words, choose, _setup: (choose.below(3), int(choose.chance(60))),
+    "settle": lambda _words, choose, _setup: (choose.below(3),),
+    "abort": lambda _words, choose, _setup: (choose.below(3),),
+    "deliver": lambda _words, choose, _setup: (choose.between(0, 6),),
+    "execute": lambda words, choose, _setup: (choose.between(1, words.masks),),
+    "block": lambda words, choose, _setup: (choose.between(1, words.masks),),
+    "stop-blocking": lambda words, choose, _setup: (choose.below(words.masks + 1),),
+    "execute-some": lambda words, choose, _setup: (
+        choose.pick(words.some),
+        choose.below(words.forms),
+        *(choose.below(_KEYS + 1) for _ in range(3)),
+        choose.pick((0, 0, 0, 1, -1)),
+        choose.pick((0, 0, 1, 3)),
+    ),
+    "stop-snapshot": lambda words, choose, _setup: (choose.below(words.masks + 1),),
+    "fault": lambda words, choose, _setup: (
+        choose.pick(words.faults),
+        choose.pick(_HOW),
+        choose.between(1, 2),
+    ),
+    "straggle": lambda _words, choose, _setup: (choose.between(1, 4),),
+    "poison": lambda words, choose, _setup: (choose.pick(words.poisoned), choose.below(_KEYS)),
+    "jump": lambda _words, choose, _setup: (choose.between(-20, 20),),
+    "freeze": lambda _words, choose, _setup: (choose.between(1, 16),),
+    "bad-signal": lambda _words, choose, _setup: (choose.below(4),),
+}
+"""What follows each verb; nothing follows the others."""
+
+
+def with_blow(
+    choose: Generator, steps: list[Step], blows: Sequence[tuple[str, str]], *, percent: int, length: int
+) -> tuple[Step, ...]:
+    """The steps, with what may happen to the log, and what comes a while before it, in some histories.
+
+    `length` is how many steps were drawn.
+    """
+    if choose.chance(percent):
+        # Late, because what is lost ends the history.
+        before, after = choose.pick(blows)
+        at = choose.between(length // 3, length - 1)
+        steps.insert(at + choose.between(1, len(steps) - at), (after,))
+        steps.insert(at, (before,))
+    return tuple(steps)
+
+
 _VERBS: Final = (
     *(["go"] * 34),
     *(["tx"] * 16),
@@ -137,15 +225,30 @@ _VERBS: Final = (
     "switch",
     "restart",
 )
+_WORDS: Final = Vocabulary(
+    verbs=_VERBS,
+    tables=("t", "t", "t", "u", "b"),
+    changes=("put", "put", "put", "delete", "touch", "touch", "move", "slip", "shift"),
+    hits=("put", "put", "delete", "touch", "touch", "move", "slip", "shift", "truncate"),
+    faults=(
+        *("take", "commit", "create", "rename", "write", "writer", "open_window", "measure", "boundaries"),
+        *("executors", "beside", "open_log", "failed", "failed", "gone"),
+        *("busy", "login", "yield", "changed", "room"),
+    ),
+    masks=7,
+    some=("t", "t", "u", "b"),
+    forms=3,
+    more={"alter": lambda choose, _setup: (choose.pick(("t", "u", "b")),)},
+)
 
 
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = _setup(choose)
+    setup = replace(_setup(choose), opening_polls=seed % 4)
     length = choose.between(40, 85)
     steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
-    steps += [_step(choose, setup) for _ in range(length)]
+    steps += [_WORDS.step(choose, setup) for _ in range(length)]
     return History(setup, tuple(steps))
 
 
@@ -167,63 +270,3 @@ def _setup(choose: Generator) -> Setup:
         call_ms=choose.pick((1, 5, 20, 100)),
         beside=choose.pick((0, 1, 4, 15)),
     )
-
-
-def _step(choose: Generator, setup: Setup) -> Step:
-    verb = choose.pick(_VERBS)
-    if verb == "deliver" and not setup.late:
-        verb = "settle"
-    more = _ARGUMENTS.get(verb)
-    return (verb, *more(choose, setup)) if more else (verb,)
-
-
-_ARGUMENTS: Final[dict[str, Callable[[Generator, Setup], Step]]] = {
-    "go": lambda choose, _setup: (1 + choose.below(1 + choose.below(70)),),
-    "tx": lambda choose, setup: (*_changes(choose, setup.rows), int(choose.chance(60))),
-    "hit": lambda choose, _setup: (
-        choose.below(2),
-        choose.pick(_HITS),
-        choose.below(8),
-        choose.between(-1, 9),
-        int(choose.chance(60)),
-    ),
-    "change": lambda choose, setup: (choose.below(3), *_changes(choose, setup.rows, 2)),
-    "commit": lambda choose, _setup: (choose.below(3), int(choose.chance(60))),
-    "settle": lambda choose, _setup: (choose.below(3),),
-    "abort": lambda choose, _setup: (choose.below(3),),
-    "deliver": lambda choose, _setup: (choose.between(0, 6),),
-    "execute": lambda choose, _setup: (choose.between(1, 7),),
-    "block": lambda choose, _setup: (choose.between(1, 7),),
-    "stop-blocking": lambda choose, _setup: (choose.below(8),),
-    "execute-some": lambda choose, _setup: (
-        choose.pick(("t", "t", "u", "b")),
-        choose.below(3),
-        *(choose.below(_KEYS + 1) for _ in range(3)),
-        choose.pick((0, 0, 0, 1, -1)),
-        choose.pick((0, 0, 1, 3)),
-    ),
-    "stop-snapshot": lambda choose, _setup: (choose.below(8),),
-    "fault": lambda choose, _setup: (choose.pick(_FAULTS), choose.pick(_HOW), choose.between(1, 2)),
-    "straggle": lambda choose, _setup: (choose.between(1, 4),),
-    "poison": lambda choose, _setup: (choose.pick(("t", "u", "b")), choose.below(_KEYS)),
-    "alter": lambda choose, _setup: (choose.pick(("t", "u", "b")),),
-    "jump": lambda choose, _setup: (choose.between(-20, 20),),
-    "freeze": lambda choose, _setup: (choose.between(1, 16),),
-    "bad-signal": lambda choose, _setup: (choose.below(4),),
-}
-"""What follows each verb; nothing follows the others."""
-
-
-def _changes(choose: Generator, rows: int, most: int = 3) -> list[Step]:
-    return [_change(choose, rows) for _ in range(choose.between(1, most))]
-
-
-def _change(choose: Generator, rows: int) -> Step:
-    table, what = choose.pick(_TABLES), choose.pick(_CHANGES)
-    if choose.chance(2):
-        return (table, "truncate")
-    if what in {"move", "slip"}:
-        return (table, what, choose.below(rows + 1), choose.below(rows + 3))
-    if what == "shift":
-        return (table, what, choose.below(rows + 1), choose.between(-2, 9))
-    return (table, what, choose.below(rows + 2))

@@ -308,7 +308,12 @@ class SimSource:
 
     # Windows.
 
-    def open_window(self, window: Window) -> SimWindow:
+    def open_window(self, window: Window) -> SimWindow | LateWindow:
+        """Take a snapshot, and read the runs in the background; or begin to."""
+        polls = self._life.world.setup.opening_polls
+        return LateWindow(self, window, polls) if polls and not window.blocking else self.open_now(window)
+
+    def open_now(self, window: Window) -> SimWindow:
         """Take a snapshot, and read the runs in the background."""
         before = list(self.windows)
         try:
@@ -458,6 +463,37 @@ class SimWindow:
         if self in self._source.windows:
             self._source.windows.remove(self)
             self._life.world.released()
+
+
+class LateWindow:
+    """A window that opens when it was polled often enough, while the stream goes on."""
+
+    def __init__(self, source: SimSource, window: Window, polls: int) -> None:
+        self._source, self._window, self._polls = source, window, polls
+        self._opened: SimWindow | None = None
+
+    @property
+    def superseded(self) -> Superseded | None:
+        """What superseded its rows before it was open; None until it is."""
+        return self._opened.superseded if self._opened else None
+
+    def poll(self) -> list[Staged] | None:
+        """Open, or be read."""
+        if self._opened is not None:
+            return self._opened.poll()
+        self._polls -= 1
+        if self._polls <= 0:
+            self._opened = self._source.open_now(self._window)
+        return None
+
+    def reached(self, position: Position) -> bool:
+        """Whether it is open, and its rows may go out."""
+        return self._opened is not None and self._opened.reached(position)
+
+    def close(self) -> None:
+        """Stop, and remove the rows."""
+        if self._opened is not None:
+            self._opened.close()
 
 
 def superseding(entries: Sequence[Entry]) -> Superseded:

@@ -615,7 +615,7 @@ class World:
 
     def _execute(self, _life: Life, mask: int, type_: str = "incremental") -> None:
         chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
-        fields = {"type": type_, "data-collections": [f"public.{one.parts[1]}" for one in chosen]}
+        fields = {"type": type_, "data-collections": [str(one) for one in chosen]}
         self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{orjson.dumps(fields).decode()}")
 
     def _execute_some(self, _life: Life, table: str, form: int, *rest: int) -> None:
@@ -648,7 +648,7 @@ class World:
         chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
         fields: dict[str, Any] = {"type": type_}
         if chosen:
-            fields["data-collections"] = [f"public.{one.parts[1]}" for one in chosen]
+            fields["data-collections"] = [str(one) for one in chosen]
         self._signal("stop", chosen, f"s{self._at}|stop-snapshot|{orjson.dumps(fields).decode()}")
 
     def _bad_signal(self, _life: Life, which: int) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation import figures, script
+from tests.simulation.mongodb import script as mongodb_script
+from tests.simulation.mongodb.world import MongoWorld
 from tests.simulation.postgres import script as postgres_script
 from tests.simulation.postgres.world import PostgresWorld
 from tests.simulation.verifying import FLOORS, VerifyingSetup, VerifyingWorld
@@ -33,6 +35,7 @@ class Kind:
 WORLDS: Mapping[str, Kind] = {
     "verify": Kind(draw_verifying, VerifyingSetup, VerifyingWorld, FLOORS),
     CORE: Kind(script.draw, script.Setup, World, figures.FLOORS),
+    "mongodb": Kind(mongodb_script.draw, mongodb_script.MongoSetup, MongoWorld, figures.MONGODB_FLOORS),
     "postgres": Kind(
         postgres_script.draw, postgres_script.PostgresSetup, PostgresWorld, figures.POSTGRES_FLOORS
     ),

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from adapters.postgres import source, spans
 from adapters.postgres.events import decode, relations
-from adapters.postgres.log import assembler, cuts, forks, pending_visibility
+from adapters.postgres.log import assembler, cuts, forks, unseen_rows
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server import connection, table, text_settings, visibility
 from adapters.postgres.server.questions import layouts, transactions
@@ -305,9 +305,7 @@ def _without_release(_tick: Any) -> Any:
 _SOURCE = source.PostgresSource
 _VIEWS = blocking.BlockingViews
 MUTANTS: dict[str, Mutant] = {
-    "which entries supersede": Mutant(
-        "in-window", ((pending_visibility, "superseding_rows", _nothing_superseded),)
-    ),
+    "which entries supersede": Mutant("in-window", ((unseen_rows, "superseding_rows", _nothing_superseded),)),
     "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
     "streamed, not yet visible": Mutant(
         "hidden", ((superseded_keys, "noted", lambda _was: lambda waiting, *_: waiting),)

@@ -225,6 +225,9 @@ class SteppedSource(Passing):
         """A step. Notes which rows the window reads, and how many others are open."""
         self._fuses.passing("open_window", after=False)
         opened = self._behind.open_window(window)
+        while opened.superseded is None:
+            opened.poll()  # what is aimed at a window comes once it is open
+            time.sleep(0.001)
         runs = [
             [str(run.target.collection), run.after, run.upto, run.target.surrogate_key] for run in window.runs
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from adapters.mongodb.log.position import event_position, marked, time_of
 from adapters.source.log.log_thread import LogThread
@@ -85,7 +85,11 @@ class MongoLog:
     """The change stream from where it was opened. One thread may call `take`.
 
     After an error it can't be used again: close it and open another. `polls` is told of each answer.
+
+    A simulated log puts its own in the place of `thread` and `_clock`.
     """
+
+    thread: ClassVar[type[LogThread]] = LogThread
 
     def __init__(
         self,
@@ -103,8 +107,11 @@ class MongoLog:
         self._held_at: tuple[int, int] | None = None
         self.held_back = False
         """Whether an event waits behind the time given to `hold`."""
-        self._thread = LogThread(self._read, stream.close)
+        self._thread = self.thread(self._read, stream.close)
         self._thread.start()
+
+    def _clock(self) -> float:
+        return time.monotonic()
 
     def take(self, timeout_s: float) -> Span | None:
         """What has come since the last call, waiting up to `timeout_s` for something."""
@@ -189,9 +196,9 @@ class MongoLog:
             return
         await_ms = min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
         batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
-        asked_s = time.monotonic()
+        asked_s = self._clock()
         batch = self._stream.next(batch_rows, await_ms)
-        self._polls.note(batch, time.monotonic() - asked_s)
+        self._polls.note(batch, self._clock() - asked_s)
         self._add(batch)
 
     def _has_room(self) -> bool:
@@ -201,7 +208,7 @@ class MongoLog:
     def _add(self, batch: Batch) -> None:
         with self._thread.changed:
             if batch.cluster_s is not None:
-                self._ahead_s = batch.cluster_s - time.monotonic()
+                self._ahead_s = batch.cluster_s - self._clock()
             if batch.changes:
                 self._batches.append(batch.changes)
                 self._rows += len(batch.changes)

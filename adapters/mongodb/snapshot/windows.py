@@ -49,6 +49,7 @@ class OpenWindows:
     def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
         self._settings, self._questions, self._clock = settings, questions, tools.clock
         self._chunks, self._first = tools.chunks, tools.initial
+        self._pool = tools.pool
         signals = settings.signals.table
         stops = StopWatch(partial(questions.stops, signals), self._clock.monotonic) if signals else None
         self.blocking = BlockingViews(stops)
@@ -100,7 +101,7 @@ class OpenWindows:
         opened = MongoWindow(
             frozenset(run.target.collection for run in window.runs),
             watermark,
-            reading_of(window, read, self._chunks.jobs, self._settings.snapshot, self._forget),
+            reading_of(window, read, self._chunks.jobs, self._settings.snapshot, self._forget, self._pool),
         )
         self.opened[window.id] = opened
         return opened

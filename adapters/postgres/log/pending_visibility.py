@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from adapters.postgres.log.unseen_rows import balances_of, pairs_of
 from engine.saved import read_integer
 from engine.snapshot import copies
 from engine.snapshot.merge_key import KEY_TYPE
@@ -129,7 +129,7 @@ class PendingVisibility:
         """Add rows `(oid, xid, key, old)` that lack a value."""
         found: dict[int, dict[int, Pairs]] = {}
         for xid, oid, rows in _grouped(lacking):
-            found.setdefault(xid, {})[oid] = frozenset(_pairs(rows))
+            found.setdefault(xid, {})[oid] = frozenset(pairs_of(rows))
         return self.add({xid: Touches(lacking=pairs) for xid, pairs in found.items()})
 
     def add_copies(self, counted: pa.Table) -> PendingVisibility:
@@ -138,7 +138,7 @@ class PendingVisibility:
             return self
         found: dict[int, dict[int, pa.Table]] = {}
         for xid, oid, rows in _grouped(counted):
-            found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
+            found.setdefault(xid, {})[oid] = copies.together([balances_of(rows)])
         last = max((touches.serial for touches in self.transactions.values()), default=0)
         order = enumerate(counted.column("xid").unique().to_pylist(), last + 1)
         return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
@@ -301,59 +301,3 @@ def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
 
 def _sorted(pairs: Iterable[tuple[bytes | None, bytes]]) -> list[tuple[bytes | None, bytes]]:
     return sorted(pairs, key=lambda pair: (pair[0] or b"", pair[1]))
-
-
-def _pairs(lacking: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
-    return zip(lacking.column("old").to_pylist(), lacking.column("key").to_pylist(), strict=True)
-
-
-def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
-    """The rows `(oid, xid, key)` whose transactions the snapshot does not show."""
-    if not touched.num_rows:
-        return touched
-    shown = visibility.shows(touched.column("xid").to_numpy())
-    return touched.filter(pa.array(~shown))
-
-
-def lacking_pairs(
-    lacking: pa.Table, oid: int, visibility: Visibility
-) -> tuple[tuple[bytes | None, bytes], ...]:
-    """The old and new keys of one relation's rows that lack a value and that the snapshot does not show."""
-    if not lacking.num_rows:
-        return ()
-    rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
-    rows = unsettled_rows(rows, visibility)
-    return tuple(_pairs(rows))
-
-
-def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
-    """The old and new keys, by relation, of rows that lack a value and may have moved."""
-    found: dict[int, Pairs] = {}
-    if not lacking.num_rows:
-        return found
-    moved = lacking.filter(lacking.column("moved"))
-    for oid in moved.column("oid").unique().to_pylist():
-        rows = moved.filter(pc.equal(moved.column("oid"), oid)).select(["old", "key"])
-        found[oid] = frozenset(_pairs(rows.group_by(["old", "key"]).aggregate([])))
-    return found
-
-
-def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
-    """The balances of one relation's rows without a key, over entries that the snapshot does not show."""
-    if not counted.num_rows:
-        return copies.NOTHING
-    rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
-    return copies.together([_balances(unsettled_rows(rows, visibility))])
-
-
-def _balances(counted: pa.Table) -> pa.Table:
-    return copies.changes(counted.column("key").combine_chunks(), counted.column("sign").to_numpy())
-
-
-def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:
-    """The keys of one relation that were touched by transactions which the snapshot does not show."""
-    mine = touched.column("oid").to_numpy() == oid
-    if mine.any():
-        mine &= ~visibility.shows(touched.column("xid").to_numpy())
-    keys: pa.LargeBinaryArray = touched.column("key").filter(pa.array(mine)).combine_chunks()
-    return keys

@@ -1,11 +1,12 @@
 """A pool of the sessions that hold windows' snapshots.
 
-Opening a connection takes several times as long as what a window asks of its session, and the stream waits
-meanwhile. The pool keeps sessions between windows, and closes them after a while if no window follows.
+Opening a connection takes several times as long as what a window asks of its session. The pool keeps sessions
+between windows, and closes them after a while if no window follows.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ NO_IDLE_TIMEOUTS = f"{_OFF} ({_IDLE})"
 
 
 class Sessions:
-    """Hands out sessions without timeouts, new or reused; `open_one` opens one. For one thread."""
+    """Hands out sessions without timeouts, new or reused; `open_one` opens one.
+
+    Any thread may take a session and give it back.
+    """
 
     def __init__(
         self,
@@ -37,14 +41,14 @@ class Sessions:
     ) -> None:
         self._open, self._kept, self._clock = open_one, kept, clock
         self._spare: list[tuple[Questions, float]] = []
+        self._changing, self._closed = threading.Lock(), False
 
     def take(self) -> Questions:
         """A session outside of a transaction. Raises SourceError."""
-        while self._spare:
-            session, _since_s = self._spare.pop()
-            if session.snapshots.ended():
-                return session
-            session.close()
+        while (spare := self._pop(-1)) is not None:
+            if spare.snapshots.ended():
+                return spare
+            spare.close()
         session = self._open()
         try:
             session.snapshots.remove_timeouts(NO_TIMEOUTS)
@@ -58,17 +62,27 @@ class Sessions:
 
         Does not wait for the server's answer.
         """
-        if len(self._spare) < self._kept and session.snapshots.begin_ending():
-            self._spare.append((session, self._clock()))
-        else:
+        with self._changing:
+            kept = not self._closed and len(self._spare) < self._kept and session.snapshots.begin_ending()
+            if kept:
+                self._spare.append((session, self._clock()))
+        if not kept:
             session.close()
 
     def trim(self) -> None:
         """Close sessions that have been unused for a while."""
-        while self._spare and self._clock() - self._spare[0][1] > _KEPT_S:
-            self._spare.pop(0)[0].close()
+        while (spare := self._pop(0, unused_s=_KEPT_S)) is not None:
+            spare.close()
 
     def close(self) -> None:
-        """Close all sessions in the pool."""
-        while self._spare:
-            self._spare.pop()[0].close()
+        """Close all sessions in the pool, and those that are given back from now on."""
+        self._closed = True
+        while (spare := self._pop(-1)) is not None:
+            spare.close()
+
+    def _pop(self, at: int, unused_s: float = -1.0) -> Questions | None:
+        """Take the first or the last spare session, if it was unused for longer than this."""
+        with self._changing:
+            if not self._spare or self._clock() - self._spare[at][1] <= unused_s:
+                return None
+            return self._spare.pop(at)[0]

@@ -1,6 +1,6 @@
 """What decoded parts of the log mean for windows: keys that supersede, hidden rows, moved rows.
 
-Pure. Visibility decides which transactions count (`pending_visibility.py` has the single steps). `ids` are
+Pure. Visibility decides which transactions count (`unseen_rows.py` has the single steps). `ids` are
 the names of the relations in question.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.log import pending_visibility
+from adapters.postgres.log import unseen_rows
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
@@ -39,18 +39,18 @@ def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
         {
             name: (keys,)
             for oid, name in ids.items()
-            if len(keys := pending_visibility.superseding_rows(decoded.touched, oid, shown))
+            if len(keys := unseen_rows.superseding_rows(decoded.touched, oid, shown))
         },
         frozenset(ids[oid] for oid, xid in decoded.truncated if oid in ids and xid in newer),
         {
             name: pairs
             for oid, name in ids.items()
-            if (pairs := pending_visibility.lacking_pairs(decoded.incomplete, oid, shown))
+            if (pairs := unseen_rows.lacking_pairs(decoded.incomplete, oid, shown))
         },
         {
             name: (balances,)
             for oid, name in ids.items()
-            if (balances := pending_visibility.balances(decoded.copies, oid, shown)).num_rows
+            if (balances := unseen_rows.balances(decoded.copies, oid, shown)).num_rows
         },
     )
 
@@ -71,9 +71,9 @@ def noted(
     """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
     waiting = waiting.seen(visibility)
     for part in decoded:
-        waiting = waiting.add_keys(pending_visibility.unsettled_rows(part.touched, visibility))
-        waiting = waiting.add_lacking(pending_visibility.unsettled_rows(part.incomplete, visibility))
-        waiting = waiting.add_copies(pending_visibility.unsettled_rows(part.copies, visibility))
+        waiting = waiting.add_keys(unseen_rows.unsettled_rows(part.touched, visibility))
+        waiting = waiting.add_lacking(unseen_rows.unsettled_rows(part.incomplete, visibility))
+        waiting = waiting.add_copies(unseen_rows.unsettled_rows(part.copies, visibility))
         if part.truncated:
             hidden = visibility.missing({xid for _oid, xid in part.truncated})
             waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)
@@ -84,6 +84,6 @@ def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
     """The old and new keys of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
     for part in decoded:
-        for oid, keys in pending_visibility.moved_keys(part.incomplete).items():
+        for oid, keys in unseen_rows.moved_keys(part.incomplete).items():
             found[ids[oid]] = found.get(ids[oid], frozenset()) | keys
     return found

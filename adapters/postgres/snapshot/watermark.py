@@ -22,6 +22,7 @@ from engine.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.signal_rows import SignalTables
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.server.questions.transactions import Transactions
@@ -46,7 +47,8 @@ class ExportedSnapshot:
     """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
 
     The locks keep out what is not MVCC-safe (a rewriting ALTER TABLE, a TRUNCATE) for as long as the window
-    lasts. `watch` makes the transaction give way to sessions that wait for the locks.
+    lasts. `watch` makes the transaction give way to sessions that wait for the locks. `before` is called with
+    the session before its transaction begins.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class ExportedSnapshot:
         tables: Sequence[CollectionId],
         holding: Holding = Holding(),
         watch: LockWatch | None = None,
+        before: Callable[[Questions], object] = lambda _session: None,
     ) -> None:
         self._sessions, self._watch, self._closed = sessions, watch, False
         self._watched: Watched | None = None
         self.session = sessions.take()
         try:
+            before(self.session)
             self.exported = self._export(tables, holding)
         except SourceError:
             self.close()

@@ -12,6 +12,7 @@ from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
+from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
@@ -37,7 +38,9 @@ from signals.window_rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from adapters.postgres.log.pending_visibility import PendingVisibility
     from adapters.postgres.log.reader import PostgresLog
+    from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.server.table import Relation
     from adapters.postgres.session import Session, Views
@@ -58,7 +61,10 @@ _SETTLE_POLL_S = 0.005
 
 
 class OpenWindows:
-    """The windows that are open in one session of the log. `opened` has them by id, in order."""
+    """The windows that are open in one session of the log. `opened` has them by id, in order.
+
+    `meanwhile` is what the stream carries while another one opens; None if none does.
+    """
 
     def __init__(
         self, settings: Settings, tools: SourceTools, views: Views, session: Session, streamed: Streamed
@@ -67,14 +73,15 @@ class OpenWindows:
         self._blocking = views.blocking
         self._session, self._streamed = session, streamed
         self.opened: dict[str, PostgresWindow] = {}
+        self.meanwhile: Meanwhile | None = None
 
     @property
     def blocking_view(self) -> BlockingView | None:
         """The view of a blocking snapshot, while it is held."""
         return self._blocking.view
 
-    def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow:
-        """Take a snapshot, and start a Spark job that reads the window's runs under it.
+    def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow | OpeningWindow:
+        """Take a snapshot, and start a Spark job that reads the window's runs under it; or begin to.
 
         If the window reads single rows again, the stream is held at the snapshot until they are read.
         Otherwise, for rows that change all the time, a change would supersede what was read again and again.
@@ -89,7 +96,8 @@ class OpenWindows:
             if self._tools.initial.held is None:
                 self._await_beginning(window)
         if log is None or not self._holds(window):
-            return self._open_window(window, *self._watermark(window))
+            oids = self._oids(window) if log is not None else frozenset()
+            return self._begin(window, oids) if oids else self._open_window(window, *self._watermark(window))
         log.hold()
         try:
             watermark, held = self._watermark(window)
@@ -98,6 +106,47 @@ class OpenWindows:
         except BaseException:
             log.let_go()
             raise
+
+    def _oids(self, window: Window) -> frozenset[int]:
+        """The relations of a window that may open while the stream goes on; empty: it may not.
+
+        Signal rows frame a window that is opened at once, and the snapshot before the log is there already.
+        """
+        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
+            return frozenset()
+        if window.initial and self._tools.initial.held is not None:
+            return frozenset()
+        known = {name: oid for oid, name in self._session.extents.ids.items()}
+        oids = [known.get(target.collection) for target in window.targets]
+        return frozenset(oid for oid in oids if oid is not None) if None not in oids else frozenset()
+
+    def _begin(self, window: Window, oids: frozenset[int]) -> PostgresWindow | OpeningWindow:
+        """Begin to open a window over these relations."""
+        visibility = self._session.questions.transactions.visible()[0]
+        self._streamed.pending = self._streamed.pending.seen(visibility)
+        meanwhile = self.meanwhile = Meanwhile(oids, self._streamed.pending, visibility)
+        opening = OpeningWindow(
+            partial(self._export, window, meanwhile.pending),
+            partial(self._join, window, meanwhile),
+            self._opens_no_more,
+            self._tools.opening(),
+        )
+        return opening.joined() or opening
+
+    def _opens_no_more(self) -> None:
+        self.meanwhile = None
+
+    def _export(self, window: Window, pending: PendingVisibility) -> ExportedSnapshot:
+        """Take a window's snapshot, in a session of its own. Touches nothing that others change."""
+        tables = list(dict.fromkeys(target.collection for target in window.targets))
+        before = partial(self._settle, pending)
+        return ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch, before=before)
+
+    def _join(self, window: Window, meanwhile: Meanwhile, held: ExportedSnapshot) -> PostgresWindow:
+        """Open the window whose snapshot is taken."""
+        transactions = self._session.questions.transactions
+        watermark = VisibilityWatermark(held, transactions, self._tools.clock.monotonic)
+        return self._open_window(window, watermark, held, meanwhile=meanwhile)
 
     def _open_blocking(self, window: Window) -> PostgresWindow:
         """Read the runs in the view for which the stream waits."""
@@ -128,26 +177,28 @@ class OpenWindows:
         held: GivesWay,
         let_go: Callable[[], None] = lambda: None,
         view: BlockingView | None = None,
+        meanwhile: Meanwhile | None = None,
     ) -> PostgresWindow:
         session = self._session
         exported = watermark.exported
+        pending = self._streamed.pending
         try:
             # Under the locks, so that the description matches what the snapshot shows.
             tables = session.extents.readings(window.targets)
             self._refuse_other_forms(window, tables)
             if view is None:
-                self._streamed.pending = self._streamed.pending.seen(exported.visibility)
-                self._refuse_unknown_keys(tables)
+                self._streamed.pending = pending.seen(exported.visibility)
+                pending = self._streamed.pending if meanwhile is None else meanwhile.seen(exported.visibility)
+                self._refuse_unknown_keys(tables, pending)
+                self._refuse_unknown_keys(tables, self._streamed.pending)
             reads = self._reads(window, tables, exported, self._tools.clock.now_ms)
         except TidemarkError:
             watermark.close()
             raise
         oids = frozenset(read.table.oid for read in tables.values())
-        hidden = (
-            view.superseded
-            if view
-            else superseded_keys.before(self._streamed.pending, self._session.names(oids))
-        )
+        hidden = view.superseded if view else superseded_keys.before(pending, self._session.names(oids))
+        if meanwhile is not None:
+            hidden |= superseded_keys.by(meanwhile.decoded, exported.visibility, self._session.names(oids))
         chunks = self._tools.chunks
         read = partial(chunks.read, window.id, reads, exported)
         forget = partial(self._forget, let_go)
@@ -226,30 +277,29 @@ class OpenWindows:
                 self._session.extents.await_writers(read)
                 raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
 
-    def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
+    @staticmethod
+    def _refuse_unknown_keys(tables: Mapping[Target, ReadTable], pending: PendingVisibility) -> None:
         """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
         for target, read in tables.items():
-            if self._streamed.pending.everything_of(read.table.oid):
+            if pending.everything_of(read.table.oid):
                 raise TableBusy(
                     f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
                     place=target.collection,
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
 
-    def _settle(self) -> None:
+    def _settle(self, pending: PendingVisibility, session: Questions) -> None:
         """Wait a moment for streamed transactions to become visible; most do within microseconds."""
         clock = self._tools.clock
         until = clock.monotonic() + _SETTLE_S
-        while self._streamed.pending.transactions and clock.monotonic() < until:
-            self._streamed.pending = self._streamed.pending.seen(
-                self._session.questions.transactions.visible()[0]
-            )
+        while pending.transactions and clock.monotonic() < until:
+            pending = pending.seen(session.transactions.visible()[0])
             clock.sleep(_SETTLE_POLL_S)
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
         if window.initial and (first := self._tools.initial.held) is not None:
             return AtBeginning(first.snapshot.exported), self._view
-        self._settle()
+        self._settle(self._streamed.pending, self._session.questions)
         tables = list(dict.fromkeys(target.collection for target in window.targets))
         questions = self._session.questions
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.errors import Loss  # noqa: TC001  msgspec reads it
-
-if TYPE_CHECKING:
-    from engine.job.saved.state import State
 
 PREFIX: Final = "tidemark-recovery-"
 """How the label of a recovery's repairs begins; the number of a turn follows."""
@@ -36,8 +33,3 @@ class Recovery:
     def __str__(self) -> str:
         since = f" after {self.since}" if self.since else ""
         return f"the log is lost{since} ({self.loss}): {self.why}"
-
-
-def awaits_log(state: State) -> bool:
-    """Whether a new log is to begin in place of a lost one."""
-    return state.recovery is not None and not state.recovery.begun

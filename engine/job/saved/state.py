@@ -52,3 +52,8 @@ class State:
     def next_turn(self) -> State:
         """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
+
+    @property
+    def awaits_log(self) -> bool:
+        """Whether a new log is to begin in place of a lost one."""
+        return self.recovery is not None and not self.recovery.begun

@@ -8,29 +8,30 @@ from typing import TYPE_CHECKING
 
 from engine.job.snapshots.rows_beside import RowsBeside
 from engine.snapshot.extent import Advance
+from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.model import Run, Staged, Window
     from engine.ports.source import OpenWindow
-    from engine.snapshot.merge import Superseded
 
 
 @dataclass(slots=True)
 class Opened:
     """A window in progress: its plan, and what has superseded its rows so far.
 
-    `hidden` is what was superseded before the window opened, by changes that the window can't see. The
+    `hidden` is what was superseded before the window was open, by changes that the window can't see. The
     first `sent` runs have been emitted. `staged` holds the rows once all of them are read, which took
     `read_s` seconds. `reached` says whether the stream has passed the watermark since then, at `reached_s`.
     """
 
     window: Window
     reading: OpenWindow
-    superseded: Superseded
-    hidden: Superseded
     since_s: float
+    superseded: Superseded = field(default_factory=Superseded)
+    hidden: Superseded = field(default_factory=Superseded)
+    is_open: bool = False
     staged: Sequence[Staged] | None = None
     read_s: float = 0.0
     reached: bool = False
@@ -39,6 +40,14 @@ class Opened:
     emitting: bool = False
     goes_beside: bool = False
     beside: RowsBeside = field(default_factory=RowsBeside)
+
+    def opens(self) -> bool:
+        """Whether it is open only now. Its source told nothing of it before, so nothing was superseded."""
+        superseded = self.reading.superseded
+        if self.is_open or superseded is None:
+            return False
+        self.is_open, self.superseded, self.hidden = True, superseded, superseded
+        return True
 
     def reads(self, tickets: Collection[int]) -> bool:
         """Whether it reads one of these queue entries."""

@@ -206,10 +206,12 @@ def _signals(snapshot: Snapshot, runs: Sequence[Run]) -> tuple[str, ...]:
 def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
     """Whether a window may be read behind the one ahead.
 
-    Both must be of one stage. Keys may not be read again while their rows may be on their way.
+    Both must be of one stage: a blocking snapshot that was asked for meanwhile leads the queue, and its
+    window would hold the stream where the one ahead still waits for it. Keys may not be read again while
+    their rows may be on their way.
     """
-    left = once_emitted(snapshot, ahead).tables
-    if not left or left[0].stage != snapshot.tables[0].stage:
+    left, front = once_emitted(snapshot, ahead).tables, snapshot.find(ahead[0].ticket)
+    if not left or front is None or {left[0].stage, snapshot.tables[0].stage} != {front.stage}:
         return False
     progress = left[0].progress
     return progress is None or bool(progress.left or progress.points)

@@ -18,6 +18,8 @@ The rules, and why they hold:
 - Therefore A must be emitted whole. No failure of B may change the queue under A: B is closed and judged only
   when it is read alone. If A is given up, so is B.
 - A is emitted before B. Each window has its own watermark and its own superseded keys.
+- A window may open while the stream goes on. What is streamed until it is open is the source's affair: it
+  tells all that superseded its rows by then, when it is.
 - An entry supersedes rows of both windows while they are open, until their last slice is emitted. B may
   already contain an entry that is newer than A. Dropping the row from B as well loses nothing, because the
   stream has carried it.
@@ -121,6 +123,9 @@ class Windows:
             try:
                 staged = opened.reading.poll()
             except SourceError as error:
+                if not opened.is_open:
+                    self._give_up(at)
+                    return self._unopened(state, error)
                 self._parts.tally.failed(error)
                 self._give_up(at)
                 return self._failed(state, opened.window, error)
@@ -132,10 +137,15 @@ class Windows:
                 self._give_up(at)
                 self._opening.pauses.held_up(error)
                 return state
+            self._note_open(opened)
             self._note(opened, staged, state.position)
         if self.may_emit(state):
             self._begin(self._opened[0], state)
         return state
+
+    def _note_open(self, opened: Opened) -> None:
+        if opened.opens():
+            self._parts.tally.spent(Phase.OPEN, self._parts.clock() - opened.since_s)
 
     def _note(self, opened: Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
         if staged is None:
@@ -259,18 +269,22 @@ class Windows:
             if window is None:
                 return state
             self._open(state, window)
-        except (TableBusy, SchemaChanged) as error:
-            return self._opening.refused(state, error, behind=bool(self._opened))
         except SourceError as error:
-            if isinstance(error, PositionLost) or not self._opened:
-                raise
-            # A lost session shows in the log, or when the next window opens alone.
-            _log.warning("the next window does not open yet: %s", error)
-            self._opening.pauses.give_way()
-            return state
+            return self._unopened(state, error)
         before = {run.ticket for opened in self._opened[:-1] for run in opened.window.runs}
         tickets = {run.ticket for run in window.runs} - before
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._parts.now() * 1000)))
+
+    def _unopened(self, state: State, error: SourceError) -> State:
+        """Handle a window that did not open. Raises the error if the session has to end."""
+        if isinstance(error, TableBusy | SchemaChanged):
+            return self._opening.refused(state, error, behind=bool(self._opened))
+        if isinstance(error, PositionLost) or not self._opened:
+            raise error
+        # A lost session shows in the log, or when the next window opens alone.
+        _log.warning("the next window does not open yet: %s", error)
+        self._opening.pauses.give_way()
+        return state
 
     def _crowded(self, table: Table) -> bool:
         return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
@@ -279,8 +293,8 @@ class Windows:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
         self._opening.size.opened(state, window)
-        self._parts.tally.spent(Phase.OPEN, self._parts.clock() - since_s)
-        self._opened.append(Opened(window, reading, reading.superseded, reading.superseded, since_s))
+        self._opened.append(Opened(window, reading, since_s))
+        self._note_open(self._opened[-1])
         self._tell()
 
     def _tell(self) -> None:

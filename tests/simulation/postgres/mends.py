@@ -6,7 +6,6 @@ and saves them as regression seeds; `--saved` plays those, with and without the 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,15 +21,12 @@ from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
 from engine.snapshot.merge import Superseded
+from tests.simulation.mends import Mends
 from tests.simulation.postgres.script import draw
-from tests.simulation.script import to_json
-from tests.simulation.shrink import shrunk
-from tests.simulation.worlds import played, saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.simulation.script import History
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "postgres"
 
@@ -96,7 +92,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
-    "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, _name, _position: slot),
+    "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, *_rest: slot),
     "hidden-transactions": lambda: patch.object(
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
     ),
@@ -107,55 +103,8 @@ MENDS: Mapping[str, Callable[[], Any]] = {
 """By name, what takes the mend out."""
 
 
-@contextmanager
-def without(name: str) -> Iterator[None]:
-    """Take a mend out."""
-    with MENDS[name]():
-        yield
-
-
-def violated(name: str, history: History) -> str:
-    """What a history violates without a mend."""
-    with without(name):
-        return played(history).violation
-
-
-def search(name: str, first: int, count: int) -> History | None:
-    """A history that finds a fault again, cut down; None if none of these seeds does."""
-    for seed in range(first, first + count):
-        history = draw(seed)
-        if violated(name, history):
-            return shrunk(history, lambda candidate: bool(violated(name, candidate)), most=600)
-    return None
-
-
-def main() -> int:
-    """Search or replay; the exit code says whether every fault was found again."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.postgres.mends", description=__doc__)
-    parser.add_argument("--only", action="append", help="the faults to look for")
-    parser.add_argument("--saved", action="store_true", help="play the saved histories")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=400)
-    arguments = parser.parse_args()
-    missed = 0
-    for name in arguments.only or MENDS:
-        path = REGRESSIONS / f"{name}.json"
-        if arguments.saved:
-            if path.exists():
-                history = saved(path.read_bytes())
-                missed += not violated(name, history) or bool(played(history).violation)
-            continue
-        found = search(name, arguments.seed, arguments.count)
-        missed += found is None
-        if found is None:
-            print(f"{name}: not found", flush=True)
-            continue
-        violation = violated(name, found)
-        REGRESSIONS.mkdir(parents=True, exist_ok=True)
-        path.write_text(to_json(found, {"without": name, "violates": violation[:200]}))
-        print(f"{name}: {len(found.steps)} steps: {violation[:150]}", flush=True)
-    return missed
-
+FAULTS = Mends(MENDS, REGRESSIONS, draw)
+violated = FAULTS.violated
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(FAULTS.main("tests.simulation.postgres.mends", __doc__ or ""))

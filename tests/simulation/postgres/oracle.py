@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.copies import Change, Copies, CopyRead
+from tests.simulation.copies import ALL, Change, Copies, CopyRead
 from tests.simulation.postgres.cluster import UNCHANGED
 from tests.simulation.postgres.tables import SIGNALS, B, P, T, U
+from tests.simulation.record_sink import shown
 from tests.simulation.source import in_scope
 from tests.simulation.turns import Turns
 from tests.simulation.violation import Violation
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Scope
     from tests.simulation.copies import Finished
     from tests.simulation.postgres.cluster import Cluster, Entry
-    from tests.simulation.postgres.sink import Record
     from tests.simulation.postgres.tables import Values
+    from tests.simulation.record_sink import Record
 
-ALL = 0
-"""The ticket of all READs: an event does not tell for which entry of the queue it was read."""
 PLACEHOLDER = "__debezium_unavailable_value"
 _KEYED = (T, U, P)
 _NO_ROW = -(10**9)
@@ -61,6 +60,10 @@ class PostgresOracle(Turns):
         self.begun_at = at
         for table in _KEYED:
             self.consumer[table].clear()
+
+    def follow(self, cluster: Cluster) -> None:
+        """Judge by an older copy of the server, which goes on in its place."""
+        self.cluster = cluster
 
     @property
     def gapped(self) -> set[CollectionId]:
@@ -277,8 +280,3 @@ def _check(found: Values | None, wanted: Values | None, what: str) -> None:
     for name, value in wanted.items():
         if found.get(name) != (PLACEHOLDER if value == UNCHANGED else value):
             raise Violation(f"{what}: {name} is {value!r}, sent was {found.get(name)!r}")
-
-
-def shown(event: Record) -> str:
-    after = event.value["after"]
-    return f"{event.op} {event.collection.parts[-1]} {event.key} {after}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +10,12 @@ from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, read_fast
 from engine.errors import SourceError
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.faults import fallible
 from tests.simulation.postgres.questions import rows_of
+from tests.simulation.window_chunks import WindowChunks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.chunk_reader import RunRead
@@ -30,61 +30,12 @@ _SEPARATOR = "\x1f"
 _TEXT = pa.large_string()
 
 
-class SimPool(Executor):
-    """Runs a window's reading once it was asked for often enough whether it is done."""
-
-    def __init__(self, polls: int) -> None:
-        self._polls = polls
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Begin the reading; what comes behind it (the removal of its rows) is done at once."""
-        if self._polls < 0:
-            function(*arguments, **named)
-            return Future()
-        reading = _Reading(lambda: function(*arguments, **named), self._polls)
-        self._polls = -1
-        return reading
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  the port's
-        """Nothing is left."""
-
-
-class _Reading(Future[Any]):
-    """A reading that ends when it is asked about often enough."""
-
-    def __init__(self, read: Callable[[], Any], polls: int) -> None:
-        super().__init__()
-        self._read, self._polls, self._begun = read, polls, False
-
-    def done(self) -> bool:
-        """Whether the rows are read; the last question before reads them."""
-        self._polls -= 1
-        if not super().done() and self._polls < 0 and not self._begun:
-            self._begun = True
-            try:
-                self.set_result(self._read())
-            except Exception as error:  # noqa: BLE001  as a thread does
-                self.set_exception(error)
-        return super().done()
-
-
-class SimChunks:
+class SimChunks(WindowChunks):
     """What reads windows, in the place of Spark."""
 
     def __init__(self, server: SimServer, life: Life, area: StagingArea) -> None:
-        self._server, self._life, self._area = server, life, area
-        self._cancelled: set[str] = set()
-
-    def reach(self) -> None:
-        """There is no Spark."""
-
-    def area(self, window_id: str) -> StagingArea:
-        """Where a window's rows are staged."""
-        return self._area.within(window_id)
-
-    def cancel(self, window_id: str) -> None:
-        """Stop reading a window."""
-        self._cancelled.add(window_id)
+        super().__init__(life, area)
+        self._server = server
 
     def read(
         self,
@@ -95,9 +46,7 @@ class SimChunks:
         most_tasks: int = 0,  # noqa: ARG002  one reads
     ) -> list[Staged]:
         """Read and stage all runs."""
-        for fault in ("failed", "busy", "login", "room"):
-            if self._life.fault(fault):
-                raise ERRORS[fault]()  # noqa: RSE102  it makes the error
+        self.fail_by("failed", "busy", "login", "room")
         process = self._server.process(self._life)
         try:
             process.held = self._server.exported(exported.id)
@@ -128,8 +77,7 @@ class SimChunks:
         """Each run's rows. Its table is locked only when its query begins."""
         for index, read in reads.items():
             with fallible(self._life, "reading"):
-                if window_id in self._cancelled:
-                    raise SourceError("the window was cancelled")
+                self.refuse_cancelled(window_id)
                 table = process.cluster.named(read.read.table.id)
                 if table in self._server.waiting:
                     raise SourceError("canceling statement due to lock timeout")

@@ -13,9 +13,9 @@ from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
-from adapters.source.log.log_thread import LogThread
-from engine.errors import SourceError, TidemarkError
+from engine.errors import SourceError
 from tests.simulation.faults import fallible
+from tests.simulation.log_steps import LogSteps
 from tests.simulation.postgres import messages
 from tests.simulation.postgres.cluster import Slot
 from tests.simulation.postgres.questions import SimQuestions
@@ -313,46 +313,10 @@ class _Session:
         self._process.close()
 
 
-class _Steps(LogThread):
-    """The reader's steps, taken by the simulator: while somebody waits, and whenever it likes."""
-
-    log: SimLog
-    life: Life
-
-    def start(self) -> None:
-        """Nothing runs beside."""
-
-    def wait(self, until: Callable[[], object], timeout_s: float | None = None) -> None:
-        """Take steps until the condition holds or nothing more comes."""
-        self.advance(until)
-        if not (self.failure or self.closing or until()):
-            self.life.world.pass_time(timeout_s or 0.0)
-            self.advance(until)
-
-    def advance(self, until: Callable[[], object] = lambda: False, most: int = 1_000) -> None:
-        """Take steps."""
-        for _ in range(most):
-            if self.failure or self.closing or until():
-                return
-            self.log.idle = False
-            try:
-                self._step()
-            except TidemarkError as error:
-                self._fail(error)
-                self._end()
-            if self.log.idle:
-                return
-
-    def close(self, wake: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002  nobody sleeps
-        """End."""
-        self.closing = True
-        self._end()
-
-
 class SimLog(PostgresLog):
     """The adapter's log reader, whose connection is simulated and which waits for nothing."""
 
-    thread = _Steps
+    thread = LogSteps
     idle = closed = False
 
     def _wait(self, until_s: float) -> None:  # noqa: ARG002  the caller waits
@@ -368,10 +332,10 @@ class SimLog(PostgresLog):
             super().close()
 
     @property
-    def steps(self) -> _Steps:
+    def steps(self) -> LogSteps:
         """What reads."""
         steps = self._thread
-        assert isinstance(steps, _Steps)
+        assert isinstance(steps, LogSteps)
         return steps
 
 

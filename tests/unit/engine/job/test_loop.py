@@ -176,6 +176,7 @@ class TestOrder:
     def test_a_turn_sends_then_saves_then_acknowledges(self, bench):
         bench.database.commit(Change(T, 1, "new"))
         bench.job.start()
+        bench.steps.clear()
         log = bench.job._log
         bench.job._log = Noted(log, bench.steps)
         bench.turns(1)
@@ -191,6 +192,9 @@ class TestOrder:
         assert (bench.job.state.turn, bench.job.state.position) == (1, Position((9,)))
 
     def test_a_silent_log_makes_no_turn(self, bench):
+        bench.job.start()
+        bench.steps.clear()
+
         assert [bench.job.turn() for _ in range(3)] == [False, False, False]
         assert bench.steps == []
 
@@ -322,11 +326,21 @@ class TestSilentPosition:
         bench.now_s += 5.0
         bench.turns(2)
 
-        assert before == {}
+        assert list(before) == [0]
         assert saved.from_json(bench.store.promoted[1]).position == Position((50,))
         assert bench.source.log is not None
         assert bench.source.log.acknowledged == [Position((50,))]
-        assert list(bench.store.promoted) == [1]
+        assert list(bench.store.promoted) == [0, 1]
+
+    def test_a_new_job_makes_a_turn_a_while_later_though_nothing_came(self, tmp_path):
+        """Who watches it hears where it began."""
+        bench = self.bench(tmp_path)
+        bench.turns(2)
+        before = len(bench.seen)
+        bench.now_s += 5.0
+        bench.turns(3)
+
+        assert (before, len(bench.seen)) == (0, 1)
 
     def test_it_is_saved_and_acknowledged_though_the_clock_was_set_back(self, tmp_path):
         bench = self.bench(tmp_path, MemorySpan(Position((50,)), (), silent=True))
@@ -387,10 +401,29 @@ class TestSettling:
         bench.database.commit(Change(T, 1, "new"))
         with pytest.raises(SinkError):
             bench.job.turn()
+        began = bench.job.state.position
         bench.new_job().settle()
 
-        assert bench.job.state == State()
+        assert (bench.job.state.turn, bench.job.state.position) == (0, began)
         assert bench.database.acknowledged == 8
+
+    def test_where_a_new_log_begins_is_saved_before_anything_is_sent(self, bench, monkeypatch):
+        def refuse(_turn: int, _parts: object) -> None:
+            raise SinkError("part of it was sent, perhaps")
+
+        began = bench.database.acknowledged
+        with monkeypatch.context() as failing:
+            failing.setattr(bench.sink, "commit", refuse)
+            bench.database.commit(Change(T, 1, "sent, perhaps"))
+            with pytest.raises(SinkError):
+                bench.job.turn()
+        bench.database.commit(Change(T, 2, "not yet sent"))
+        bench.database.acknowledged = len(bench.database.log)  # this database keeps nothing for us
+        bench.new_job().settle()
+        bench.turns(1)
+
+        assert began == 8
+        assert [key for _op, _topic, key in bench.events()] == [1, 2]
 
     def test_a_turn_that_the_sink_refuses_for_now_is_done_again(self, bench, monkeypatch):
         commit, refused = bench.sink.commit, [SinkError("disk full")]
@@ -567,6 +600,8 @@ class TestLease:
     @pytest.mark.parametrize(("checks", "stops_before"), [(0, "save_pending"), (1, "commit"), (2, "promote")])
     def test_it_stops_before_the_next_step(self, bench, checks, stops_before):
         bench.job.settle()
+        bench.job.start()
+        bench.steps.clear()
         change_parts(bench.job, lease=self.Lost(checks))
         bench.database.commit(Change(T, 1, "new"))
         with pytest.raises(LeaseLost):
@@ -756,8 +791,9 @@ class TestFullDisk:
                 raise full.pop()
             promote(turn)
 
+        bench.job.start()
         monkeypatch.setattr(bench.store, "promote", full_once)
         bench.database.commit(Change(T, 1, "new"))
-        bench.job.run(lambda: bool(bench.store.promoted))
+        bench.job.run(lambda: 1 in bench.store.promoted)
 
         assert len(bench.events()) == 1

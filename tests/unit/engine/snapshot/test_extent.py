@@ -15,6 +15,7 @@ from engine.snapshot.extent import dense_span
         (("-5",), ("-5",), 1, (-5, -5)),
         (None, ("10",), 10, None),
         ((None,), ("10",), 10, None),
+        (("11",), ("10",), 10, None),
         (("1",), (None,), 10, None),
     ],
 )

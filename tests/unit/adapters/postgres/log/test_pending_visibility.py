@@ -7,16 +7,9 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres.log import pending_visibility
-from adapters.postgres.log.pending_visibility import (
-    KEPT_KEYS,
-    PendingVisibility,
-    Touches,
-    from_json,
-    moved_keys,
-    superseding_rows,
-    unsettled_rows,
-)
+from adapters.postgres.log.pending_visibility import KEPT_KEYS, PendingVisibility, Touches, from_json
 from adapters.postgres.log.touched_keys import COUNTED, LACKING, TOUCHED
+from adapters.postgres.log.unseen_rows import moved_keys, superseding_rows, unsettled_rows
 from adapters.postgres.server.visibility import Visibility
 from engine.snapshot.merge_key import KEY_TYPE
 

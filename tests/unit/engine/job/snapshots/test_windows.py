@@ -624,6 +624,21 @@ class TestBehind:
         assert len(self.read(bench)) == 8
         assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
 
+    def test_no_blocking_window_holds_the_stream_that_the_first_one_waits_for(self, tmp_path):
+        bench = sliced(tmp_path)
+        bench.execute('{"data-collections": ["public.t"]}')
+        bench.turns(1)
+        blocking = '{"type": "blocking", "data-collections": ["public.u"]}'
+        bench.database.signal("b", "execute-snapshot", blocking)
+        open_at_once = []
+        for _ in range(20):
+            bench.turns(1)
+            open_at_once.append({one._window.blocking for one in bench.source.memory_source.windows})
+
+        assert {True} in open_at_once
+        assert {True, False} not in open_at_once
+        assert bench.told()[-2:] == ["finished public.u", "finished public.t"]
+
     def test_one_that_can_t_open_leaves_the_queue_as_it_is(self, tmp_path):
         bench = sliced(tmp_path)
         bench.execute(BOTH)

@@ -49,6 +49,11 @@ class RecordSink(SimSink):
     written = RecordWriter
 
 
+def shown(event: Record) -> str:
+    """An event in a story."""
+    return f"{event.op} {event.collection.parts[-1]} {event.key} {event.value['after']}"
+
+
 def _record(topic: str, key: str | None, value: str) -> Record:
     collection = CollectionId(tuple(topic.split(".")[1:]))
     return Record(collection, None if key is None else orjson.loads(key), orjson.loads(value))

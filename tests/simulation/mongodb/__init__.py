@@ -1,0 +1,1 @@
+"""The simulated MongoDB: the real adapter over a simulated replica set."""

@@ -1,0 +1,240 @@
+"""The judge of MongoDB's world: the sink's events held against the oplog and the documents of each time.
+
+It follows the oplog entry by entry as the events come out of the sink. Every change of a captured document
+must come once, in order, with what the stream may have of it. A READ must show the document exactly as it
+stands at that place. Drops, renames and changes that no event can carry leave no event: they are passed when
+an event or a READ shows that the stream is behind them, or the saved position does.
+
+    oplog    update a      drop t       insert a
+    sink     u a           -            c a
+    READ     a, updated ┘  └ no document    └ the new a
+
+An update's document is looked up when its event is made: it may be of any later time, or none. A consumer's
+copy is made from the events alone. It may be ahead of the stream by such a document; never behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests.simulation.mongodb.replica_set import LIMIT, OPERATIONS, SIGNALS, TABLES
+from tests.simulation.record_sink import shown
+from tests.simulation.source import in_scope
+from tests.simulation.turns import Turns
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from engine.model import CollectionId, Scope
+    from tests.simulation.copies import Finished
+    from tests.simulation.mongodb.replica_set import Document, Entry, ReplicaSet, Time
+    from tests.simulation.record_sink import Record
+
+
+class MongoOracle(Turns):
+    """Judges one history. `position` is how many entries of the oplog were passed.
+
+    `skips`: changes that are too large for an event leave none. `whole` are the collections of which a
+    snapshot was finished; `stale` those of which consumers may keep documents that a drop or rename took.
+    `lacking` are those of which the stream lacked documents, `told` those of which the job has said so.
+    """
+
+    def __init__(self, replica_set: ReplicaSet, *, knows: bool, looks_up: bool, skips: bool) -> None:
+        super().__init__(knows=knows)
+        self.replica_set, self._looks_up, self._skips = replica_set, looks_up, skips
+        self.consumer: dict[CollectionId, dict[Any, Document]] = {one: {} for one in TABLES}
+        self.whole: set[CollectionId] = set()
+        self.stale: set[CollectionId] = set()
+        self.lacking: set[CollectionId] = set()
+        self.told: set[CollectionId] = set()
+        self.unsure = False
+        self.reads = self.begun_at = self.furthest = 0
+        self.started = self.measured_empty = False
+        self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
+
+    def begin(self, at: int) -> None:
+        """The log begins here: what precedes it is known to snapshots alone."""
+        self.position = self.begun_at = self.furthest = at
+        for table in TABLES:
+            self.consumer[table].clear()
+
+    def follow(self, replica_set: ReplicaSet) -> None:
+        """Judge by an older copy of the replica set, which goes on in its place."""
+        self.replica_set, self.unsure = replica_set, False
+
+    # Events.
+
+    def turn(self, number: int, events: Sequence[Record]) -> None:
+        """Take in the events of a turn, or of an attempt at one."""
+        again = self.starts(number)
+        if again is not None:
+            self.position = again
+        for event in events:
+            if event.op == "r":
+                self._read(event, number)
+            else:
+                self._entry(event, number)
+
+    def pass_over(self, upto: Time) -> None:
+        """Entries without events were passed up to a time."""
+        log = self.replica_set.log
+        while (
+            self.position < len(log) and log[self.position].time <= upto and self._silent(log[self.position])
+        ):
+            self._pass()
+
+    def _silent(self, entry: Entry) -> bool:
+        """Whether an entry has no event of its own."""
+        return not entry.told or self._left_out(entry)
+
+    def _left_out(self, entry: Entry) -> bool:
+        """Whether no event can carry a change, however little is asked of it."""
+        if not self._skips or not entry.told:
+            return False
+        size = entry.after["size"] if entry.after and entry.collection != SIGNALS else 0
+        return bool(size and entry.op in {"insert", "replace"} and 1 + size > LIMIT) or bool(
+            entry.op == "update" and "large" in (entry.changed or {}) and 1 + size > LIMIT
+        )
+
+    def _pass(self) -> None:
+        """Go behind an entry, and note what the stream can't tell of it."""
+        entry = self.replica_set.log[self.position]
+        self.position += 1
+        fresh = self.position > self.furthest
+        self.furthest = max(self.furthest, self.position)
+        if entry.op in {"drop", "rename"}:
+            self.stale.add(entry.collection)
+            if entry.to in self.consumer:
+                assert entry.to is not None
+                self.stale.add(entry.to)
+                self.whole.discard(entry.to)
+                if fresh:
+                    self.lacking.add(entry.to)
+        elif self._left_out(entry):
+            self.stale.add(entry.collection)
+            self.whole.discard(entry.collection)
+            if fresh:
+                self.lacking.add(entry.collection)
+
+    @property
+    def untold(self) -> list[CollectionId]:
+        """The collections that lack something, and nobody was told so."""
+        return sorted(self.lacking - self.told)
+
+    def _rows(self, collection: CollectionId, at: int | None = None) -> Mapping[Any, Document]:
+        stored = self.replica_set.states[self.position if at is None else at].get(collection)
+        return stored.docs if stored else {}
+
+    def _later(self, collection: CollectionId, key: Any) -> Iterator[Document | None]:
+        """The document now and at all later times."""
+        for at in range(self.position, len(self.replica_set.states)):
+            yield self._rows(collection, at).get(key)
+
+    def _entry(self, event: Record, turn: int) -> None:
+        log, said = self.replica_set.log, shown(event)
+        while self.position < len(log) and self._silent(log[self.position]):
+            self._pass()
+        if self.position >= len(log):
+            raise Violation(f"turn {turn}: the log ends, sent was {said}")
+        entry, source = log[self.position], event.value["source"]
+        place = (
+            (source["ts_ms"] // 1000, source["ord"]),
+            event.collection,
+            orjson.loads(event.key["id"] if event.key else "null"),
+        )
+        op = OPERATIONS[entry.op]
+        if place != (entry.time, entry.collection, entry.key) or event.op != op:
+            raise Violation(
+                f"turn {turn}: the log goes on with entry {entry.at} ({entry.op} of {entry.key!r} in"
+                f" {entry.collection} at {entry.time}), sent was {said} at {place[0]}"
+            )
+        self._pass()
+        self._check_content(entry, event, f"turn {turn}: entry {entry.at}")
+        if entry.collection in self.consumer:
+            self._consume(entry, event)
+
+    def _check_content(self, entry: Entry, event: Record, what: str) -> None:
+        after = _document(event.value["after"])
+        if entry.op == "update":
+            described = orjson.loads(event.value["updateDescription"]["updatedFields"])
+            if described != entry.changed:
+                raise Violation(f"{what} wrote {entry.changed}, sent was {described}")
+            if after is not None and (
+                not self._looks_up or after not in self._later(entry.collection, entry.key)
+            ):
+                raise Violation(f"{what}: no later document is {after}")
+        elif after != entry.after:
+            raise Violation(f"{what} is {entry.after}, sent was {after}")
+        before = _document(event.value["before"])
+        if before not in (None, entry.before):
+            raise Violation(f"{what}: the document before is {entry.before}, sent was {before}")
+
+    def _consume(self, entry: Entry, event: Record) -> None:
+        """What a consumer does with an event."""
+        copy, key = self.consumer[entry.collection], entry.key
+        after = _document(event.value["after"])
+        if event.op == "d":
+            copy.pop(key, None)
+        elif after is not None:
+            copy[key] = after
+        elif key in copy and entry.changed:
+            copy[key] = {**copy[key], **entry.changed}
+
+    def _read(self, event: Record, turn: int) -> None:
+        self.reads += 1
+        collection, after = event.collection, _document(event.value["after"])
+        if collection == SIGNALS or after is None:
+            return
+        key = after["_id"]
+        if not self.asked_for(collection, key):
+            raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
+        if self.unsure:
+            return  # the server was put back, and the job has not seen it yet
+        log = self.replica_set.log
+        while (found := self._rows(collection).get(key)) != after:
+            if self.position >= len(log) or not self._silent(log[self.position]):
+                raise Violation(
+                    f"turn {turn}: {shown(event)}, and the document is {found} here (entry {self.position})"
+                )
+            self._pass()
+        self.consumer[collection][key] = after
+
+    # Answers.
+
+    def finished(self, collection: CollectionId, _finished: Finished, scope: Scope | None = None) -> None:
+        """A snapshot was answered as finished."""
+        if collection not in self.consumer or self.unsure:
+            return
+        if scope is None:
+            self.whole.add(collection)
+        if not self.measured_empty:
+            self._check_copy(collection, scope)
+
+    def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
+        copy, rows = self.consumer[collection], self._rows(collection)
+        for key in sorted(copy.keys() | rows.keys()):
+            if not in_scope(scope, key) or (key not in rows and collection in self.stale):
+                continue
+            if copy.get(key) not in self._later(collection, key):
+                raise Violation(
+                    f"the snapshot of {collection.parts[-1]} is finished; document {key} is {rows.get(key)},"
+                    f" consumers have {copy.get(key)} (entry {self.position})"
+                )
+
+    def end(self) -> None:
+        """The history is over: everything was streamed, and what was finished is complete."""
+        if self.position != len(self.replica_set.log):
+            raise Violation(f"the stream ended at entry {self.position} of {len(self.replica_set.log)}")
+        if self.untold:
+            raise Violation(f"{self.untold[0]} lacks changes, and nobody was told")
+        for collection in self.whole:
+            self._check_copy(collection)
+
+
+def _document(text: str | None) -> Document | None:
+    """A document of an event; an update whose document is gone has none."""
+    found: Document | None = None if text is None else orjson.loads(text)
+    return found
