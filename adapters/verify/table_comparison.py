@@ -2,6 +2,13 @@
 
 The target is scanned once, by the snapshot that the copy has taken. Its rows, the keys touched and the rows
 seen are sorted into partitions by key, and tasks compare a partition at a time.
+
+Some keys may have to be looked at again, and then the target is scanned once more. By that time others have
+been written, which the first scan had decided. So its files are kept: scans are the only history that a table
+has. The row that a scan has found is that of the key's last turn up to the scan's:
+
+    turns      ── W: read ──── scan 1 ──── t: written ──── scan 2 ──►
+    events     row of scan 1, turn 0 ──────── row of scan 2, turn t
 """
 
 from __future__ import annotations
@@ -35,10 +42,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from adapters.jdbc.digests import Snapshot
+    from engine.events.values.text import Ints
     from engine.ports.executors import Executors
     from engine.verify.copy import Asked
 
 Keys: TypeAlias = "dict[bytes, tuple[str | None, ...]]"
+_TURNS: Final = 1 << 40
+"""More than there are turns."""
 _WRITTEN_ROWS: Final = 1_000_000
 _PARTITION_ROWS: Final = 500_000
 _MOST_PARTITIONS: Final = 256
@@ -58,12 +68,22 @@ def as_source_errors() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """The target's rows after the turn `upto`, in files of COPIED, by partition. Goes to the executors."""
+
+    upto: int
+    paths: tuple[str, ...]
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
-    """Where files are sorted, the file of the rows seen, and how many these are."""
+    """Where files are sorted, the file of the rows seen, how many these are, and earlier scans in order."""
 
     directory: str
     seen: str
     rows: int
+    earlier: tuple[Scan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +91,12 @@ class Ends:
     """What a comparison takes from its copy.
 
     `touched` gives batches of TOUCHED, each with the digests of its keys. `learn` is told the keys of rows
-    that only the target has.
+    that only the target has, and the scan, whose files it must remove.
     """
 
     snapshot: Snapshot
     touched: Callable[[], Iterator[tuple[pa.Array, pa.RecordBatch]]]
-    learn: Callable[[Keys], None]
+    learn: Callable[[Keys, Scan], None]
 
 
 class TableComparison:
@@ -91,7 +111,7 @@ class TableComparison:
     ) -> None:
         self._work, self._ends = work, ends
         self._executors, self._asked = executors, asked
-        self._given_up = Event()
+        self._given_up, self._kept = Event(), False
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
         self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
 
@@ -119,20 +139,28 @@ class TableComparison:
             hint = "make room there"
             raise SourceError(f"rows can't be sorted: {error}", place=work.directory, hint=hint) from error
         finally:
-            shutil.rmtree(work.directory, ignore_errors=True)
+            if not self._kept:
+                shutil.rmtree(work.directory, ignore_errors=True)
             self._ends.snapshot.close()
 
     def _compared(self) -> Findings:
         work, snapshot = self._work, self._ends.snapshot
-        partitions = _partitions(max(work.rows, snapshot.size() // _LEAST_ROW_BYTES))
-        rows = self._sorted_rows(partitions)
+        if work.earlier:
+            partitions = work.earlier[0].partitions
+        else:
+            partitions = _partitions(max(work.rows, snapshot.size() // _LEAST_ROW_BYTES))
+        scan = Scan(self._asked.span.upto, tuple(self._sorted_rows(partitions)), partitions)
         touched = self._sorted_touched(partitions)
         seen = SortSeen(work.directory, partitions)(work.seen)
-        task = ComparePartition(tuple(one.path for one in seen), tuple(rows), tuple(touched), self._asked)
+        scans = (*work.earlier, scan)
+        task = ComparePartition(tuple(one.path for one in seen), scans, tuple(touched), self._asked)
         found = reduce(or_, self._executors.map(task, range(partitions)), Findings())
         places = [(row.part, row.offset) for row in found.extra]
         keys = snapshot.keys_at(places)
-        self._ends.learn(keys)
+        for path in (*touched, *(one.path for one in seen)):
+            Path(path).unlink(missing_ok=True)
+        self._kept = not self._given_up.is_set()
+        self._ends.learn(keys, scan)
         first = tuple(
             orjson.dumps(list(keys[row.key])).decode() for row in found.extra[:FIRST_KEYS] if row.key in keys
         )
@@ -191,16 +219,15 @@ class ComparePartition:
     """The task that compares a partition of the rows seen with that of the target's rows."""
 
     seen: tuple[str, ...]
-    rows: tuple[str, ...]
+    scans: tuple[Scan, ...]
     touched: tuple[str, ...]
     asked: Asked
 
     def __call__(self, partition: int) -> Findings:
         """What differs in a partition. `extra` has places of the target's rows instead of an event's."""
         seen = partition_of(self.seen, partition, SEEN_ROWS)
-        copied = as_events(
-            partition_of(self.rows, partition, COPIED), partition_of(self.touched, partition, COPIED)
-        )
+        scans = [(scan.upto, partition_of(scan.paths, partition, COPIED)) for scan in self.scans]
+        copied = as_events(scans, partition_of(self.touched, partition, COPIED))
         found = compare(seen, copied, (), (self.asked.span.since, self.asked.span.upto))
         undecided = seen.take(pa.array(found.undecided)).select(["merge_key", "key"]).to_pylist()
         numbers = {"missing": found.missing.tolist(), "different": found.different.tolist(), "older": []}
@@ -223,26 +250,59 @@ class ComparePartition:
         )
 
 
-def as_events(rows: pa.Table, touched: pa.Table) -> pa.Table:
-    """Rows of the target as events of the turns that touched them last; other keys touched as deletes."""
-    keys = pa.chunked_array([*rows.column("key").chunks, *touched.column("key").chunks], DIGEST)
-    coded = keys.combine_chunks().dictionary_encode()
-    ids = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    mine, theirs = ids[: len(rows)], ids[len(rows) :]
-    turns = touched.column("turn").to_numpy()
-    order = np.lexsort((np.arange(len(theirs)), turns))
-    last = np.full(len(coded.dictionary), -1, np.int64)
-    last[theirs[order]] = order  # of a key's several places the last one counts
-    its = last[mine]
-    found = rows
+def as_events(scans: Sequence[tuple[int, pa.Table]], touched: pa.Table) -> pa.Table:
+    """What is known of a table, as events: its rows after some turns, oldest first, and all keys touched.
+
+    A row is the event of the turn that touched it last before its scan, or of turn 0. An earlier scan's
+    counts only if its key was touched before the next scan. Of all other turns that touched keys nothing is
+    known: they are events without a row.
+    """
+    keys = pa.chunked_array(
+        [
+            chunk
+            for table in (touched, *(rows for _upto, rows in scans))
+            for chunk in table.column("key").chunks
+        ],
+        DIGEST,
+    )
+    ids = keys.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = ids[: len(touched)] * _TURNS + touched.column("turn").to_numpy()
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    last = np.append(places[1:] != places[:-1], np.ones(min(1, len(places)), np.bool_))
+    places, touches = places[last], touched.take(pa.array(order[last]))
+    unknown = np.ones(len(places), np.bool_)
+    found: list[pa.Table] = []
+    begin = len(touched)
+    for number, (upto, rows) in enumerate(scans):
+        its = ids[begin : begin + len(rows)]
+        begin += len(rows)
+        at = _last_up_to(places, its, upto)
+        counts = np.arange(len(rows))
+        if number + 1 < len(scans):
+            counts = np.flatnonzero(at != _last_up_to(places, its, scans[number + 1][0]))
+        at = at[counts]
+        unknown[at[at >= 0]] = False
+        found.append(_as_of(rows.take(pa.array(counts)), touches, at))
+    return pa.concat_tables([*found, touches.take(pa.array(np.flatnonzero(unknown)))])
+
+
+def _last_up_to(places: Ints, ids: Ints, turn: int) -> Ints:
+    """Where the last touch of each key up to a turn stands; -1 if there is none."""
+    found = np.searchsorted(places, ids * _TURNS + turn, side="right") - 1
+    known = found >= 0
+    known[known] = places[found[known]] // _TURNS == ids[known]
+    return np.where(known, found, -1)
+
+
+def _as_of(rows: pa.Table, touches: pa.Table, at: Ints) -> pa.Table:
+    """Rows as events of these touches, of turn 0 where there is none."""
     for name, none in (("turn", 0), ("lacks", False), ("ahead", False)):
-        known = np.append(touched.column(name).to_numpy(), none)[its]  # -1: the one appended
-        at = COPIED.get_field_index(name)
-        found = found.set_column(at, COPIED.field(at), pa.chunked_array([pa.array(known, COPIED.types[at])]))
-    gone = np.ones(len(last), np.bool_)
-    gone[mine] = False
-    deletes = np.sort(last[gone & (last >= 0)])
-    return pa.concat_tables([found, touched.take(pa.array(deletes))])
+        known = np.append(touches.column(name).to_numpy(), none)[at]  # -1: the one appended
+        place = COPIED.get_field_index(name)
+        column = pa.chunked_array([pa.array(known, COPIED.types[place])])
+        rows = rows.set_column(place, COPIED.field(place), column)
+    return rows
 
 
 def _events(keys: pa.Array, rows: pa.Array, blocks: pa.Array, items: pa.Array) -> pa.Table:

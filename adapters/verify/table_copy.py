@@ -4,7 +4,7 @@ A table has no history. But the sink knows in which turn it has last written or 
 verification began (`adapters/jdbc/touched_keys.py`), and its table of turns says how far the target is. So a
 row is taken as one event of that turn, or of turn 0, and a key without a row as its delete. `comparison.py`
 then decides as it does for events: a row touched after its window counts as changed, all others are as they
-were in the turn of their window.
+were in the turn of their window. What an earlier comparison of the same verification has found stays known.
 
     target, at turn `upto`      row a           row b        (c is gone)
     touched since it began      never           turn 7       turn 9
@@ -15,9 +15,11 @@ The target is read in one snapshot, which is taken between turns, and whose tabl
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from adapters.jdbc.sink import JdbcSink
     from adapters.lake.row_columns import Columns
     from adapters.lake.table_name import TableName
-    from adapters.verify.table_comparison import Keys
+    from adapters.verify.table_comparison import Keys, Scan
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.verify.copy import Asked, ExtraRow, SeenRows, Span
@@ -57,7 +59,8 @@ _TURN: Final = "SELECT turn FROM tidemark_turns WHERE job = %s"
 class _Table:
     """What is known of a topic's table: its name, what is compared of it, and the keys that only it has.
 
-    `changed`: its columns have changed since its rows began to be read.
+    `changed`: its columns have changed since its rows began to be read. `scans` were made for the
+    verification that `of` names by its ticket and its first turn.
     """
 
     name: TableName
@@ -66,10 +69,25 @@ class _Table:
     digests: StagedDigests | None = None
     changed: bool = False
     extra: Keys = field(default_factory=dict)
+    of: tuple[int, int] = (-1, -1)
+    scans: tuple[Scan, ...] = ()
 
-    def learn(self, extra: Keys) -> None:
-        """Keep the keys of rows that only the target has."""
+    def learn(self, extra: Keys, scan: Scan) -> None:
+        """Keep the keys of rows that only the target has, and the scan."""
         self.extra = extra
+        self.scans += (scan,)
+
+    def begins(self, of: tuple[int, int]) -> None:
+        """Forget the scans of other verifications."""
+        if of != self.of:
+            self.forget_scans()
+            self.of = of
+
+    def forget_scans(self) -> None:
+        """Remove their files."""
+        for path in {str(Path(path).parent) for scan in self.scans for path in scan.paths}:
+            shutil.rmtree(path, ignore_errors=True)
+        self.scans = ()
 
 
 class TableCopy:
@@ -90,7 +108,7 @@ class TableCopy:
         """Have the sink note which keys it touches."""
         self._sink.touched.follow(topics)
         for topic in self._tables.keys() - set(topics):
-            del self._tables[topic]
+            self._tables.pop(topic).forget_scans()
         if not topics:
             self._target.close()
 
@@ -179,12 +197,15 @@ class TableCopy:
             stale = not table.shape.is_of(types_of(connection, table.name))
         stale |= table.changed or self._sink.touched.truncated(topic) > asked.span.since
         if stale:
+            table.forget_scans()
             table.columns = table.shape = table.digests = None
             table.changed = False
             target.close()
             return StaleComparison()
         self._compared += 1
-        work = Work(f"{self._work}/{ticket}-{self._compared}", rows.path(ticket), rows.rows(ticket))
+        table.begins((ticket, asked.span.since))
+        directory = f"{self._work}/{ticket}-{self._compared}"
+        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans)
         ends = Ends(
             Snapshot(target, table.shape), partial(self._touched, topic, table.shape, asked), table.learn
         )
