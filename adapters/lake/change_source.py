@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from adapters.lake.change_rows import ChangeRows, change_schema, places_in
 from adapters.lake.event_lines import newest_schema, parsed_events
+from adapters.lake.spark_schema import arrow_schema
 from adapters.lake.turn_files import Piece, TurnFiles, read_lines
 from engine.errors import ConfigError
 
@@ -114,7 +115,7 @@ class _Reading:
 
     def __init__(self, query: Query, schema: StructType) -> None:
         self._query = query
-        self._rows = ChangeRows(query.topic, to_arrow_schema(schema), query.ignores)
+        self._rows = ChangeRows(query.topic, arrow_schema(schema), query.ignores)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a task's pieces; none for no task."""

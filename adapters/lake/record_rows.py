@@ -14,10 +14,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.functions import expr
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from adapters.lake.change_rows import ChangeRows, Places, change_schema
 from adapters.lake.event_lines import newest_schema, parsed_events
+from adapters.lake.spark_schema import arrow_schema
 from adapters.lake.turn_files import Lines
 from engine.errors import ConfigError
 from engine.events.values.text import join
@@ -44,7 +45,7 @@ def record_schema(records: DataFrame, topic: str) -> StructType:
 
 def record_rows(records: DataFrame, topic: str, schema: StructType) -> DataFrame:
     """The changes in records of a topic, as rows with the columns of `schema`."""
-    rows = ChangeRows(topic, to_arrow_schema(schema))
+    rows = ChangeRows(topic, arrow_schema(schema))
     placed = records.select("topic", "partition", "offset", "value")
     return placed.mapInArrow(partial(_changes, rows), schema)
 

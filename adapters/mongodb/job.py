@@ -10,11 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import numbers, shown
+from adapters.mongodb.opening import LogOpening
 from adapters.mongodb.server.connection import Server, connection_of, members
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.source import MongoSource
+from adapters.mongodb.spans import Spans
 from adapters.mongodb.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
 from adapters.source.assembly.supplied import Wired
@@ -83,7 +85,10 @@ def make_source(
     first: InitialSnapshot[Held] = InitialSnapshot(
         settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
-    return MongoSource(settings, questions, SourceTools(encoder, reader, first, clock))
+    tools = SourceTools(encoder, reader, first, clock)
+    opening = LogOpening(settings, questions, tools)
+    spans = Spans(settings, tools, opening.windows, opening.streamed)
+    return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
 
 def _addresses(settings: Settings) -> list[tuple[str, int]]:

@@ -16,6 +16,7 @@ from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.log.slots.xmin import SlotXmin
+from adapters.postgres.opening import LogOpening
 from adapters.postgres.server.position import numbers, shown
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key
@@ -76,7 +77,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         source.run_statement,
         first_retries=postgres.slot_max_retries,
         first_backoff_s=postgres.slot_retry_delay_ms / 1000,
-        done=source.done,
+        done=first.done,
         kept=source.kept_bytes,
         appeared=source.appeared,
         numbers=numbers,
@@ -106,10 +107,8 @@ def _source(
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, places.clock, xmin)
-    own = SourceTools(spans, reader, first, tools, places.clock, Path(places.staging))
-    source = PostgresSource(settings, server, own)
-    source.admit = places.admit
-    return source
+    own = SourceTools(spans, reader, first, tools, places.clock, Path(places.staging), admit=places.admit)
+    return PostgresSource(settings, own, LogOpening(settings, server, own))
 
 
 def _addresses(settings: Settings) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from adapters.postgres.events.dead_letters import entries_of
 from adapters.postgres.log.cuts import cut_of
 from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
-from adapters.postgres.server.position import shown
+from adapters.postgres.server.position import shown_position
 from adapters.postgres.snapshot import superseded_keys
 from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from adapters.postgres.session import Session
     from adapters.postgres.snapshot.windows import OpenWindows
     from adapters.postgres.streamed import Streamed
-    from engine.model import CollectionId, Position
+    from engine.model import CollectionId
     from engine.ports.sink import PartWriter
     from engine.ports.source import Moved, Reading
     from engine.snapshot.merge import Superseded
@@ -175,8 +175,3 @@ def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[Colle
     for oid in oids:
         found[ids[oid]] = found.get(ids[oid], frozenset()) | {oid}
     return found
-
-
-def shown_position(position: Position | None) -> str:
-    """A position as PostgreSQL shows it."""
-    return shown(position) if position else "the log's begin"

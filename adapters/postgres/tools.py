@@ -9,7 +9,7 @@ from adapters.postgres.log.opening import open_stream
 from adapters.source.window_reader import one_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.slot_snapshot import Held
     from adapters.source.initial import InitialSnapshot
     from engine.clock import Clock
+    from engine.model import CollectionId
 
 OPENING: Callable[[], Executor] = one_thread
 """What windows' snapshots are taken in."""
@@ -30,7 +31,8 @@ class SourceTools:
     """Encodes spans, reads chunks, takes the initial snapshot at its slot, and knows the time.
 
     `directory` is the job's own on this machine's disk. `open_stream` opens the log, and `pool` makes what a
-    window's rows are read in. `opening` makes what a window's snapshot is taken in.
+    window's rows are read in. `opening` makes what a window's snapshot is taken in. `admit` is
+    `supplied.Places.admit`.
     """
 
     spans: PostgresSpans
@@ -42,3 +44,4 @@ class SourceTools:
     open_stream: OpenStream = open_stream
     pool: Callable[[], Executor] = one_thread
     opening: Callable[[], Executor] = field(default_factory=lambda: OPENING)
+    admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None

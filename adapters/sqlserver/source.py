@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.events.codecs import Codecs
-from adapters.sqlserver.log.capture_instances import check_reach, marks_of, marks_out
+from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, marks_of, marks_out
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail
-from adapters.sqlserver.log.reader import LogSlice, Span, SqlServerLog
+from adapters.sqlserver.log.reader import LogSlice, Span
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
-from adapters.sqlserver.server.position import Place, places_of, position_of, shown
+from adapters.sqlserver.server.position import ZERO, Place, places_of, position_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Began, Memory
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import Held
@@ -154,21 +155,25 @@ class SqlServerSource:
             )
         ]
         if not self._first.streams:
-            return SqlServerLog([], position, 3600.0, told)
+            return self._tools.open_log([], position, 3600.0, told)
         saved = state.memory.get("databases", {})
         tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
         _log.info("reading the change tables from %s", shown(position))
-        return SqlServerLog(
-            tails, position, self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000, told
-        )
+        poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
+        return self._tools.open_log(tails, position, poll_s, told)
 
     def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
-        """The tables whose changes were cleaned up while no job ran."""
+        """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""
         if not self._first.streams:
             return {}
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
         captures = self._databases.instances(name).captures
-        return check_reach(known, captures, place, self._settings.source_as(SqlServerSettings).signal_tables)
+        signals = self._settings.source_as(SqlServerSettings).signal_tables
+        streamed = dict.fromkeys(self._spans.streamed, ZERO)
+        return {
+            **check_dropped(streamed, captures, place, signals),
+            **check_reach(known, captures, place, signals),
+        }
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
         ask, instances = partial(self._databases.open, name), self._databases.instances(name)

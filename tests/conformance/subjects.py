@@ -15,6 +15,7 @@ import orjson
 from adapters.mongodb.job import make_source
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.span_encoder import PostgresSpans
+from adapters.postgres.opening import LogOpening
 from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
@@ -196,7 +197,7 @@ class PostgresSubject(SubjectOnServer):
         first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
         slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
         tools = SourceTools(spans, reader, first, slot, clock, self._directory)
-        self._opened = source = PostgresSource(settings, server, tools)
+        self._opened = source = PostgresSource(settings, tools, LogOpening(settings, server, tools))
         return source
 
     def row(self, event: dict[str, Any]) -> Row | None:

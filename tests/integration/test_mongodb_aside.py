@@ -124,7 +124,7 @@ def encode_in_parts(job: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every event be a part of its own, as those of a large span are that go to the executors."""
     monkeypatch.setattr("adapters.mongodb.events.span_encoder._PART_ROWS", 1)
     source: Any = job.job._parts.source
-    encoder = source._encoder
+    encoder = source._spans._encoder
     encoder._local_rows = 0
     encoder._executors = Here()
 

@@ -94,7 +94,7 @@ def test_an_initial_snapshot_that_outlives_what_the_server_keeps_goes_on_in_wind
 def late_before_the_log(job: Any) -> None:
     """Have windows be read too late that are read as of the beginning of a log that waits."""
     source = job.job._parts.source
-    reader, first = source._reader, source._first
+    reader, first = source._opening._tools.chunks, source._first
     read = reader.read
 
     def late(*args: Any, **more: Any) -> Any:

@@ -62,7 +62,7 @@ def test_a_snapshot_whose_states_are_always_gone_fails_and_names_the_parameter(
 
 def slow_reading(job: Any) -> None:
     """Have windows be read some time behind the one that was chosen, as by executors that are busy."""
-    reader = job.job._parts.source._reader
+    reader = job.job._parts.source._opening._tools.chunks
     read = reader.read
 
     def late(*args: Any, **more: Any) -> Any:
@@ -94,7 +94,7 @@ def test_a_window_that_outlives_what_the_server_keeps_is_read_in_smaller_ones(
 
 def too_large(job: Any, seconds: float) -> None:
     """Have windows of several runs, or of a long one, be read that late."""
-    reader = job.job._parts.source._reader
+    reader = job.job._parts.source._opening._tools.chunks
     read = reader.read
 
     def late(window_id: str, reads: Any, at: Any, **more: Any) -> Any:

@@ -8,9 +8,11 @@ One SparkSession serves all jobs.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -382,6 +384,7 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     stage = Stage()
     threading.Thread(target=stage.listen, name="orders", daemon=True).start()
     stage.run()

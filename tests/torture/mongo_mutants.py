@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adapters.mongodb import opening
 from adapters.mongodb import properties as mongodb_settings
-from adapters.mongodb import source
 from adapters.mongodb.documents import keys
 from adapters.mongodb.events import decode, untold
 from adapters.mongodb.events.facts import Watch
@@ -140,5 +140,7 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     "bounds that are acknowledged": Mutant(
         "rolled-back", ((collection_probes, "concern", _without("level")),)
     ),
-    "the event streamed last is in the log": Mutant("restored", ((source, "check_same_log", _always(None)),)),
+    "the event streamed last is in the log": Mutant(
+        "restored", ((opening, "check_same_log", _always(None)),)
+    ),
 }

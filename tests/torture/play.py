@@ -185,6 +185,7 @@ class Play:
             self.watch(journal)
             time.sleep(0.02)
             if time.monotonic() - begun > _REST_S:
+                self._tell_where_it_hangs()
                 raise Violation(f"the job has not begun in {_REST_S} s")
 
     def _order(self, burnt: int = 0) -> None:
@@ -439,6 +440,7 @@ class Play:
             # A lake's merges run at a lower priority than all else.
             most_s = _MOST_S if self.replicas is not None else _REST_S
             if now - seen_s > (_MISSING_S if self.mutant else most_s) or now - begun > _MOST_S:
+                self._tell_where_it_hangs()
                 raise Violation(
                     f"the job does not come to rest in {now - begun:.0f} s: {journal.of('turn')[-1:]}"
                 )
@@ -448,6 +450,11 @@ class Play:
                 marks += 1
                 end = mark if end is None else min(end, mark)
             time.sleep(0.02)
+
+    def _tell_where_it_hangs(self) -> None:
+        """Keep what the job's threads do, and what the server's sessions wait for, beside the journal."""
+        stacks, sessions = self.child.tell_stacks(), self.site.sessions()
+        (self.folder / "hanging.txt").write_text(f"{stacks}\n{sessions}\n")
 
     @property
     def _fills(self) -> bool:

@@ -47,6 +47,15 @@ UNDECODABLE = "could not map filenumber"
 PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
+_SESSIONS = """
+SELECT concat_ws(' ', pid, backend_type, application_name, state, wait_event_type, wait_event, backend_xid,
+  backend_xmin, now() - xact_start, left(query, 200)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+UNION ALL SELECT concat_ws(' ', 'prepared', gid, transaction, prepared) FROM pg_prepared_xacts
+UNION ALL SELECT concat_ws(' ', 'slot', slot_name, active_pid, restart_lsn, confirmed_flush_lsn)
+  FROM pg_replication_slots
+UNION ALL SELECT concat_ws(' ', 'waits', pid, locktype, relation::regclass, transactionid, mode)
+  FROM pg_locks WHERE NOT granted
+"""
 _COLUMNS = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
@@ -285,6 +294,11 @@ class PostgresSite:
         self.server.restart("fast" if how == "fast" else "immediate")
 
     # At rest.
+
+    def sessions(self) -> str:
+        """Sessions, prepared transactions, slots, and locks that are waited for."""
+        with self.connect_again() as connection:
+            return "\n".join(row[0] for row in connection.execute(_SESSIONS))
 
     @property
     def transactions(self) -> int:

@@ -19,6 +19,7 @@ import tests
 if TYPE_CHECKING:
     from typing import Self
 
+_STACKS_WITHIN_S = 1.0
 _ROOT = Path(str(tests.__file__)).resolve().parents[1]
 
 
@@ -78,6 +79,15 @@ class Child:
                 time.sleep(seconds)
             finally:
                 os.killpg(self._process.pid, signal.SIGCONT)
+
+    def tell_stacks(self) -> str:
+        """What its threads do now, which it writes to its log."""
+        if self._process is None or not self.alive:
+            return "the job's process is gone"
+        begin = self.log.stat().st_size
+        os.kill(self._process.pid, signal.SIGUSR1)
+        time.sleep(_STACKS_WITHIN_S)
+        return self.log.read_bytes()[begin:].decode(errors="replace")
 
     def kill(self) -> None:
         """SIGKILL the process and everything that it started."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from bson import json_util
 
 from tests.torture.documents import IDS
-from tests.torture.script import collections
+from tests.torture.script import Sent, collections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.torture.script import Script, Sent
+    from tests.torture.script import Script
     from tests.torture.tables import TableShape
 
     Change = Callable[[Sent], Sent]
@@ -34,16 +34,18 @@ _KEYED, _ORDERED = frozenset({"int32", "int64", "string", "oid"}), frozenset({"i
 
 
 def varied(script: Script, wanted: str = "") -> Script:
-    """The script with some of its requests changed; `wanted` is `blocking`, `scope` or empty.
+    """The script with some of its requests changed; `wanted` is `blocking`, `scope`, `pause` or empty.
 
     Blocking snapshots are not beside an initial snapshot, whose rows are marked in the same way, nor beside a
-    pause, which does not hold them up. If they are wanted, the pauses go.
+    pause, which does not hold them up. If they are wanted, the pauses go. So they do if pauses that find
+    something to pause are wanted.
     """
-    if wanted == "blocking":
+    if wanted in {"blocking", "pause"}:
         script = _changed(script, lambda sent: sent, keeps=lambda sent: sent.kind not in _PAUSES)
     script = _with_named_pauses(script)
     draw = Random(f"{script.seed}/scoped")
     script = _some(script, lambda sent: _scoped(draw, sent, script), draw, _SCOPED, sure=wanted == "scope")
+    script = _held(script) if wanted == "pause" else script
     paused = any(sent.kind in _PAUSES for drawn in script.rounds for sent in drawn.signals)
     if not (script.initial or paused):
         draw = Random(f"{script.seed}/blocking")
@@ -72,6 +74,21 @@ def _with_named_pauses(script: Script) -> Script:
             _naming(sent, chosen) if named and (sent.kind == "pause" or _resumes(sent, all_again)) else sent
             for sent in drawn.signals
         ]
+        rounds.append(replace(drawn, signals=signals))
+    return replace(script, rounds=rounds)
+
+
+def _held(script: Script) -> Script:
+    """The script with a pause by name right behind each round's first request, before anything is read."""
+    rounds = []
+    for number, drawn in enumerate(script.rounds):
+        signals = list(drawn.signals)
+        first = next((place for place, sent in enumerate(signals) if sent.kind == "execute"), None)
+        if first is not None:
+            names = signals[first].collections
+            pause = _naming(Sent(0.0, f"held{number}", "pause-snapshot", "{}", "pause"), names)
+            resume = _naming(Sent(0.3, f"freed{number}", "resume-snapshot", "{}", "resume"), names)
+            signals[first + 1 : first + 1] = [pause, resume]
         rounds.append(replace(drawn, signals=signals))
     return replace(script, rounds=rounds)
 

@@ -45,6 +45,10 @@ class Lasting:
         """Never called: no error may end the job."""
         raise NotImplementedError(error)
 
+    def sessions(self) -> str:
+        """Not told: the threads of the job must do."""
+        return ""
+
     def fill(self, place: int, number: int) -> None:
         """Never called: only jobs on PostgreSQL send to topics here."""
         raise NotImplementedError(place, number)
@@ -100,6 +104,9 @@ class Site(Protocol):
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
         """Judge a job that has ended, by everything that it emitted. Raises Violation."""
+
+    def sessions(self) -> str:
+        """What the server's sessions do now, and what they wait for; empty if it does not tell."""
 
     def settle(self) -> None:
         """Clean up what interrupted writers have left behind."""

@@ -118,7 +118,7 @@ ORDER = {
                 "streamed",
                 "session",
             ),
-            *("session", "spans", "source", "job", "commands"),
+            *("session", "spans", "opening", "source", "job", "commands"),
         )
         for source in SOURCES
     },
@@ -255,6 +255,31 @@ KINDS = {
     *("FilesSink", "KafkaSink", "JdbcSink", "ConsoleSink", "NullSink", "MemorySink"),
     *("SignalRows", "VisibilityWatermark", "AtBeginning"),
 }
+
+MOST_METHODS = 18
+"""The most methods of a class; about 15 are aimed at."""
+LARGE_CLASSES = {
+    "Snapshot": (35, "the queue: each method is one change of it, or one question that every turn asks"),
+    "PostgresLog": (29, "a thread, a socket and the hold of the log share one lock"),
+    "KafkaSink": (29, "the ports of a sink, of one that keeps memory, and of one that takes rows"),
+    "Fold": (29, "arrays of one turn, each found once and only if it is needed"),
+    "Notices": (28, "one method for each thing that happens to a snapshot"),
+    "Windows": (26, "the snapshot side of a turn, method for method"),
+    "Delivery": (25, "a producer from its first event to its last; its callbacks note what the others judge"),
+    "OpenWindows": (22, "PostgreSQL's windows, their opening beside the stream, and what they share"),
+    "Topics": (21, "what is known of a cluster's topics"),
+    "KafkaTopicReader": (21, "a consumer's life, step by step"),
+    "Isolation": (21, "collections set aside, one method a way in or out"),
+    "InitialSnapshot": (21, "one snapshot for three sources, by their answers"),
+    "_Parser": (20, "recursive descent: a method for each rule of the grammar"),
+    "SqlServerSource": (20, "the engine's port, and what signals ask of this source alone"),
+    "PostgresTables": (20, "the port of tables, and how they are measured and cut"),
+    "FilesSink": (20, "the ports of a sink, of one that knows its turns, and of one that links staged files"),
+    "Desk": (20, "the port of signals, and the answers that wait to be saved"),
+    "Assembler": (20, "a state machine: a method for each kind of message"),
+    "Table": (19, "an entry of the queue: its questions, and what may happen to it"),
+}
+"""Classes with more methods: how many they have, which may only fall, and why they are not cut further."""
 
 MODULES = sorted(str(path.relative_to(ROOT)) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
@@ -452,3 +477,27 @@ def test_no_module_is_named_for_being_shared():
     shared = {"utils", "util", "common", "helpers", "base", "misc"}
 
     assert [module for module in MODULES if Path(module).stem in shared] == []
+
+
+def methods(source: str) -> dict[str, int]:
+    """How many methods each class has; properties count, too."""
+    return {
+        node.name: sum(isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) for child in node.body)
+        for node in ast.walk(parsed(source))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def test_classes_are_small():
+    found = [pair for module in MODULES for pair in methods((ROOT / module).read_text()).items()]
+    large = {name: count for name, count in found if count > MOST_METHODS}
+
+    assert large == {name: count for name, (count, _why) in LARGE_CLASSES.items()}
+
+
+def test_methods_are_counted():
+    source = (
+        "class A:\n    x = 1\n    def f(self): ...\n    @property\n    def g(self):\n        def h(): ..."
+    )
+
+    assert methods(source) == {"A": 2}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from adapters.mongodb.events.facts import Emptied
+    from adapters.mongodb.log.arrivals import Arrivals
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.tools import SourceTools
@@ -41,6 +42,7 @@ class Session:
 
     rules: Rules
     tables: MongoCollections
+    arrivals: Arrivals
 
 
 class OpenWindows:

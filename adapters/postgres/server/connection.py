@@ -158,10 +158,15 @@ class Server:
             connection.within_s = self._query_timeout_s + _ON_ITS_WAY_S
         times_lost = self._times_lost
         connection.lost = lambda: self._times_lost != times_lost
-        connection.ask_s, connection.served = _LEAST_SILENCE_S, self._serves
+        connection.ask_s, connection.served = self.ask_s, self.serves
         return connection
 
-    def _serves(self, backend: int) -> bool:
+    @property
+    def ask_s(self) -> float:
+        """After how many silent seconds to ask whether a connection's process is alive."""
+        return _LEAST_SILENCE_S
+
+    def serves(self, backend: int) -> bool:
         """Whether a connection's process exists, as far as another connection can tell."""
         try:
             with AnsweringConnection.connect(

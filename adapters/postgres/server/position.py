@@ -46,3 +46,8 @@ def numbers(position: Position) -> dict[str, int]:
 def shown(position: Position) -> str:
     """The LSN as the server writes it."""
     return format_lsn(lsn_of(position))
+
+
+def shown_position(position: Position | None) -> str:
+    """A position, or the lack of one, as a message says it."""
+    return shown(position) if position else "the log's begin"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from psycopg import pq
 
 from adapters.postgres.log.slots.slot import drop_slot, refuse_without_failover
+from adapters.postgres.server.answering import no_answer
 from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.session_pool import Sessions
@@ -199,7 +200,8 @@ def _new_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
     """The command's result, which comes once all transactions that are writing now have ended."""
     clock = beginning.clock
-    tell_at = clock.monotonic() + _TOLD_AFTER_S
+    begun = clock.monotonic()
+    tell_at, ask_at = begun + _TOLD_AFTER_S, begun + server.ask_s
     while connection.is_busy():
         select.select([connection.socket], [], [], 1.0)
         with source_errors("creating the replication slot"):
@@ -211,10 +213,19 @@ def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> 
         if clock.monotonic() >= tell_at:
             tell_at = float("inf")
             _log.warning("the slot waits for transactions to end: %s", _waited_for(server))
+        if clock.monotonic() >= ask_at:
+            _refuse_lost(server, connection, clock.monotonic() - begun)
+            ask_at = clock.monotonic() + server.ask_s
     result = connection.get_result()
     if result is None or result.status != pq.ExecStatus.TUPLES_OK:
         raise _refusal(result, connection)
     return result
+
+
+def _refuse_lost(server: Server, connection: pq.abc.PGconn, silent_s: float) -> None:
+    """Raise SourceError if nobody will answer: the wait has no bound, and a lost connection looks like it."""
+    if not server.serves(connection.backend_pid):
+        raise SourceError(no_answer(silent_s), place="replication connection")
 
 
 def _waited_for(server: Server) -> str:

@@ -7,8 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from adapters.mongodb.log.position import has_passed, shown, time_of
+from adapters.mongodb.opening import LogOpening
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.source import MongoSource
+from adapters.mongodb.spans import Spans
 from adapters.mongodb.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -126,7 +128,10 @@ class MongoWorld(SourceWorld):
             log_opener(life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
         )
-        return MongoSource(settings, Questions(SimServer(client)), tools)
+        questions = Questions(SimServer(client))
+        opening = LogOpening(settings, questions, tools)
+        spans = Spans(settings, tools, opening.windows, opening.streamed)
+        return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
     def buried(self, life: Life) -> None:
         """A process has ended."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from adapters.postgres.events.span_encoder import PostgresSpans
+from adapters.postgres.opening import LogOpening
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.snapshot.initial import SlotTools
@@ -144,7 +145,7 @@ class PostgresWorld(SourceWorld):
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
             lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
-        return PostgresSource(settings, server, own)
+        return PostgresSource(settings, own, LogOpening(settings, server, own))
 
     def mended(self, error: TidemarkError) -> bool:
         """Create the publication, or wait until a reader that sleeps has lost the slot."""
@@ -196,12 +197,12 @@ class PostgresWorld(SourceWorld):
 
     def open_windows(self, life: Life) -> Sequence[Any]:
         """The windows in progress of a job."""
-        opened = life.source._open if life.source else None
+        opened = life.source._opening.opened if life.source else None
         return list(opened.windows.opened.values()) if opened else []
 
     def windows_hit(self, life: Life) -> Sequence[Any]:
         """The same, and the one that opens beside the stream."""
-        windows, opened = list(self.open_windows(life)), life.source._open if life.source else None
+        windows, opened = list(self.open_windows(life)), life.source._opening.opened if life.source else None
         if opened and opened.windows.meanwhile:
             windows.append(opened.windows.meanwhile)
             self.happened["windows opening beside the stream"] += 1

@@ -69,7 +69,8 @@ def test_the_attributes_of_mongodbs_connector_have_metrics_too(tmp_path: Path):
     job.monitor.settings = replace(job.settings, runs="adapters.mongodb.job")
     questions: Any = SimpleNamespace(elections=2)
     source = MongoSource.__new__(MongoSource)
-    source._questions, source._polls = questions, Polls(12.0, 100.0, 7)
+    opening: Any = SimpleNamespace(polls=Polls(12.0, 100.0, 7))
+    source._questions, source._opening = questions, opening
     job.begin().turns(1)
     job.monitor.figures = source.figures
 

@@ -1,0 +1,175 @@
+"""Opens the log of one PostgreSQL database where a state says, again after each session that was lost.
+
+Owns the session of the latest opening, and what outlasts an opening: the slot that is taken over, the tables
+that were warned of, what the publication was found to lack.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.postgres.events.relations import Relations
+from adapters.postgres.log.opening import await_past
+from adapters.postgres.log.subscription import Start
+from adapters.postgres.saved import saved_of
+from adapters.postgres.server.connection import Identity, Server, check_identity
+from adapters.postgres.server.position import position_at, shown_position
+from adapters.postgres.server.replication import PublicationMissing
+from adapters.postgres.server.signal_table import check_signal_table
+from adapters.postgres.session import Session, Views, captures, open_session, publish, warn_of_bare_inserts
+from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.snapshot.blocking import BlockingViews
+from adapters.postgres.snapshot.initial import SlotStart
+from adapters.postgres.snapshot.initial_view import InitialView
+from adapters.postgres.snapshot.table_changes.older_writers import PublishedTables
+from adapters.postgres.snapshot.windows import OpenWindows
+from adapters.postgres.spans import Spans
+from adapters.postgres.streamed import Streamed
+from adapters.source.log.no_log import NoLog
+from engine.errors import InvariantError, PositionLost
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from adapters.postgres.log.reader import PostgresLog
+    from adapters.postgres.log.slots.takeover import Takeover
+    from adapters.postgres.tools import SourceTools
+    from engine.config.settings import Settings
+    from engine.isolation.incomplete import Incomplete
+    from engine.job.saved.state import State
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """What an opening of the log makes: from the log to events and windows."""
+
+    session: Session
+    streamed: Streamed
+    windows: OpenWindows
+    spans: Spans
+
+
+class LogOpening:
+    """Opens the log. `opened` is what the latest opening has made, `log` the log that it reads.
+
+    `signal_tables` are the names that the log may have for the signal table.
+    """
+
+    def __init__(self, settings: Settings, server: Server, tools: SourceTools) -> None:
+        self._settings, self._server, self._tools = settings, server, tools
+        self._first = tools.initial
+        monotonic, signals = tools.clock.monotonic, settings.signals
+        blocking = BlockingViews(tools.slot.watch, signals.table, monotonic)
+        self.views = Views(InitialView(tools.initial, tools.slot), blocking)
+        self.signal_tables = _names_of(signals.collection, settings.source_as(PostgresSettings).database)
+        self.opened: OpenLog | None = None
+        self.log: PostgresLog | None = None
+        self.takeover: Takeover | None = None
+        self.published = PublishedTables()
+        self._session: Session | None = None
+        self._found: list[Incomplete] = []
+        self._warned: set[CollectionId] = set()
+
+    def open(self, state: State) -> tuple[State, PostgresLog | NoLog]:
+        """Check server, publication and slot against the state, and open the log there."""
+        identity = self._server.identity(replicates=self._first.streams)
+        saved_of(state)
+        check_identity(state.identity, identity)
+        self._server.refuse_standby()
+        self._tools.chunks.reach()
+        self.close()
+        settings, clock = self._settings, self._tools.clock
+        relations = partial(Relations, settings=settings.events, captures=partial(captures, settings))
+        session = self._session = open_session(settings, self._server, self.views, clock, relations)
+        if state.position is None:
+            # Before there is a slot, which would keep log for nothing.
+            self._tools.admit(session.captured(self._settings))
+        if self._first.streams:
+            publish(self._settings, self._server, session)
+            warn_of_bare_inserts(session, self._warned)
+            check_signal_table(self._server, self._settings)
+        try:
+            return self._open(state, identity, session)
+        except PositionLost as lost:
+            # Only what the log brings may show that it is lost; some modes then start from scratch.
+            self._first.release()
+            return self._open(state, identity, session, lost)
+
+    def _open(
+        self, state: State, identity: Identity, session: Session, lost: PositionLost | None = None
+    ) -> tuple[State, PostgresLog | NoLog]:
+        start = SlotStart(self._tools.slot, identity, lost)
+        state = replace(self._first.start(state, start), identity=identity.to_json())
+        self.takeover = start.takeover or self.takeover
+        opened = self.opened = self._parts_of(session, Streamed.up_to(state))
+        session.relations.keys = saved_of(state).keys
+        if not self._first.streams:
+            self.views.blocking.attach(session, opened.streamed, None)
+            return state, NoLog()
+        self.published = session.extents.note_published(state.memory.get("published"))
+        session.extents.partitions.resume(state.memory.get("partitions", {}))
+        state = self._note_members(state, opened)
+        if state.position is None:
+            raise InvariantError("a log is opened at no position")
+        begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity.timeline)
+        silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
+        log = self.log = self._tools.open_stream(
+            self._settings, self._server, begin, silence_s, self._tools.directory
+        )
+        try:
+            start.check_again(state.position, session)
+            await_past(log, start.sent, self._tools.clock)
+        except BaseException:
+            log.close()
+            raise
+        self.views.blocking.attach(session, opened.streamed, log)
+        return state, log
+
+    def _parts_of(self, session: Session, streamed: Streamed) -> OpenLog:
+        tools = self._tools
+        windows = OpenWindows(self._settings, tools, self.views, session, streamed)
+        spans = Spans(tools.spans, session, streamed, windows, self.signal_tables)
+        return OpenLog(session, streamed, windows, spans)
+
+    def _note_members(self, state: State, opened: OpenLog) -> State:
+        """The state, moved past the place in the log where the publication was missing, if it was."""
+        membership, since = opened.session.membership, shown_position(state.position)
+        slots, takeover = opened.session.questions.slots, self.takeover
+        oldest = slots.xmin(takeover.slot) if takeover else None
+        self._found = membership.begin(state.memory.get("members"), since, oldest)
+        if opened.session.columns is not None:
+            opened.session.columns.begin(state.memory.get("columns"), membership.members.entries)
+        if self.log is None or not isinstance(self.log.failure, PublicationMissing):
+            return state
+        position = position_at(opened.session.questions.transactions.log_end())
+        _log.warning(
+            "the log can't be decoded up to %s, where the publication did not exist", shown_position(position)
+        )
+        self._found += membership.skipped(since)
+        opened.streamed.skipped()
+        return replace(state, position=position)
+
+    def take_found(self) -> Sequence[Incomplete]:
+        """The tables that an opening has found to lack changes since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def close(self) -> None:
+        """Close the connections beside the log."""
+        self.views.blocking.release()
+        if self._session is not None:
+            self._session.close()
+        self._session = self.opened = None
+
+
+def _names_of(signals: CollectionId | None, database: str) -> Collection[CollectionId]:
+    """The names that the log may have for the signal table; the setting may include the database."""
+    if signals is None:
+        return ()
+    return {signals, CollectionId(signals.parts[1:])} if signals.parts[0] == database else {signals}
