@@ -89,7 +89,8 @@ class Fold:
     @cached_property
     def columns(self) -> Columns:
         """The table's columns, as its newest event has them, then those that only earlier ones have."""
-        newest = self._columns[int(np.searchsorted(self._begins, self._newest_row, "right")) - 1]
+        last = int(self._rows[-1]) if len(self._rows) else int(self._begins[-1]) - 1
+        newest = self._columns[int(np.searchsorted(self._begins, last, "right")) - 1]
         for columns in self._columns:
             if dict(columns.key).keys() != dict(newest.key).keys():
                 raise SinkRefused(
@@ -101,10 +102,6 @@ class Fold:
             name: schema for columns in self._columns for name, schema in columns.row if name not in named
         }
         return Columns(newest.key, (*newest.row, *more.items()), newest.connector)
-
-    @property
-    def _newest_row(self) -> int:
-        return int(self._rows[-1]) if len(self._rows) else int(self._begins[-1]) - 1
 
     @cached_property
     def _keys(self) -> pa.DictionaryArray:

@@ -32,7 +32,7 @@ from engine.events.batch import EventForm
 from engine.staging.column_rows import ColumnRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -93,7 +93,9 @@ class JdbcSink:
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
         """Leave a topic's events out of the turn, and return them as records."""
         self._withheld |= {topic}
-        found = [batch for _part, batch in self._batches(parts) if topic_of(batch) == topic]
+        found = [
+            batch for _part, batch in _events(_written(self._attempt, parts)) if topic_of(batch) == topic
+        ]
         return (packed(batch) for batch in found)
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
@@ -101,7 +103,7 @@ class JdbcSink:
         if turn == self._committed:
             return
         self._staging.begun(turn)
-        tables, removals = self._by_table(parts), self._removals(parts)
+        tables, removals = self._by_table(parts), _removals(_written(self._attempt, parts))
         self.touched.begin()
         with self._target.connection() as connection:
             self._know(connection)
@@ -183,29 +185,9 @@ class JdbcSink:
         if self._session is not connection:
             self._session, self._tables = connection, {}
 
-    def _batches(self, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
-        """The typed events of a turn, in the order of its parts."""
-        checksums = {part.number: part.checksum for part in parts}
-        for path in written_files(self._attempt, parts):
-            for batch in ArrowPart(path, checksums[number(path)]).batches():
-                if removal_of(batch) is not None:
-                    continue
-                typed = [batch] if topic_of(batch) is not None else unpacked(batch)
-                yield from (PlacedBatch(number(path), one) for one in typed)
-
-    def _removals(self, parts: Sequence[Part]) -> list[Removal]:
-        """What a repair deletes in this turn."""
-        checksums = {part.number: part.checksum for part in parts}
-        batches = (
-            batch
-            for path in written_files(self._attempt, parts)
-            for batch in ArrowPart(path, checksums[number(path)]).batches()
-        )
-        return [removal for batch in batches if (removal := removal_of(batch)) is not None]
-
     def _by_table(self, parts: Sequence[Part]) -> dict[TableName, list[PlacedBatch]]:
         tables: dict[TableName, list[PlacedBatch]] = {}
-        for part, batch in self._batches(parts):
+        for part, batch in _events(_written(self._attempt, parts)):
             topic = topic_of(batch) or ""
             tombstones = batch.column("op").null_count
             events = batch.filter(batch.column("op").is_valid()) if tombstones else batch
@@ -263,6 +245,27 @@ class JdbcSink:
         self._written -= {str(name)}
         snapshot = recreated is TopicRecreated.SNAPSHOT
         return TopicsRefused({topic: TopicRemade(topic, snapshot=snapshot, what=what) for topic in topics})
+
+
+def _written(attempt: Path, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
+    """What was written for a turn, in the order of its parts."""
+    checksums = {part.number: part.checksum for part in parts}
+    for path in written_files(attempt, parts):
+        for batch in ArrowPart(path, checksums[number(path)]).batches():
+            yield PlacedBatch(number(path), batch)
+
+
+def _events(written: Iterable[PlacedBatch]) -> Iterator[PlacedBatch]:
+    """The typed events among it."""
+    for part, batch in written:
+        if removal_of(batch) is None:
+            typed = [batch] if topic_of(batch) is not None else unpacked(batch)
+            yield from (PlacedBatch(part, one) for one in typed)
+
+
+def _removals(written: Iterable[PlacedBatch]) -> list[Removal]:
+    """What a repair deletes in this turn."""
+    return [removal for _part, batch in written if (removal := removal_of(batch)) is not None]
 
 
 def _topics(batches: Sequence[PlacedBatch]) -> list[str]:

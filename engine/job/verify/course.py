@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.errors import InvariantError
 from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.compared_rows import SURVIVES
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import SEEN_ROWS, Seen
 from engine.verify.copy import HoldsRows, Span, TellsVisible
@@ -71,6 +73,17 @@ def _shows_all_before(settled: object, earlier: Settled) -> bool:
 def holding_rows(copy: object) -> HoldsRows | None:
     """The copy as one that holds rows, if it does."""
     return copy if isinstance(copy, HoldsRows) else None
+
+
+def digested(copy: object, rows: pa.Table) -> pa.Table:
+    """Rows of DIGESTS. Typed rows get their digests from the copy. Raises SourceError."""
+    if SURVIVES not in rows.column_names:
+        return rows
+    if (holder := holding_rows(copy)) is None:
+        raise InvariantError("typed rows are compared with a copy that holds no rows")
+    found = holder.digested(rows.drop_columns(SURVIVES))
+    known = pc.if_else(rows.column(SURVIVES), found.column("row"), pa.scalar(None, DIGEST))
+    return found.set_column(found.column_names.index("row"), "row", known)
 
 
 def always_settled(_source: bytes) -> bool:

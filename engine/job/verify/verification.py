@@ -22,17 +22,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
 from engine.isolation import incomplete
-from engine.job.verify.course import Course, absent, always_settled, holding_rows, noted, without_rows
+from engine.job.verify.course import (
+    Course,
+    absent,
+    always_settled,
+    digested,
+    holding_rows,
+    noted,
+    without_rows,
+)
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
-from engine.staging.compared_rows import COLUMNS, SURVIVES
-from engine.verify.compared_digests import DIGEST
+from engine.staging.compared_rows import COLUMNS
 from engine.verify.comparison import Seen
 from engine.verify.copy import Asked, Span
 from engine.verify.verdict import Mended, Verdict
@@ -116,7 +121,7 @@ class Verification:
         course = self._courses.get(runs[0].ticket)
         if course is None or self.seen_rows is None:
             return
-        tables = [self._digested(result.compared) for result in results if result.compared is not None]
+        tables = [digested(self.copy, result.compared) for result in results if result.compared is not None]
         for table in tables:
             known = (table.schema.metadata or {}).get(COLUMNS)
             if known and (columns := tuple(orjson.loads(known))):
@@ -128,16 +133,6 @@ class Verification:
             superseded = newer(runs[0].target.collection)
             kinds = [Seen.SUPERSEDED if superseded.names([key]) else Seen.ABSENT for key in missing]
             self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, course.looked_at, turn))
-
-    def _digested(self, rows: pa.Table) -> pa.Table:
-        """Rows of DIGESTS. Typed rows get their digests from the copy."""
-        if SURVIVES not in rows.column_names:
-            return rows
-        if (copy := holding_rows(self.copy)) is None:
-            raise InvariantError("typed rows are compared with a copy that holds no rows")
-        found = copy.digested(rows.drop_columns(SURVIVES))
-        known = pc.if_else(rows.column(SURVIVES), found.column("row"), pa.scalar(None, DIGEST))
-        return found.set_column(found.column_names.index("row"), "row", known)
 
     def poll(self, state: State, parts: JobParts) -> State:
         """Begin what is due, and answer what is decided. Called between turns, when all of them are sent.
