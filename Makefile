@@ -74,7 +74,7 @@ test-page: setup ## the status page in a headless Chromium, with axe-core; SCREE
 
 test-sqlserver: setup ## SQL Server 2019, 2022 and 2025 from Microsoft's images: what the stand-in is tested with, and more
 	@docker info > /dev/null || { echo "test-sqlserver needs Docker"; exit 1; }
-	$(PYTEST) tests/integration/test_sqlserver_containers.py $(ARGS)
+	$(PYTEST) tests/integration/test_sqlserver_containers.py tests/integration/check_debezium_images.py $(ARGS)
 
 test-newest: setup ## check, unit tests, a test of each source and the demo on PySpark 4.3; ARGS="3.12", STEPS="check unit"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -133,7 +133,7 @@ idle: setup ## a job with nothing to do for an hour, through Kafka, and then a r
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
 
-simulate: setup ## simulated histories, replayed by their seed; ARGS="--world mongodb --count 100", "--world verify", "--minutes 60 --processes 2"
+simulate: setup ## simulated histories, replayed by their seed; ARGS="--world sqlserver --count 100", "--world verify", "--minutes 60 --processes 2"
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 simulate-mutants: setup ## mutants of what decides, each to be caught by the simulator; ARGS="--only fencing"

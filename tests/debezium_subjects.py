@@ -14,7 +14,7 @@ import pytest
 from adapters.mongodb.job import building
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
-from tests.driven import Driven, driven, driving, files_sink, replayed_rows
+from tests.driven import TIMEOUT_S, Driven, driven, driving, files_sink, replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROWS = 1_000
 EXPECTED = {number + 1: number for number in range(ROWS)}
+_BATCH = 100
 SMALL = {"incremental__snapshot__chunk__size": "50", "tidemark__window__max__chunks": "2"}
 
 
@@ -68,9 +69,10 @@ class Subject:
             values = ", ".join(f"({', '.join(map(str, row))})" for row in rows)
             self.execute(f"INSERT INTO {self.schema}.{name} VALUES {values}")
 
-    def add(self, name: str, amount: int) -> None:
-        """Add to the value of every row."""
-        self.execute(f"UPDATE {self.schema}.{name} SET aa = aa + {amount}")
+    def add(self, name: str, amount: int, first: int | None = None) -> None:
+        """Add to the value of every row, or of the 100 rows behind the key `first`, in one transaction."""
+        rows = "" if first is None else f" WHERE pk > {first} AND pk <= {first + _BATCH}"
+        self.execute(f"UPDATE {self.schema}.{name} SET aa = aa + {amount}{rows}")
 
     def condition(self, operator: str, value: int) -> str:
         """A signal's condition on the value; `operator` is = or >=."""
@@ -207,7 +209,7 @@ class OnSqlServer(Subject):
 class DrivenMongo(Driven):
     """A job on MongoDB, which lives through faults as its own loop would."""
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
+    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout_s} s; answers: {self.answers}"
@@ -269,9 +271,10 @@ class OnMongo(Subject):
             if documents:
                 client["shop"][name].insert_many(documents, session=session)
 
-    def add(self, name: str, amount: int) -> None:
+    def add(self, name: str, amount: int, first: int | None = None) -> None:
+        rows = {} if first is None else {"_id": {"$gt": first, "$lte": first + _BATCH}}
         with self.server.connect() as client, client.start_session() as session, session.start_transaction():
-            client["shop"][name].update_many({}, {"$inc": {"aa": amount}}, session=session)
+            client["shop"][name].update_many(rows, {"$inc": {"aa": amount}}, session=session)
 
     def condition(self, operator: str, value: int) -> str:
         return orjson.dumps({"aa": {{"=": "$eq", ">=": "$gte"}[operator]: value}}).decode()

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 SIGNAL_TABLE = "CREATE TABLE signals (id text, type text, data text)"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
+"""How long a test waits for what must come. The servers and Spark share a busy machine."""
 AnyDriven = TypeVar("AnyDriven")
 
 

@@ -13,7 +13,7 @@ from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.position import places_of
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
-from tests.driven import Driven, driving, files_sink
+from tests.driven import TIMEOUT_S, Driven, driving, files_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,6 @@ SIGNALS = (
     "CREATE TABLE dbo.signals"
     " (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL)"
 )
-TIMEOUT_S = 40.0
 
 
 def properties(server: SqlServer, directory: Path, **more: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.capture_instances import marks_of, marks_out
-from adapters.sqlserver.log.reader import Span, SqlServerLog
+from adapters.sqlserver.log.reader import Span
 from adapters.sqlserver.opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Began, Memory
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import Held
@@ -79,7 +80,7 @@ class SqlServerSource:
         codecs = Codecs(settings.events, sqlserver.signal_tables)
         self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
         self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
-        self._opening = LogOpening(settings, databases, tools, streams=first.streams)
+        self._opening = LogOpening(settings, databases, tools, self._spans, streams=first.streams)
 
     # The log.
 

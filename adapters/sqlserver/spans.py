@@ -89,6 +89,11 @@ class StreamedSpans:
         """Whether spans are still to come that report the shapes found when the log was opened."""
         return self._announced > 0
 
+    @property
+    def streamed(self) -> Collection[CollectionId]:
+        """The tables whose shapes were told, so whose changes were streamed."""
+        return self._tracker.shapes.keys()
+
     def memory(self) -> StreamedMemory:
         """Open transactions and shapes, as the state keeps them."""
         return {

@@ -1,4 +1,4 @@
-"""The cases of Debezium's SignalsIT, by their names there, on three sources.
+"""The cases of Debezium's SignalsIT and BinlogSignalsIT, by their names there, on three sources.
 
 `make debezium-cases` runs them. Where our behaviour differs on purpose, the test says what it is instead.
 """
@@ -22,6 +22,8 @@ from tests.debezium_subjects import OnPostgres, Subject, subject, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.servers.kafka import KafkaBroker
 
 pytestmark = pytest.mark.integration
 __all__ = ["subject"]
@@ -147,6 +149,53 @@ def test_custom_action(subject: Subject, monkeypatch: pytest.MonkeyPatch):
 
         assert job.answers[0].text == "[CustomLog] hello"
         assert received == [{"message": "hello"}]
+
+
+class TestKafkaSignals:
+    """The cases of BinlogSignalsIT, which are about signals in a topic and not about a database.
+
+    There they are named `given offset commit enabled` or `disabled`; the place in a topic is saved here with
+    the job's state, and nothing else decides.
+    """
+
+    @pytest.fixture
+    def more(self, kafka: KafkaBroker, topic: str) -> dict[str, str]:
+        kafka.create_topic(topic)
+        return {
+            "signal__enabled__channels": "source,kafka",
+            "signal__kafka__topic": topic,
+            "signal__kafka__bootstrap__servers": kafka.bootstrap,
+        }
+
+    def send(self, kafka: KafkaBroker, topic: str, subject: Subject, table: str) -> None:
+        data = {"data-collections": [f"{subject.prefix}{table}"], "type": "INCREMENTAL"}
+        kafka.send(topic, orjson.dumps({"type": "execute-snapshot", "data": data}).decode(), "tm")
+
+    def test_a_signal_sent_with_connector_running(
+        self, subject: Subject, kafka: KafkaBroker, topic: str, more: dict[str, str]
+    ):
+        subject.table("b", rows=10)
+        with subject.job(**more) as job:
+            self.send(kafka, topic, subject, "b")
+            job.until_answered("finished")
+
+            assert sorted(subject.reads(job, "b")) == list(range(1, 11))
+
+    def test_a_signal_sent_with_connector_not_running_and_multiple_signals(
+        self, subject: Subject, kafka: KafkaBroker, topic: str, more: dict[str, str]
+    ):
+        subject.table("b", rows=10)
+        subject.table("c", rows=10)
+        self.send(kafka, topic, subject, "b")
+        with subject.job(**more) as job:
+            job.until_answered("finished")
+        self.send(kafka, topic, subject, "c")
+        with subject.job(**more) as job:
+            job.until_answered("finished")
+            subject.drain(job)
+
+            for table in ("b", "c"):
+                assert sorted(subject.reads(job, table)) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("channel", ["jmx"])

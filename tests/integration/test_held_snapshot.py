@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import pytest
 
 from adapters.postgres.log.slots.slot import find_slot
+from adapters.postgres.server import connection as server_module
 from adapters.postgres.server.connection import Server
 from adapters.postgres.snapshot.slot_snapshot import Beginning, Held, begin_log, create_slot, hold
 from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
 from tests.servers.postgres_states import in_background, no_standby
+from tests.servers.proxy import Proxy
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -128,6 +130,28 @@ def test_a_slot_alone_waits_for_transactions_however_long_they_take(filled: Data
         assert slot is not None
         assert slot.confirmed_lsn == lsn
     finally:
+        filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
+
+
+def test_a_connection_that_only_the_server_knows_to_have_ended_is_not_waited_for(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing tells the client that it waits for nobody: the transaction ends, and no answer comes."""
+    monkeypatch.setattr(server_module, "_LEAST_SILENCE_S", 0.5)
+    own = filled.server
+    with Proxy(own.host, own.port) as proxy, filled.connect() as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (6)")
+        through = server(filled, host="127.0.0.1", port=str(proxy.port))
+        made = pool.submit(create_slot, through, Beginning(SLOT, 300, CLOCK))
+        _until(filled, _HELD_UP_BY, _id_of(other))
+        proxy.lose()
+        other.execute("COMMIT")
+
+        with pytest.raises(SourceError, match="the server has answered nothing for"):
+            made.result(20)
+    slot = find_slot(server(filled), SLOT, CLOCK)
+    if slot is not None:
         filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
 
 

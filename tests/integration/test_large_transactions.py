@@ -113,7 +113,7 @@ class Measured:
 def peaks(job: int) -> dict[str, int]:
     """The most memory that each kind of process in a job's group has held at once, in bytes."""
     found: dict[str, int] = {}
-    for process in map(int, filter(str.isdigit, (entry.name for entry in Path("/proc").iterdir()))):
+    for process in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         with suppress(OSError):  # it may end at any moment
             if os.getpgid(process) != job:
                 continue

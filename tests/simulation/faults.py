@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ERRORS: dict[str, Callable[[], TidemarkError]] = {
     "take": lambda: SourceError("the log's session ended"),
+    "mark": lambda: SourceError("the signal table takes no row"),
     "open_log": lambda: SourceError("the server does not answer"),
     "open_window": lambda: SourceError("no connection for a window"),
     "measure": lambda: SourceError("no connection for the catalog"),

@@ -110,6 +110,50 @@ POSTGRES_FLOORS: Mapping[str, int] = {
 
 MONGODB_FLOORS: Mapping[str, int] = {}
 
+SQLSERVER_FLOORS: Mapping[str, int] = {
+    "rows superseded": 700,
+    "rows hit in a window": 1500,
+    "transactions that took long": 200,
+    "second jobs": 90,
+    "sleepers woken": 80,
+    "leases lost": 40,
+    "freezes": 130,
+    "clock jumps": 130,
+    "definitions changed": 290,
+    "capture instances dropped early": 4,
+    "change tables cleaned up": 80,
+    "change tables emptied": 25,
+    "ends because the log is lost": 30,
+    "rows that can't be read": 140,
+    "sessions ended": 260,
+    "stale states": 25,
+    "turns sent again": 8,
+    "answered failed": 150,
+    "answered stopped": 500,
+    "answered rejected": 350,
+    **{
+        f"fault: {port}": floor
+        for port, floor in {
+            "ask": 100,
+            "busy": 45,
+            "commit": 60,
+            "connect": 45,
+            "create": 60,
+            "executors": 25,
+            "failed": 95,
+            "login": 45,
+            "mark": 25,
+            "open_log": 50,
+            "reading": 35,
+            "rename": 60,
+            "room": 35,
+            "take": 60,
+            "write": 40,
+            "writer": 55,
+        }.items()
+    },
+}
+
 
 def missed(histories: int, happened: Counter[str], floors: Mapping[str, int] = FLOORS) -> Iterator[str]:
     """What happened too rarely, in words."""

@@ -141,7 +141,7 @@ class SourceWorld(World):
         number = found.keys[index % len(found.keys)]
         if found.collection != self.bag and what in {"move", "slip"} and other % 3 == 0:
             other = number + 1
-        self._tx(life, (found.collection.parts[1], what, number, other), visible)
+        self._tx(life, (found.collection.parts[-1], what, number, other), visible)
         self.happened["rows hit in a window"] += 1
 
     def _execute(self, _life: Life, mask: int, type_: str = "incremental") -> None:
@@ -149,9 +149,9 @@ class SourceWorld(World):
         if type_ != "incremental":
             self._ask(chosen, {"type": type_})
             return
-        keyed = tuple(table for table in chosen if table.parts[1] not in self.surrogate)
+        keyed = tuple(table for table in chosen if table.parts[-1] not in self.surrogate)
         for table in chosen:
-            if (surrogate := self.surrogate.get(table.parts[1])) is not None:
+            if (surrogate := self.surrogate.get(table.parts[-1])) is not None:
                 self._ask((table,), {"surrogate-key": surrogate})
         if keyed:
             self._ask(keyed, {})

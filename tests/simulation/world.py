@@ -73,6 +73,7 @@ class Life:
         self.sink: Any = None
         self.watch: Any = None
         self.log: Any = None
+        self.sessions: list[Any] = []
         self.leases: Leases | None = None
         self.renewed_ms = 0
         self.renewing = False

@@ -11,6 +11,8 @@ from tests.simulation.mongodb import script as mongodb_script
 from tests.simulation.mongodb.world import MongoWorld
 from tests.simulation.postgres import script as postgres_script
 from tests.simulation.postgres.world import PostgresWorld
+from tests.simulation.sqlserver import script as sqlserver_script
+from tests.simulation.sqlserver.world import SqlServerWorld
 from tests.simulation.verifying import FLOORS, VerifyingSetup, VerifyingWorld
 from tests.simulation.verifying import draw as draw_verifying
 from tests.simulation.world import World
@@ -38,6 +40,9 @@ WORLDS: Mapping[str, Kind] = {
     "mongodb": Kind(mongodb_script.draw, mongodb_script.MongoSetup, MongoWorld, figures.MONGODB_FLOORS),
     "postgres": Kind(
         postgres_script.draw, postgres_script.PostgresSetup, PostgresWorld, figures.POSTGRES_FLOORS
+    ),
+    "sqlserver": Kind(
+        sqlserver_script.draw, sqlserver_script.SqlServerSetup, SqlServerWorld, figures.SQLSERVER_FLOORS
     ),
 }
 

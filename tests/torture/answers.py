@@ -31,7 +31,8 @@ _NEW = "tidemark-new-"
 """Begins the id of a snapshot that the job takes by itself of a collection that is captured from now on."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
-_WAITS = "not read: waits for transactions that were writing to it"
+_WAITS = ("not read: waits for transactions that were writing to it", "another session holds it locked")
+"""What a dry run answers, which asks once, where a snapshot would wait."""
 _ONLY = {
     "malformed": "rejected",
     **dict.fromkeys(("log", "stop", "pause", "resume", "schemas"), "accepted"),
@@ -133,8 +134,8 @@ class Answers:
         asked.unmatched |= set(_QUOTED.findall(lacking))
         if outcome == "failed":
             self.failures.append(text)
-            if asked.sent.kind == "plan" and _WAITS in text:
-                # A dry run asks once; a snapshot would wait. After a crash, the same dry run may be planned.
+            if asked.sent.kind == "plan" and any(why in text for why in _WAITS):
+                # After a crash, the same dry run may be planned.
                 outcome = "planned"
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
         if outcome in {"paused", "resumed"}:
@@ -186,6 +187,9 @@ class Answers:
                 "snapshots with a limit": sum('"max-' in (sent.data or "") for sent in finished),
                 "collections paused": sum(map(len, (asked.rests for asked in self.asked.values()))),
                 "pauses by name": self._given("pause", named=True),
+                "pauses and resumes": min(self._given("pause"), self._given("resume")),
+                "stops": self._given("stop"),
+                "messages logged": self._given("log"),
                 "schemas stated": self._given("schemas"),
                 "dry runs": self.outcomes["planned"],
                 "collections announced and read": self.announced,

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _PAUSED = 0.3
 """The share of rounds with a pause of all snapshots."""
 
+_TYPED = 0.7
+"""The share of stops that name their type, which is incremental without it, too."""
+
 
 def _fuse(draw: Random) -> Fuse:
     """A crash at any step."""
@@ -50,7 +53,8 @@ def drawn_signal(writer: SignalWriter) -> Sent:
             return writer.execute(label, pause_s)
         case "stop":
             names = writer.names() if draw.random() < 0.5 else []
-            data = {"type": "incremental", **({"data-collections": names} if names else {})}
+            kind = {"type": "incremental"} if draw.random() < _TYPED else {}
+            data = kind | ({"data-collections": names} if names else {})
             return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
         case "log":
             return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")

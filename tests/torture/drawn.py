@@ -279,4 +279,4 @@ class _Writer:
 
 
 _STRATEGIES = ("visibility",) * 6 + ("insert_insert", "insert_delete")
-_MALFORMED = malformed_signals("public", ("stop-snapshot", '{"data-collections": ["public.t0"]}'))
+_MALFORMED = malformed_signals("public", ("stop-snapshot", '{"data-collection": ["public.t0"]}'))

@@ -56,6 +56,12 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "dry runs": 1,
         "pauses by name": 1,
         "collections paused": 1,
+        "pauses and resumes": 2,
+        "stops": 2,
+        "messages logged": 1,
+        "large transactions committed": 4,
+        "large transactions rolled back": 2,
+        "two-phase commits": 2,
     },
     "sqlserver": {
         SUPERSEDED: 50,
@@ -71,6 +77,9 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "dry runs": 1,
         "pauses by name": 1,
         "collections paused": 1,
+        "pauses and resumes": 2,
+        "stops": 2,
+        "messages logged": 1,
         "schemas stated": 1,
     },
     "mongodb": {
@@ -98,6 +107,9 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "dry runs": 1,
         "pauses by name": 1,
         "collections paused": 1,
+        "pauses and resumes": 2,
+        "stops": 2,
+        "messages logged": 1,
     },
     # Each history of a long run has one of the last three. A run under load has few histories.
     "kafka": {

@@ -22,6 +22,7 @@ _OFTEN = 0.4
 _ENDINGS: dict[Ending, int] = {"commit": 8, "rollback": 2, "prepare": 1, "prepare-rollback": 1}
 _FRESH = 20_000
 """Ordinals from here on, and up to twice as many, are in no table at the start."""
+_LEAST, _MOST = 30, 90
 
 
 def large(script: Script) -> Script:
@@ -37,6 +38,14 @@ def large(script: Script) -> Script:
     return replace(script, rounds=rounds)
 
 
+def is_large(transaction: Transaction) -> bool:
+    """Whether it is such a transaction."""
+    return any(
+        step[0] == "fill" and _FRESH <= step[2] < 2 * _FRESH and step[3] >= _LEAST
+        for step in transaction.steps
+    )
+
+
 def _transaction(draw: Random, script: Script) -> Transaction:
     steps = [_fill(draw, script) for _ in range(draw.choice([1, 2, 2]))]
     savepoint = 1 if len(steps) > 1 and draw.random() < 0.5 else None
@@ -47,4 +56,4 @@ def _transaction(draw: Random, script: Script) -> Transaction:
 def _fill(draw: Random, script: Script) -> Step:
     """New rows of about 6 kB each."""
     first = _FRESH + draw.randrange(_FRESH)
-    return ["fill", draw.randrange(len(script.tables)), first, draw.randint(30, 90)]
+    return ["fill", draw.randrange(len(script.tables)), first, draw.randint(_LEAST, _MOST)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.torture.large import is_large
 from tests.torture.statements import statements
 
 if TYPE_CHECKING:
@@ -129,6 +130,9 @@ class Writer:
         run_steps(connection, transaction, lambda step: statements(step, self.tables))
         self._end(connection, number, transaction.ending)
         self.done.update(step[0] for step in transaction.steps if step[0] in _COUNTED)
+        if is_large(transaction):
+            ended = "rolled back" if transaction.ending.endswith("rollback") else "committed"
+            self.done[f"large transactions {ended}"] += 1
 
     def _end(self, connection: psycopg.Connection[Any], number: int, ending: str) -> None:
         if ending.startswith("prepare"):
@@ -142,7 +146,9 @@ class Writer:
     def _settle(self, connection: psycopg.Connection[Any], keep: int) -> None:
         """End all prepared transactions but the newest `keep`, according to their names."""
         while len(self.prepared) > keep:
-            settle_prepared(connection, self.prepared.pop(0))
+            name = self.prepared.pop(0)
+            settle_prepared(connection, name)
+            self.done["two-phase commits"] += not name.endswith("rollback")
 
 
 def settle_prepared(connection: psycopg.Connection[Any], name: str) -> None:

@@ -43,6 +43,14 @@ class Instances:
         return max([place.commit, *starts])
 
     @property
+    def begins(self) -> dict[CollectionId, str]:
+        """The commit from which each table's changes are there."""
+        found: dict[CollectionId, str] = {}
+        for capture in self.captures:
+            found[capture.table] = min(capture.start, found.get(capture.table, capture.start))
+        return found
+
+    @property
     def marks(self) -> tuple[Mark, ...]:
         """The instances' marks, to be saved with the state."""
         return tuple(Mark(capture.name, capture.object_id, capture.start) for capture in self.captures)
@@ -88,6 +96,29 @@ def check_reach(
         if starts[capture.name, capture.object_id] < capture.start and capture.start > _next(place)
     }
     return _apart(lost, {capture.table for capture in there}, never)
+
+
+def check_dropped(
+    known: Mapping[CollectionId, str],
+    found: Sequence[Capture],
+    place: Place,
+    never: Collection[CollectionId] = (),
+) -> dict[CollectionId, str]:
+    """The tables whose older instance was dropped before the stream had come to the younger one's start.
+
+    Nobody has the changes in between. `known` are the tables whose changes were streamed, with the commit
+    from which they were. Raises PositionLost as `check_reach` does.
+    """
+    first: dict[CollectionId, Capture] = {}
+    for capture in found:
+        if capture.table not in first or capture.start < first[capture.table].start:
+            first[capture.table] = capture
+    lost = {
+        table: _lost(capture, capture.start, place)
+        for table, capture in first.items()
+        if table in known and known[table] < capture.start and capture.start > _next(place)
+    }
+    return _apart(lost, set(first), never)
 
 
 def check_kept(

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.log.capture_instances import Instances, check_kept, check_reach, gone
+from adapters.sqlserver.log.capture_instances import (
+    Instances,
+    check_dropped,
+    check_kept,
+    check_reach,
+    gone,
+)
 from adapters.sqlserver.log.reader import LogSlice
 from adapters.sqlserver.log.span_planner import Bounds, plan_span, shares
 from engine.errors import TableBusy
@@ -201,6 +207,7 @@ class DatabaseTail:
         """Read the instances again; whether any was made, dropped or changed."""
         captures = questions.catalog.captures(self._asking.captures)
         self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
+        self._gaps |= check_dropped(self._instances.begins, captures, after, self._asking.never)
         # A column may be altered or dropped under an instance. Rows captured after that have NULL in a column
         # that was NOT NULL, so the known columns must not be older than the rows.
         if captures == self._instances.captures and not moved:

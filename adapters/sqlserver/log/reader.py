@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from adapters.source.log.log_thread import LogThread
 from adapters.sqlserver.server.position import Place, places_of, position_of
@@ -100,6 +100,8 @@ class SqlServerLog:
     `told` are spans that `take` returns first.
     """
 
+    thread: ClassVar[type[LogThread]] = LogThread
+
     def __init__(
         self, databases: Sequence[DatabaseLog], start: Position, poll_s: float, told: Sequence[Span] = ()
     ) -> None:
@@ -107,7 +109,7 @@ class SqlServerLog:
         self._places = list(places_of(start))
         self._spans: list[Span] = list(told)
         self._hurry = False
-        self._thread = LogThread(self._read, self._close_databases)
+        self._thread = self.thread(self._read, self._close_databases)
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:

@@ -105,7 +105,14 @@ class OpenWindows:
         opened = SqlServerWindow(
             watermarks,
             merges,
-            reading_of(window, read, self._tools.chunks.jobs, self._settings.snapshot, self._forget),
+            reading_of(
+                window,
+                read,
+                self._tools.chunks.jobs,
+                self._settings.snapshot,
+                self._forget,
+                self._tools.pool,
+            ),
             blocking=window.blocking,
         )
         self.opened[window.id] = opened

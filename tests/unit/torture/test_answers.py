@@ -227,10 +227,15 @@ def test_a_row_read_and_not_asked_for_is_a_violation():
 
 
 WAITS = "not read: waits for transactions that were writing to it when it was first seen to be published"
+LOCKED = (
+    "not read: measuring failed: canceling statement due to lock timeout; another session holds it locked"
+)
 
 
-@pytest.mark.parametrize(("text", "right"), [(WAITS, True), ("not read: permission denied", False)])
-def test_a_dry_run_fails_only_while_the_table_waits_for_writers(text: str, right: bool):  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("text", "right"), [(WAITS, True), (LOCKED, True), ("not read: permission denied", False)]
+)
+def test_a_dry_run_fails_only_where_a_snapshot_would_wait(text: str, right: bool):  # noqa: FBT001
     """Once a crash has repeated the signal, its table may be planned."""
     answers = Answers({"s": Asked(Sent(0.0, "s", "", None, "plan", [T]), turn=3)})
     answers.hear([committed(3), ACCEPTED, answer("failed", 3, f"{T} {text}"), CRASH])
@@ -265,3 +270,12 @@ def test_a_table_that_becomes_captured_is_asked_for_by_its_announcement():
     assert answers.announced == 1
     with pytest.raises(Violation, match="turn 6, which no signal asked for"):
         answers.settle(table(4, 6))
+
+
+def test_stops_messages_and_pauses_that_were_resumed_are_counted():
+    kinds = ("stop", "log", "pause", "pause", "resume")
+    answers = Answers({f"{n}": Asked(Sent(0.0, f"{n}", "", "{}", kind)) for n, kind in enumerate(kinds)})
+    answers.hear([ACCEPTED | {"id": f"{number}"} for number in range(len(kinds))])
+
+    happened = answers.happened()
+    assert (happened["stops"], happened["messages logged"], happened["pauses and resumes"]) == (1, 1, 1)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
+
 from tests.torture.drawn import write
+from tests.torture.large import is_large
 from tests.torture.script import Transaction, Wanted
+
+if TYPE_CHECKING:
+    from tests.torture.statements import Step
 
 
 def large_ones(wanted: Wanted) -> list[Transaction]:
@@ -11,7 +19,7 @@ def large_ones(wanted: Wanted) -> list[Transaction]:
     written = [
         one for script in scripts for drawn in script.rounds for writer in drawn.writers for one in writer
     ]
-    return [one for one in written if any(step[0] == "fill" and step[2] >= 20_000 for step in one.steps)]
+    return [one for one in written if is_large(one)]
 
 
 def test_large_transactions_end_in_every_way():
@@ -28,3 +36,10 @@ def test_some_roll_back_a_large_part_and_commit_the_rest():
 
 def test_consumers_of_topics_get_them_too():
     assert large_ones(Wanted(kafka=True))
+
+
+@pytest.mark.parametrize(
+    "steps", [[["fill", 0, 0, 90]], [["fill", 0, 20_000, 5]], [["fill", 0, 50_000, 90]], [["touch", 0, [1]]]]
+)
+def test_other_transactions_do_not_count_as_large(steps: list[Step]):
+    assert not is_large(Transaction(steps))

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.errors import SignalError
+from engine.expressions import bounded_matcher
+from engine.model import Channel, CollectionId
+from signals.model import Signal
+from signals.parse.commands import parse
+from signals.parse.names import Known
 from tests.torture.drawn import write
 from tests.torture.mongo_drawn import write_documents
-from tests.torture.script import Wanted, from_json
+from tests.torture.script import Wanted, collections, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
 
 if TYPE_CHECKING:
+    from signals.parse.commands import Accepted
     from tests.torture.script import Script, Sent
 
 SOURCES = {"postgres": write, "mongodb": write_documents, "sqlserver": write_sqlserver}
@@ -94,6 +101,27 @@ def test_each_kind_of_request_is_drawn(source: str):
     for name in ("priority", "max-rows-per-second", "max-bytes-per-second", "dry-run", "keys", "ranges"):
         assert f'"{name}"' in data
     assert '"type": "blocking"' in data
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_stops_and_malformed_signals_are_what_the_parser_takes_them_for(source: str):
+    scripts = drawn(source, "", 120)
+    stops = [(one, script) for script in scripts for one in sent(script) if one.kind == "stop"]
+
+    assert any('"type"' not in (one.data or "") for one, _script in stops)
+    for one, script in stops:
+        parsed(one, script)  # is not refused
+    for script in scripts:
+        for one in sent(script):
+            if one.kind == "malformed":
+                with pytest.raises(SignalError):
+                    parsed(one, script)
+
+
+def parsed(one: Sent, script: Script) -> Accepted:
+    names = [name for shape in script.tables for name in collections(shape, via_root=script.via_root)]
+    known = Known([CollectionId(tuple(name.split("."))) for name in names], bounded_matcher)
+    return parse(Signal(Channel.SOURCE, "1", one.id, one.type, one.data), known)
 
 
 def test_schemas_are_stated_on_sql_server_alone():

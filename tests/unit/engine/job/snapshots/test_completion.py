@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.errors import StateError
+from engine.job.saved.state_document import CURRENT, to_json
 from signals.answers import Outcome
 from tests.job_bench import Bench
 
@@ -57,6 +58,22 @@ def test_a_signal_behind_others_says_how_many_are_before_it(bench):
 
     (queued,) = (answer for answer in recorded(bench) if answer.outcome is Outcome.QUEUED)
     assert queued.facts == {"collections": 1, "ahead": 1}
+
+
+def test_the_saved_state_does_not_grow_by_answers(bench):
+    def saved_bytes() -> int:
+        for _ in range(20):
+            bench.execute()
+            bench.turns(10)
+        bench.turns(40)
+        assert recorded(bench)[-1].outcome is Outcome.FINISHED
+        return len(to_json(bench.job.state, CURRENT))
+
+    first, then = saved_bytes(), saved_bytes()
+
+    assert len(recorded(bench)) > 100
+    # Positions and counters may have a digit more.
+    assert then - first < 50
 
 
 def test_answers_that_were_saved_and_not_recorded_are_recorded_by_the_next_start(bench, monkeypatch):

@@ -1,0 +1,1 @@
+"""SQL Server's world."""

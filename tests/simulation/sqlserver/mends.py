@@ -1,0 +1,81 @@
+"""Faults that were once found, or that a guard is for, brought back: each takes a mend out by name.
+
+`python -m tests.simulation.sqlserver.mends` draws histories until each fault is found again, cuts them down
+and saves them as regression seeds; `--saved` plays those, with and without the mend.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from adapters.sqlserver import source
+from adapters.sqlserver.events.decode import Watch
+from adapters.sqlserver.log import database_log, entries
+from adapters.sqlserver.snapshot import initial, watermark
+from adapters.sqlserver.snapshot.tables import SqlServerTables
+from adapters.sqlserver.snapshot.windows import OpenWindows
+from tests.simulation.mends import Mends
+from tests.simulation.sqlserver.script import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REGRESSIONS = Path(__file__).parents[1] / "regressions" / "sqlserver"
+_keys, _readings = entries._keys, SqlServerTables.readings
+
+
+def _by_seqval(commits: Any, commands: Any, changes: Any, operations: Any) -> Any:
+    """Order the changes of a commit by their LSNs alone."""
+    return _keys(commits, commands * 0, changes, operations)
+
+
+def _unlocked(tables: SqlServerTables, targets: Any) -> Any:
+    """Read rows that may never be committed."""
+    return {target: replace(read, hint="NOLOCK") for target, read in _readings(tables, targets).items()}
+
+
+def _true(*_arguments: Any) -> bool:
+    return True
+
+
+@contextmanager
+def _both(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+MENDS: Mapping[str, Callable[[], Any]] = {
+    "key-shift-in-one-transaction": lambda: patch.object(entries, "_keys", _by_seqval),
+    "streamed-meanwhile": lambda: patch.object(OpenWindows, "watch", lambda *_: Watch()),
+    "closing-row": lambda: patch.object(watermark.SignalRows, "reached", _true),
+    "end-of-the-log": lambda: patch.object(watermark.LogEnd, "reached", _true),
+    "another-instance": lambda: patch.object(OpenWindows, "switched", lambda *_: None),
+    "cleaned-up-change-table": lambda: _both(
+        patch.object(database_log, "check_reach", lambda *_: {}),
+        patch.object(database_log, "check_kept", lambda *_: {}),
+        patch.object(initial, "check_reach", lambda *_: {}),
+        patch.object(source, "check_reach", lambda *_: {}),
+        # It sees most of what these are for.
+        patch.object(database_log, "check_dropped", lambda *_: {}),
+        patch.object(source, "check_dropped", lambda *_: {}),
+    ),
+    "instance-dropped-too-early": lambda: _both(
+        patch.object(database_log, "check_dropped", lambda *_: {}),
+        patch.object(source, "check_dropped", lambda *_: {}),
+    ),
+    "locks-of-readers": lambda: patch.object(SqlServerTables, "readings", _unlocked),
+}
+"""By name, what takes the mend out."""
+
+FAULTS = Mends(MENDS, REGRESSIONS, draw)
+
+if __name__ == "__main__":
+    sys.exit(FAULTS.main("tests.simulation.sqlserver.mends", __doc__ or ""))

@@ -1,0 +1,41 @@
+"""What the adapter's T-SQL conditions mean: those that `keyset.py` writes, run on rows in memory.
+
+Only these forms occur: columns, integer literals, comparisons, NULL tests, AND and OR. Whatever else comes is
+an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.postgres.sql import NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_TEST = re.compile(r"\[(\w+)\] IS (NOT )?NULL")
+_COMPARED = re.compile(r"\[(\w+)\] (=|<|>|<=|>=) CONVERT\(int, '(-?\d+)'\)")
+_WORDS = {" AND ": " and ", " OR ": " or "}
+_LEFT = re.compile(r"row\(\"\w+\"\) (==|<=|>=|<|>|is|is not) (-?\d+|NULL)|1 == [01]|and|or|[() ]")
+
+
+def _compared(found: re.Match[str]) -> str:
+    operator = "==" if found[2] == "=" else found[2]
+    return f'row("{found[1]}") {operator} {int(found[3])}'
+
+
+@lru_cache(maxsize=5_000)
+def condition(text: str) -> Callable[[Mapping[str, Any]], bool]:
+    """The condition as a function of a row. Raises ValueError for a form that is not known."""
+    python = _TEST.sub(lambda found: f'row("{found[1]}") is {"not " if found[2] else ""}NULL', text)
+    python = _COMPARED.sub(_compared, python)
+    python = re.sub(r"1 = ([01])", r"1 == \1", python)
+    for sql, word in _WORDS.items():
+        python = python.replace(sql, word)
+    if _LEFT.sub("", python):
+        raise ValueError(f"no known condition: {text}")
+    names = {"NULL": NULL, "__builtins__": {}}
+    test: Callable[[Any], bool] = eval(f"lambda row: {python}", names)  # noqa: S307  our own text
+    return lambda values: test(lambda name: NULL if values[name] is None else values[name])
