@@ -7,7 +7,7 @@ dropped. A statement that waits for a lock gives up after a while, and the turn 
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -36,6 +36,7 @@ _OPTIONS: Final = (
 )
 _PASSING: Final = frozenset({"", "08", "40", "53", "55", "57", "58", "XX"})
 """SQLSTATE classes that are no table's fault: none, connection, conflicts, resources, locks, the server."""
+_CANCEL_S: Final = 5.0
 _COLUMN: Final = re.compile(r", column ([^:]+):")
 
 
@@ -71,6 +72,12 @@ class Target:
         """The error to raise for one that no table is to blame for."""
         kind = SinkRefused if _is_final(error) else SinkError
         return kind(said(error), place=self.place)
+
+    def cancel(self) -> None:
+        """Cancel the statement that another thread waits for, if there is one."""
+        if self._open is not None and not self._open.closed:
+            with suppress(psycopg.Error):
+                self._open.cancel_safe(timeout=_CANCEL_S)
 
     def close(self) -> None:
         """Close the connection. A transaction in progress is rolled back."""

@@ -89,7 +89,8 @@ class Fold:
     @cached_property
     def columns(self) -> Columns:
         """The table's columns, as its newest event has them, then those that only earlier ones have."""
-        newest = self._columns[int(np.searchsorted(self._begins, self._newest_row, "right")) - 1]
+        last = int(self._rows[-1]) if len(self._rows) else int(self._begins[-1]) - 1
+        newest = self._columns[int(np.searchsorted(self._begins, last, "right")) - 1]
         for columns in self._columns:
             if dict(columns.key).keys() != dict(newest.key).keys():
                 raise SinkRefused(
@@ -101,10 +102,6 @@ class Fold:
             name: schema for columns in self._columns for name, schema in columns.row if name not in named
         }
         return Columns(newest.key, (*newest.row, *more.items()), newest.connector)
-
-    @property
-    def _newest_row(self) -> int:
-        return int(self._rows[-1]) if len(self._rows) else int(self._begins[-1]) - 1
 
     @cached_property
     def _keys(self) -> pa.DictionaryArray:
@@ -133,6 +130,15 @@ class Fold:
     def _finals(self) -> Ints:
         last = self._last(np.ones(len(self._rows), bool))
         return np.sort(last[last != _NOWHERE])
+
+    def touched(self) -> tuple[Text, Mask, Mask]:
+        """The keys of events behind the last truncate, as fields of COPY.
+
+        Two masks say whether the last event of each lacks a value, and whether it is an update.
+        """
+        finals = self._finals
+        lacks = self._partial[finals] if self._lacking else np.zeros(len(finals), bool)
+        return self._key_lines(self._codes[finals]), lacks, self._ops[finals] == _UPDATE
 
     @cached_property
     def _deletions(self) -> Ints:

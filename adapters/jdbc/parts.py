@@ -2,24 +2,33 @@
 
 Events of a table that was set aside are kept as records, each with the event's typed row inside. They come
 back as records, too, once the table takes events again.
+
+A repair deletes rows that only the target has. No event of the source has such a key, so a batch names the
+table, the columns of its key, and the keys as the target writes them.
 """
 
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adapters.lake.table_name import TableName
 from engine.events.batch import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.events.values.text import Text
+
 _PACKED: Final = '"tidemark.row"'
 """The key of a record that has a typed row inside."""
 _CODEC: Final = "zstd"
+_REMOVAL: Final = b"removal"
 
 
 def topic_of(batch: pa.RecordBatch) -> str | None:
@@ -56,3 +65,28 @@ def unpacked(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         content = pa.decompress(base64.b64decode(data), int(size), _CODEC)
         with pa.ipc.open_stream(content) as stream:
             yield from stream
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Rows to be deleted from a table: the columns of its key, and the keys as fields of COPY."""
+
+    table: TableName
+    key: tuple[str, ...]
+    rows: Text
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """What stands in a part for it."""
+        names = orjson.dumps([self.table.schema, self.table.name, *self.key])
+        schema = pa.schema([("rows", pa.large_string())], {_REMOVAL: names})
+        return pa.RecordBatch.from_arrays([self.rows], schema=schema)
+
+
+def removal_of(batch: pa.RecordBatch) -> Removal | None:
+    """The rows that a batch deletes; None if it has events."""
+    metadata = batch.schema.metadata or {}
+    if _REMOVAL not in metadata:
+        return None
+    schema, name, *key = orjson.loads(metadata[_REMOVAL])
+    return Removal(TableName(schema, name), tuple(key), batch.column("rows"))

@@ -20,9 +20,10 @@ import psycopg
 
 from adapters.jdbc.connection import Target, is_tables_fault, said
 from adapters.jdbc.fold import Fold, PlacedBatch
-from adapters.jdbc.parts import packed, topic_of, unpacked
+from adapters.jdbc.parts import Removal, packed, removal_of, topic_of, unpacked
 from adapters.jdbc.placeholders import Placeholders
 from adapters.jdbc.table import Table, TableGoneError, naming
+from adapters.jdbc.touched_keys import TouchedKeys
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
 from engine.config.sinks.settings import TopicRecreated
@@ -31,7 +32,7 @@ from engine.events.batch import EventForm
 from engine.staging.column_rows import ColumnRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -58,6 +59,7 @@ class JdbcSink:
 
     def __init__(self, settings: JdbcSettings, directory: Path | str, holder: Holder) -> None:
         self._settings, self._directory = settings, Path(directory).absolute()
+        self.settings, self.job = settings, holder.job
         self._naming = naming(settings.table_format)
         self._staging = Staging(self._directory)
         # Names of sessions are cut at 63 bytes.
@@ -71,6 +73,8 @@ class JdbcSink:
         self._committed: int | None = None
         self._withheld: frozenset[str] = frozenset()
         self._written: frozenset[str] = frozenset()
+        # Beside the staging directory, whose content each attempt removes.
+        self.touched = TouchedKeys(self._directory.with_name(f"{self._directory.name}-touched"))
         self._attempt = self._directory
 
     def writer(self, turn: int) -> PartWriter:
@@ -89,7 +93,9 @@ class JdbcSink:
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
         """Leave a topic's events out of the turn, and return them as records."""
         self._withheld |= {topic}
-        found = [batch for _part, batch in self._batches(parts) if topic_of(batch) == topic]
+        found = [
+            batch for _part, batch in _events(_written(self._attempt, parts)) if topic_of(batch) == topic
+        ]
         return (packed(batch) for batch in found)
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
@@ -97,17 +103,22 @@ class JdbcSink:
         if turn == self._committed:
             return
         self._staging.begun(turn)
-        tables = self._by_table(parts)
+        tables, removals = self._by_table(parts), _removals(_written(self._attempt, parts))
+        self.touched.begin()
         with self._target.connection() as connection:
             self._know(connection)
             known = frozenset(self._tables)
             with connection.transaction():
                 self._refuse_gap(self._turns.lock(connection), turn)
                 for name in sorted(tables):
-                    self._apply(connection, name, tables[name], known=name in known)
+                    fold = self._apply(connection, name, tables[name], known=name in known)
+                    self.touched.note(turn, _topics(tables[name]), fold)
+                for removal in removals:
+                    self._table(removal.table).delete(connection, removal.key, removal.rows)
                 self._turns.save(connection, turn)
         self._written |= frozenset(map(str, tables))
         self._committed = turn
+        self.touched.committed(turn)
         self._staging.clear()
 
     def applied(self, turn: int) -> bool:
@@ -139,6 +150,7 @@ class JdbcSink:
     def close(self) -> None:
         """Close the connection, and remove what was not committed."""
         self._target.close()
+        self.touched.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _look(self) -> tuple[str, int | None]:
@@ -173,17 +185,9 @@ class JdbcSink:
         if self._session is not connection:
             self._session, self._tables = connection, {}
 
-    def _batches(self, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
-        """The typed events of a turn, in the order of its parts."""
-        checksums = {part.number: part.checksum for part in parts}
-        for path in written_files(self._attempt, parts):
-            for batch in ArrowPart(path, checksums[number(path)]).batches():
-                typed = [batch] if topic_of(batch) is not None else unpacked(batch)
-                yield from (PlacedBatch(number(path), one) for one in typed)
-
     def _by_table(self, parts: Sequence[Part]) -> dict[TableName, list[PlacedBatch]]:
         tables: dict[TableName, list[PlacedBatch]] = {}
-        for part, batch in self._batches(parts):
+        for part, batch in _events(_written(self._attempt, parts)):
             topic = topic_of(batch) or ""
             tombstones = batch.column("op").null_count
             events = batch.filter(batch.column("op").is_valid()) if tombstones else batch
@@ -199,17 +203,15 @@ class JdbcSink:
 
     def _apply(
         self, connection: psycopg.Connection, name: TableName, batches: list[PlacedBatch], *, known: bool
-    ) -> None:
-        """Write a table's events. Raises TopicsRefused if it can't have them."""
-        topics = sorted({topic_of(batch.events) or "" for batch in batches})
-        table = self._tables.get(name)
-        if table is None:
-            table = Table(
-                name, len(self._tables), self._settings.evolution, written=str(name) in self._written
-            )
-            self._tables[name] = table
+    ) -> Fold:
+        """Write a table's events, and return what they were folded to.
+
+        Raises TopicsRefused if it can't have them.
+        """
+        topics = _topics(batches)
         try:
-            table.apply(connection, Fold(batches, self._placeholders))
+            fold = Fold(batches, self._placeholders)
+            self._table(name).apply(connection, fold)
         except TableGoneError:
             raise self._gone(name, topics) from None
         except SinkRefused as error:
@@ -222,8 +224,14 @@ class JdbcSink:
                 raise SinkError(said(error), place=str(name)) from error
             refusal = SinkRefused(said(error), place=str(name))
         else:
-            return
+            return fold
         raise TopicsRefused(dict.fromkeys(topics, refusal)) from refusal
+
+    def _table(self, name: TableName) -> Table:
+        if name not in self._tables:
+            written = str(name) in self._written
+            self._tables[name] = Table(name, len(self._tables), self._settings.evolution, written=written)
+        return self._tables[name]
 
     def _gone(self, name: TableName, topics: Sequence[str]) -> SinkError:
         """The error for a table that somebody has dropped; the next attempt creates it."""
@@ -237,6 +245,31 @@ class JdbcSink:
         self._written -= {str(name)}
         snapshot = recreated is TopicRecreated.SNAPSHOT
         return TopicsRefused({topic: TopicRemade(topic, snapshot=snapshot, what=what) for topic in topics})
+
+
+def _written(attempt: Path, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
+    """What was written for a turn, in the order of its parts."""
+    checksums = {part.number: part.checksum for part in parts}
+    for path in written_files(attempt, parts):
+        for batch in ArrowPart(path, checksums[number(path)]).batches():
+            yield PlacedBatch(number(path), batch)
+
+
+def _events(written: Iterable[PlacedBatch]) -> Iterator[PlacedBatch]:
+    """The typed events among it."""
+    for part, batch in written:
+        if removal_of(batch) is None:
+            typed = [batch] if topic_of(batch) is not None else unpacked(batch)
+            yield from (PlacedBatch(part, one) for one in typed)
+
+
+def _removals(written: Iterable[PlacedBatch]) -> list[Removal]:
+    """What a repair deletes in this turn."""
+    return [removal for _part, batch in written if (removal := removal_of(batch)) is not None]
+
+
+def _topics(batches: Sequence[PlacedBatch]) -> list[str]:
+    return sorted({topic_of(batch.events) or "" for batch in batches})
 
 
 def _digest(text: str) -> str:

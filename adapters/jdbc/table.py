@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, LiteralString
 
+import pyarrow as pa
 from psycopg import sql
 
 from adapters.jdbc.column_types import column_type
-from adapters.jdbc.table_rows import default_text
+from adapters.jdbc.statements import copied, identifier, listed, types_of
+from adapters.jdbc.table_rows import default_text, lines
 from adapters.lake.table_name import Naming, TableName
 from engine.config.sinks.jdbc import EVOLUTION, FORMAT
 from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
-from engine.events.values.text import text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,18 +47,11 @@ _WIDER: Final = {
     "real": ("double precision",),
 }
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
-_BLOCK: Final = 1 << 20
-_COLUMNS: LiteralString = """SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
-    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
 
 
 def naming(pattern: str) -> Naming:
     """How the target's tables are named."""
     return Naming(pattern, FORMAT, _LONGEST)
-
-
-def _identifier(name: TableName) -> sql.Identifier:
-    return sql.Identifier(*([name.schema] if name.schema else []), name.name)
 
 
 class TableGoneError(Exception):
@@ -98,19 +91,18 @@ class Table:
         if writes:
             connection.execute(self._writing(names, key))
 
+    def delete(self, connection: Connection, key: Sequence[str], rows: Text) -> None:
+        """Delete the rows with these keys, which are fields of COPY. Raises psycopg.Error."""
+        self._stage(connection, key)
+        self._ready = None
+        true = pa.repeat(pa.scalar("t", pa.large_string()), len(rows))
+        self._copy(connection, [*key, _DELETED], [lines([rows, true])])
+        connection.execute(self._deleting(key))
+
     def _copy(self, connection: Connection, names: Sequence[str], texts: Iterable[Text]) -> int:
         """Copy lines into the staging table. Returns how many texts there were."""
-        copied = 0
-        command = self._sql("COPY {staging} ({columns}) FROM STDIN", columns=_listed(names))
-        with connection.cursor() as cursor, ExitStack() as opened:
-            copy = None
-            for text in texts:
-                copy = copy or opened.enter_context(cursor.copy(command))
-                ends, data = text_parts(text)
-                for at in range(int(ends[0]), int(ends[-1]), _BLOCK):
-                    copy.write(data[at : min(at + _BLOCK, int(ends[-1]))].data)
-                copied += 1
-        return copied
+        command = self._sql("COPY {staging} ({columns}) FROM STDIN", columns=listed(names))
+        return copied(connection, command, texts)
 
     def _keeping(self, names: Sequence[str], key: Sequence[str]) -> sql.Composed:
         """Fill in the target's values."""
@@ -147,9 +139,9 @@ class Table:
         return self._sql(
             "INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} WHERE {deleted} IS NULL"
             " ON CONFLICT ({key}) DO {update}",
-            columns=_listed(names),
+            columns=listed(names),
             deleted=sql.Identifier(_DELETED),
-            key=_listed(key),
+            key=listed(key),
             update=update,
         )
 
@@ -159,7 +151,7 @@ class Table:
         for name in wanted:
             if len(name.encode()) > _LONGEST:
                 raise SinkRefused(f"the column name {name!r} has more than {_LONGEST} bytes")
-        found = self._types(connection)
+        found = types_of(connection, self._name)
         if not found and self._written:
             raise TableGoneError
         if not found:
@@ -178,11 +170,6 @@ class Table:
                 _log.info("%s: column %s is %s now", self._name, name, kind)
         self._stage(connection, [name for name, _schema in columns.key])
 
-    def _types(self, connection: Connection) -> dict[str, str]:
-        """The types of the target's columns; none if it is missing."""
-        rows = connection.execute(_COLUMNS, [_identifier(self._name).as_string(connection)]).fetchall()
-        return dict(rows)
-
     def _create(self, connection: Connection, wanted: Mapping[str, str], key: Sequence[str]) -> None:
         if self._evolution is SchemaEvolution.NONE:
             raise SinkRefused(
@@ -200,7 +187,7 @@ class Table:
             self._sql(
                 "CREATE TABLE {target} ({defined}, PRIMARY KEY ({key}))",
                 defined=sql.SQL(", ").join(defined),
-                key=_listed(key),
+                key=listed(key),
             )
         )
         _log.info("%s: created", self._name)
@@ -239,11 +226,7 @@ class Table:
         )
 
     def _sql(self, statement: LiteralString, **given: sql.Composable) -> sql.Composed:
-        return sql.SQL(statement).format(target=_identifier(self._name), staging=self._staging, **given)
-
-
-def _listed(names: Iterable[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
+        return sql.SQL(statement).format(target=identifier(self._name), staging=self._staging, **given)
 
 
 def _quoted(name: str) -> str:

@@ -155,8 +155,9 @@ class PostgresSource:
 
     def settled(self) -> SettledIn:
         """Whether the transactions of events are visible in snapshots from now on. Raises SourceError."""
-        visible, now_s = self._opened().session.questions.transactions.visible()
-        return SettledIn(visible, int(now_s * 1000))
+        asked = self._opened().session.questions.transactions
+        visible, now_s = asked.visible()
+        return SettledIn(visible, int(now_s * 1000), asked.unassigned())
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if there is one, in a transaction of its own."""

@@ -1,7 +1,8 @@
 """Staged digests, the form of rows that are compared with a copy instead of being sent.
 
 Only the digests of keys and rows are staged, with the merge keys. "Emitting" such a run writes nothing: it
-says which rows survive, and with which digests.
+says which rows survive, and with which digests. Rows for a sink of typed columns are staged as they are: only
+the copy knows how its own types show a value, so it digests them (`engine/verify/copy.py`, `HoldsRows`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
 """The digest of each row's key, and of the row; the row's is null where newer entries supersede it."""
+SURVIVES: Final = "tidemark: survives"
+"""A column of typed rows: whether no newer entry supersedes the row."""
+TYPED: Final = ("key", "after", "source", MERGE_KEY.name)
+"""The columns of typed events that are staged."""
 COLUMNS: Final = b"columns"
 """The schema's metadata that has the names of the rows' columns, as a JSON list."""
 
@@ -51,11 +56,15 @@ class DigestsWriter:
     def __init__(self, block: BlockWriter) -> None:
         self._block = block
         self._batches: ArrowBlock | None = None
+        self._typed = False
         self.abandon = block.abandon
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the digests of a batch of STAGED."""
+        """Write the digests of a batch of STAGED, or typed rows with their merge keys."""
         if not batch.num_rows:
+            return
+        if "value" not in batch.schema.names:
+            self._write_typed(batch.select(TYPED))
             return
         keys, rows = bare_keys(batch.column("key")), batch.column("value")
         arrays = [key_digests(keys), digests_of_rows(keys, rows), batch.column(MERGE_KEY.name)]
@@ -64,9 +73,16 @@ class DigestsWriter:
             self._batches = ArrowBlock(self._block, DIGESTS.with_metadata({COLUMNS: columns}))
         self._batches.write(pa.RecordBatch.from_arrays(arrays, schema=DIGESTS))
 
-    def finish(self) -> StagedDigests:
+    def _write_typed(self, batch: pa.RecordBatch) -> None:
+        self._typed = True
+        if self._batches is None:
+            self._batches = ArrowBlock(self._block, batch.schema)
+        self._batches.write(batch)
+
+    def finish(self) -> StagedDigests | StagedTyped:
         """Complete the block."""
-        return StagedDigests((self._batches or ArrowBlock(self._block, DIGESTS)).finish())
+        block = (self._batches or ArrowBlock(self._block, DIGESTS)).finish()
+        return StagedTyped(block) if self._typed else StagedDigests(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +101,19 @@ class StagedDigests:
             known = pc.if_else(left.mask, rows.column("row"), pa.scalar(None, DIGEST))
             rows = rows.set_column(1, DIGESTS.field("row"), known)
         return Part(part, 0), replace(left, compared=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTyped:
+    """A run of typed rows."""
+
+    block: Block
+
+    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
+        """Say which rows survive. The part has no events."""
+        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+            batches, schema = list(stream), stream.schema
+        left = survivors(batches, newer)
+        rows = pa.Table.from_batches(batches, schema)
+        survives = pa.repeat(pa.scalar(True), len(rows)) if left.mask is None else left.mask  # noqa: FBT003
+        return Part(part, 0), replace(left, compared=rows.append_column(SURVIVES, survives))

@@ -7,13 +7,14 @@ say what it held after each of them. `comparison.py` has the rules.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pyarrow as pa
 
+    from engine.model import CollectionId
     from engine.verify.event_history import Columns
 
 Settled: TypeAlias = "Callable[[bytes], bool]"
@@ -49,7 +50,8 @@ class Findings:
     `undecided` has the merge keys to look at again, each with the digest of its key. `equal` and `changed`
     count rows as `comparison.Compared` does. For a repair, `wrong` has the merge keys of missing and
     different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
-    counts rows that only the copy has, perhaps because windows could not see them yet.
+    counts rows that only the copy has, perhaps because windows could not see them yet. `stale`: the copy has
+    changed in such a way that what windows have seen can't be compared with it.
     """
 
     equal: int = 0
@@ -60,6 +62,7 @@ class Findings:
     wrong: tuple[bytes, ...] = ()
     extra: tuple[ExtraRow, ...] = ()
     unsettled: int = 0
+    stale: bool = False
 
     def __or__(self, other: Findings) -> Findings:
         """Those of other keys as well."""
@@ -73,6 +76,7 @@ class Findings:
             (*self.wrong, *other.wrong)[:MOST_MENDED],
             (*self.extra, *other.extra)[:MOST_MENDED],
             self.unsettled + other.unsettled,
+            self.stale or other.stale,
         )
 
     @property
@@ -89,7 +93,8 @@ class Asked:
     block whether measuring and all windows could see its transaction. With `mends` the findings have what
     a repair needs. `look` is a turn before the windows of the last look, be it the first one or one at
     undecided rows. Events of turns up to `earlier` come from a log before the present one, and what they tell
-    of is visible to all windows, if it is there at all.
+    of is visible to all windows, if it is there at all. So is all that was sent up to the turn `known`; -1 if
+    that can't be said of any turn.
     """
 
     span: Span
@@ -98,6 +103,15 @@ class Asked:
     mends: bool = False
     look: int = 0
     earlier: int = 0
+    known: int = -1
+
+
+@runtime_checkable
+class TellsVisible(Protocol):
+    """A `Settled` that can be compared with an earlier one."""
+
+    def shows_all_before(self, earlier: Settled, /) -> bool:
+        """Whether all transactions that had begun when `earlier` was made, and are not over, are visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +175,24 @@ class Copy(Protocol):
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """The key, without a schema, and the row of each event, as JSON. Raises SourceError."""
+
+
+@runtime_checkable
+class HoldsRows(Protocol):
+    """A copy that holds the present rows, and no events. It takes typed rows, and digests them itself.
+
+    Only it knows how its own types show a value. So it gives both what windows have read and its own rows
+    the form that they are compared in.
+    """
+
+    def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
+        """Learn of which collections topics are. Returns why this topic can't be compared, else nothing."""
+
+    def digested(self, rows: pa.Table) -> pa.Table:
+        """The columns `key`, `row` and `merge_key` of typed rows (`compared_rows.TYPED`), in their order.
+
+        Raises SourceError.
+        """
+
+    def deletes(self, topic: str, extra: Sequence[ExtraRow]) -> pa.RecordBatch:
+        """What the sink must be given to delete these rows."""

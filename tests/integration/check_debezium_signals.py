@@ -191,7 +191,8 @@ class TestKafkaSignals:
             job.until_answered("finished")
         self.send(kafka, topic, subject, "c")
         with subject.job(**more) as job:
-            job.until_answered("finished")
+            # The answers of the last turn before the restart may be given again, so they tell nothing here.
+            job.until(lambda: len(subject.reads(job, "c")) == 10)
             subject.drain(job)
 
             for table in ("b", "c"):

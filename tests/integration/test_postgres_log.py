@@ -131,18 +131,18 @@ def interleaved(database) -> None:
         small.execute("TRUNCATE u")
 
 
-def test_what_is_streamed_while_it_is_open_is_what_is_sent_at_its_commit(database):
-    with database.connect() as connection:
+def test_what_is_streamed_while_it_is_open_is_what_is_sent_at_its_commit(each_database):
+    with each_database.connect() as connection:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET logical_decoding_work_mem = '64kB'")
         start = with_slot(connection)
         connection.execute("ALTER TABLE t ADD COLUMN v text")
         connection.execute("CREATE TABLE u (id int PRIMARY KEY, v int)")
         connection.execute("SELECT pg_copy_logical_replication_slot('s', 's2')")
-        interleaved(database)
+        interleaved(each_database)
         (end,) = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
         connection.execute("INSERT INTO u VALUES (0)")
-        streamed = whole(database, start, "s", end, streaming=True)
-        at_commit = whole(database, start, "s2", end, streaming=False)
+        streamed = whole(each_database, start, "s", end, streaming=True)
+        at_commit = whole(each_database, start, "s2", end, streaming=False)
         told = connection.execute(
             "SELECT slot_name, stream_txns > 0, spill_txns > 0 FROM pg_stat_replication_slots"
             " WHERE slot_name IN ('s', 's2') ORDER BY 1"

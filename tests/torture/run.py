@@ -115,6 +115,19 @@ class Run:
 
     def histories(self, seed: str, minutes: float) -> int:
         """Play histories until the time is up. Each has a seed derived from this one."""
+        try:
+            self._until_the_end(seed, minutes)
+        finally:
+            # Also if the database server itself breaks: what was proved until then is worth knowing.
+            print(f"seed {seed}: {self.figures.line()}", flush=True)
+        happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
+        judged = "tables" if self.tables else "kafka" if self.kafka else self.source
+        too_rare = missed(judged, minutes, happened)
+        for line in too_rare:
+            print(f"too rare, {line}", flush=True)
+        return 1 if self.figures.violations or too_rare else 0
+
+    def _until_the_end(self, seed: str, minutes: float) -> None:
         until = time.monotonic() + minutes * 60
         for number in itertools.count():
             if time.monotonic() >= until:
@@ -133,13 +146,6 @@ class Run:
             )
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
-        print(f"seed {seed}: {self.figures.line()}", flush=True)
-        happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        judged = "tables" if self.tables else "kafka" if self.kafka else self.source
-        too_rare = missed(judged, minutes, happened)
-        for line in too_rare:
-            print(f"too rare, {line}", flush=True)
-        return 1 if self.figures.violations or too_rare else 0
 
     def _blow(self, number: int, minutes: float) -> str:
         """Which blows a history must have. In a short run its seed decides alone."""

@@ -100,9 +100,11 @@ class DatabaseOracle(Oracle):
         self._before(self._table(entry.tables[0]), entry, first)
         Oracle._changed(self, entry, first, second)
 
-    @staticmethod
-    def _before(table: Table, entry: Entry, event: Emitted) -> None:
-        """The old image must be the table's row; it may lack unchanged large values."""
+    def _before(self, table: Table, entry: Entry, event: Emitted) -> None:
+        """The old image must be the table's row; it may lack unchanged large values.
+
+        Of a dropped column it is what the change table has: NULL, or an empty value if it was NOT NULL.
+        """
         if entry.op == "c":
             if event.before is not None:
                 raise Violation(f"an insert into {table.name} has a before: {event.before}")
@@ -114,7 +116,7 @@ class DatabaseOracle(Oracle):
                 f"the log tells of a row of {table.name} that is not there: {table.key_of(entry.old)}"
             )
         for name, value in told.items():
-            lacks = value is None and entry.old.get(name) is None
+            lacks = value == entry.old.get(name) and (value is None or (table.name, name) in self.gone)
             if not lacks and value != stood.get(name, value):
                 raise Violation(
                     f"before has {name!r} as {value!r} in {event.op} of {table.name}, was {stood[name]!r}"

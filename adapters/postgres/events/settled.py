@@ -34,11 +34,12 @@ class SettledIn:
     An event that a snapshot has read has no transaction: its row was visible before. Transaction ids have 32
     bits and come again. So an id that the snapshot lacks since it is too new counts only for a day; one that
     the snapshot names as in progress counts always. What is found of a transaction is kept: it may have
-    very many events.
+    very many events. `unassigned` is an id that no transaction had yet, if it was asked for.
     """
 
     visibility: Visibility
     now_ms: int
+    unassigned: int = 0
     _found: dict[tuple[int, bool], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, source: bytes) -> bool:
@@ -50,6 +51,14 @@ class SettledIn:
         if asked not in self._found:
             self._found[asked] = self._visible(*asked)
         return self._found[asked]
+
+    def shows_all_before(self, earlier: SettledIn) -> bool:
+        """Whether every transaction that had an id when `earlier` was made is visible, or was rolled back.
+
+        The ids in progress then don't suffice: a committed transaction that is not visible yet may have the
+        newest id of all, and snapshots don't list that.
+        """
+        return 0 < earlier.unassigned <= self.visibility.xmin
 
     def _visible(self, xid: int, recent: bool) -> bool:  # noqa: FBT001
         if bool(np.isin(xid, self.visibility.in_progress % _CYCLE)):

@@ -48,7 +48,9 @@ class LogBounds:
 
 
 BOUNDS = LogBounds()
-_STREAMING_SINCE = 140_000
+_PROTOCOLS = ((160_000, 4), (150_000, 3), (140_000, 2))
+"""The newest version of pgoutput's protocol, by the server's version from which on it is known."""
+_WITHOUT_STREAMING = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +68,25 @@ class Subscription:
     def command(self, lsn: int, version: int) -> str:
         """The replication command that starts at an LSN, for a server of this version (180000 is 18.0).
 
-        Later versions of the protocol add prepared transactions, which a slot without two-phase commit sends
-        as one transaction at COMMIT PREPARED, and blocks that arrive in parallel.
+        Versions 3 and 4 of the protocol add prepared transactions and blocks for several appliers. Neither is
+        sent unless it is asked for: a slot without two-phase commit sends a prepared transaction as one, at
+        COMMIT PREPARED, and blocks come in the order of the log.
         """
-        streaming = self.streaming and version >= _STREAMING_SINCE
+        protocol = self._protocol(version)
         options = (
-            ("proto_version", "2" if streaming else "1"),
-            *((("streaming", "on"),) if streaming else ()),
+            ("proto_version", f"{protocol}"),
+            *((("streaming", "on"),) if protocol > _WITHOUT_STREAMING else ()),
             ("publication_names", quote_ident(self.publication)),
             ("messages", "true"),
             *self.options,
         )
         listed = ", ".join(f"{quote_ident(name)} {quote_literal(value)}" for name, value in options)
         return f"START_REPLICATION SLOT {quote_ident(self.slot)} LOGICAL {format_lsn(lsn)} ({listed})"
+
+    def _protocol(self, version: int) -> int:
+        if not self.streaming:
+            return _WITHOUT_STREAMING
+        return next((protocol for since, protocol in _PROTOCOLS if version >= since), _WITHOUT_STREAMING)
 
 
 @dataclass(frozen=True, slots=True)

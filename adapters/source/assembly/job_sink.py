@@ -17,6 +17,7 @@ from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.null import NullSink
 from adapters.system import start_thread, system_clock
+from adapters.verify.table_copy import TableCopy
 from engine.config.sinks.lake import FORMAT
 from engine.config.sinks.settings import SinkKind
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.config.sinks.settings import LakeSettings, SinkSettings
+    from engine.ports.executors import Executors
     from engine.ports.sink import Sink
 
 
@@ -65,7 +67,7 @@ def _sink_of_tables(
     kind: SinkKind, settings: SinkSettings, leased: LeasedCheckpoint, spark: SparkSession
 ) -> Sink:
     if kind is SinkKind.JDBC:
-        return JdbcSink(settings.jdbc, f"{leased.staging}/sink", _holder(leased))
+        return _VerifiedTables(settings.jdbc, f"{leased.staging}/sink", _holder(leased))
     return _lake_sink(kind, settings.lake, spark, leased.sink_epoch)
 
 
@@ -81,3 +83,11 @@ def _lake_sink(kind: SinkKind, settings: LakeSettings, spark: SparkSession, epoc
 
 def _holder(leased: LeasedCheckpoint) -> Holder:
     return Holder(leased.job, leased.owner, leased.checkpoint, leased.epoch)
+
+
+class _VerifiedTables(JdbcSink):
+    """The sink with the copy that its tables are."""
+
+    def copy(self, work: str, executors: Executors, database: str) -> TableCopy:
+        """Its tables as a copy."""
+        return TableCopy(self, work, executors, database)

@@ -129,13 +129,14 @@ class LeasedCheckpoint:
 class Site:
     """The checkpoint of a job, its sink, who passes staged rows to it, and where things are kept.
 
-    `certificates` is where those of snapshots are; None if they get none. `shared_disk`: executors read and
-    write the driver's files.
+    `made` is the sink without what passes rows to it. `certificates` is where those of snapshots are; None if
+    they get none. `shared_disk`: executors read and write the driver's files.
     """
 
     checkpoint: LeasedCheckpoint
     sink: Sink
     emitters: Executors
     places: Places
+    made: Sink
     certificates: CertificateDirectory | None = None
     shared_disk: bool = True

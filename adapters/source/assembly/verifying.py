@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from adapters.spark.executors import ThreadExecutors
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
+    from engine.ports.sink import Sink
     from engine.verify.copy import Copy, Settled
     from engine.verify.deletes import DeleteEvents
 
@@ -37,29 +39,49 @@ class Verifiable:
     why: str = ""
 
 
-def verification_of(
-    settings: Settings,
-    executors: Executors,
-    staging: str,
-    told: Verifiable | None,
-    *,
-    shared_disk: bool,
-) -> Verification:
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a job compares: its sink, who runs the tasks, and the directory below which files wait.
+
+    `shared_disk`: tasks read and write the driver's files. `database` has all collections, if their names
+    don't have it.
+    """
+
+    sink: Sink
+    executors: Executors
+    staging: str
+    shared_disk: bool
+    database: str = ""
+
+
+@runtime_checkable
+class MakesCopy(Protocol):
+    """A sink whose own tables are compared."""
+
+    def copy(self, work: str, executors: Executors, database: str) -> Copy:
+        """They as a copy, which works below a directory. `database` is the source's."""
+
+
+def verification_of(settings: Settings, ground: Ground, told: Verifiable | None) -> Verification:
     """The verifications of a job.
 
-    `told` is what the source tells of its events; None: its rows can't be compared. What is compared waits
-    below `staging`.
+    `told` is what the source tells of its events; None: its rows can't be compared.
     """
     if told is None:
         return Verification(why="this source does not tell how its events can be compared")
-    if why := told.why or _refusal(settings, shared_disk=shared_disk):
+    if why := told.why or _refusal(settings, shared_disk=ground.shared_disk):
         return Verification(why=why)
-    copy = _copy(settings, executors, f"{staging}/compared", told.traits)
-    seen_rows = SeenRowsFiles(f"{staging}/seen")
+    copy = _copy(settings, ground, told.traits)
+    seen_rows = SeenRowsFiles(f"{ground.staging}/seen")
     return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
 
 
-def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -> Copy:
+def _copy(settings: Settings, ground: Ground, traits: Traits) -> Copy:
+    executors, work = ground.executors, f"{ground.staging}/compared"
+    if isinstance(ground.sink, MakesCopy):
+        tasks = executors if ground.shared_disk else ThreadExecutors(1)
+        return ground.sink.copy(work, tasks, ground.database)
+
     def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
         return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
 
@@ -71,9 +93,10 @@ def _copy(settings: Settings, executors: Executors, work: str, traits: Traits) -
 
 
 def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    if settings.sink.custom is not None or settings.sink.kind not in {SinkKind.FILES, SinkKind.KAFKA}:
-        return "only the sinks files and kafka keep what they were sent where it can be compared"
-    if not shared_disk:
+    kinds = {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC}
+    if settings.sink.custom is not None or settings.sink.kind not in kinds:
+        return "only the sinks files, kafka and jdbc keep what they were sent where it can be compared"
+    if not shared_disk and settings.sink.kind != SinkKind.JDBC:
         return "executors must share the directories of the sink and of the staging"
     if settings.events.kept_faults:
         return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"

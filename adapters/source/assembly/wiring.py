@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from adapters.release import release
 from adapters.source.assembly.staging import staging_of
 from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Onlookers, Places, Site, Wired
-from adapters.source.assembly.verifying import verification_of
+from adapters.source.assembly.verifying import Ground, verification_of
 from adapters.spark.cluster.slots import now, slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
@@ -84,7 +84,7 @@ def opened(
             sink.form,
             partial(_admit, settings, made),
         )
-        yield Site(leased, sink, stages.emitters, places, certificates, stages.shared_disk)
+        yield Site(leased, sink, stages.emitters, places, made, certificates, stages.shared_disk)
 
 
 def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> CertificateDirectory | None:
@@ -96,13 +96,10 @@ def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> C
 def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired, desk: Desk) -> JobParts:
     """What the job's loop works with."""
     leased, clock = site.checkpoint, site.places.clock
-    verification = verification_of(
-        settings,
-        site.places.encoders,
-        leased.staging,
-        wired.verifiable,
-        shared_disk=site.shared_disk,
+    ground = Ground(
+        site.made, site.places.encoders, leased.staging, site.shared_disk, database=wired.database
     )
+    verification = verification_of(settings, ground, wired.verifiable)
     if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:
         raise ConfigError(
             f"'tidemark.recovery' is 'repair', and nothing can be repaired here: {verification.why}",

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.errors import InvariantError
 from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.compared_rows import SURVIVES
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import SEEN_ROWS, Seen
-from engine.verify.copy import Span
+from engine.verify.copy import HoldsRows, Span, TellsVisible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +31,9 @@ class Course:
 
     `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
     windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
-    merge key, and `look` is a turn before the last look began.
+    merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled` of an
+    earlier course of the same verification, or of this one: what was sent up to that turn is visible to all
+    windows once `settled` shows whatever had begun then.
     """
 
     since: int
@@ -44,6 +48,42 @@ class Course:
     span: Span = _NO_SPAN
     position: str = ""
     repair: Repair = field(default_factory=Repair)
+    base: tuple[int, Settled] | None = None
+
+    @property
+    def known(self) -> int:
+        """`Asked.known`."""
+        turn, settled = self.base or (self.since, self.settled)
+        return turn if _shows_all_before(self.settled, settled) else -1
+
+    def follows(self, before: Course) -> None:
+        """Take over from an earlier course of the same verification."""
+        if not before.measured:
+            self.looks, self.base = max(self.looks, before.looks), before.base
+        elif before.base is not None and before.known < 0:
+            self.base = before.base
+        else:
+            self.base = before.since, before.settled
+
+
+def _shows_all_before(settled: object, earlier: Settled) -> bool:
+    return settled.shows_all_before(earlier) if isinstance(settled, TellsVisible) else True
+
+
+def holding_rows(copy: object) -> HoldsRows | None:
+    """The copy as one that holds rows, if it does."""
+    return copy if isinstance(copy, HoldsRows) else None
+
+
+def digested(copy: object, rows: pa.Table) -> pa.Table:
+    """Rows of DIGESTS. Typed rows get their digests from the copy. Raises SourceError."""
+    if SURVIVES not in rows.column_names:
+        return rows
+    if (holder := holding_rows(copy)) is None:
+        raise InvariantError("typed rows are compared with a copy that holds no rows")
+    found = holder.digested(rows.drop_columns(SURVIVES))
+    known = pc.if_else(rows.column(SURVIVES), found.column("row"), pa.scalar(None, DIGEST))
+    return found.set_column(found.column_names.index("row"), "row", known)
 
 
 def always_settled(_source: bytes) -> bool:

@@ -25,7 +25,15 @@ import orjson
 
 from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
 from engine.isolation import incomplete
-from engine.job.verify.course import Course, absent, always_settled, noted, without_rows
+from engine.job.verify.course import (
+    Course,
+    absent,
+    always_settled,
+    digested,
+    holding_rows,
+    noted,
+    without_rows,
+)
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
@@ -79,9 +87,13 @@ class Verification:
             return _unsupported(why, collection)
         if any(fault.collection == collection and not fault.streamed for fault in state.incomplete):
             return _unsupported("it is set aside, as the log says", collection)
-        topic = parts.topic(collection)
-        if [parts.topic(other) for other in parts.source.tables().captured()].count(topic) > 1:
+        topic, captured = parts.topic(collection), parts.source.tables().captured()
+        if [parts.topic(other) for other in captured].count(topic) > 1:
             return _unsupported(f"its topic {topic!r} has the events of other collections, too", collection)
+        if (rows := holding_rows(self.copy)) is not None:
+            known = {parts.topic(other): other for other in (*captured, collection)}
+            if why := rows.learn(topic, known):
+                return _unsupported(why, collection)
         return None
 
     def restarted(self, state: State) -> State:
@@ -109,7 +121,7 @@ class Verification:
         course = self._courses.get(runs[0].ticket)
         if course is None or self.seen_rows is None:
             return
-        tables = [result.compared for result in results if result.compared is not None]
+        tables = [digested(self.copy, result.compared) for result in results if result.compared is not None]
         for table in tables:
             known = (table.schema.metadata or {}).get(COLUMNS)
             if known and (columns := tuple(orjson.loads(known))):
@@ -174,8 +186,8 @@ class Verification:
         repair = Repair() if before is None else before.repair.anew()
         turn, settled = state.turn, self.settled()
         course = Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
-        if before is not None and not before.measured:
-            course.looks = max(looks, before.looks)
+        if before is not None:
+            course.follows(before)
         self._courses[ticket] = course
 
     def _considered(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
@@ -189,7 +201,7 @@ class Verification:
             return self._mended(state, table, course.repair, parts)
         if found is None:
             return state
-        if not found.undecided and not found.unsettled:
+        if not found.undecided and not found.unsettled and not found.stale:
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
             return self._looking_again(state, table, found, parts)
@@ -211,7 +223,9 @@ class Verification:
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
         earlier = 0 if state.recovery is None else state.recovery.turn
-        asked = Asked(course.span, tuple(course.columns), course.settled, mends, course.look, earlier)
+        asked = Asked(
+            course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
+        )
         course.comparison = self.copy.compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
@@ -247,7 +261,10 @@ class Verification:
         topic = parts.topic(collection)
         repair.follow(self.copy.touched(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):
-            events = self.deletes(collection).batch(self.copy.rows(topic, extra))
+            if (rows := holding_rows(self.copy)) is not None:
+                events = rows.deletes(topic, extra)
+            else:
+                events = self.deletes(collection).batch(self.copy.rows(topic, extra))
             self.due.append(Deletes(events, partial(repair.deleted, len(extra))))
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
@@ -268,9 +285,10 @@ class Verification:
         if course.comparison is not None:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
-        if found.unsettled:
+        if found.unsettled or found.stale:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
-            _log.info("%s is read again: not all that was sent was visible", table.target.collection)
+            why = "the copy was truncated or altered" if found.stale else "not all that was sent was visible"
+            _log.info("%s is read again: %s", table.target.collection, why)
             self._begin_anew(state, table.ticket, parts, course.looks)
             return replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
         course.looked_at |= dict(found.undecided)
@@ -294,6 +312,9 @@ def _anew(table: Table) -> Table:
 
 def _restless(table: Table, found: Findings) -> SourceError:
     """The error for rows that can't be decided, time and again."""
+    if found.stale:
+        why = "the copy was truncated or altered each time it was compared"
+        return SourceError(why, place=table.target.collection, hint="ask again when it is quieter")
     if found.unsettled:
         why = f"{found.unsettled} rows were sent by transactions that no snapshot of the server shows"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"

@@ -386,6 +386,10 @@ class SimTransactions(_Asked, Transactions):
         self._process.asked()
         return self._cluster.xid
 
+    def unassigned(self) -> int:
+        """The id that the next transaction will get."""
+        return self.next_id()
+
     def log_end(self) -> int:
         """Where the written log ends."""
         return self._cluster.flushed

@@ -125,6 +125,19 @@ def test_a_column_that_was_dropped_is_passed_over_in_rows_read():
     judge.settle(A, [row(1)])
 
 
+@pytest.mark.parametrize(("told", "right"), [("", True), ("other", False)])
+def test_the_old_image_of_a_dropped_column_is_what_the_change_table_has(told: str, right: bool):  # noqa: FBT001
+    """One that is NOT NULL has the empty value of its type there."""
+    judge = oracle(row(1, c1="seven"))
+    judge.drop_column(A, "c1")
+    entry, emitted = change(row(1, c1=""), row(2, c1="")), event(row(1, c1=told), row(2, c1=""))
+    if right:
+        judge.follow([entry], [emitted])
+        return
+    with pytest.raises(Violation, match="before"):
+        judge.follow([entry], [emitted])
+
+
 def test_a_commit_is_in_the_order_of_its_commands_and_only_a_key_that_moved_alone_is_one_entry():
     digits = "00000025000000100001"
     shifted = [(1, 1, 1, 1), (2, 2, 1, 2), (3, 3, 1, 3), (4, 1, 2, 2), (5, 2, 2, 3), (6, 3, 2, 4)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, LiteralString
 
+import numpy as np
+
 from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.visibility import Visibility, parse_lsn
 from engine.errors import SourceError
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     import psycopg
 
 _VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
+# age(x) is the distance to the next id; 3 is the first id that a transaction may have.
+_UNASSIGNED: LiteralString = "SELECT pg_current_snapshot()::text, 3 + age('3'::xid)::bigint"
 _IDENTITY: LiteralString = (
     "SELECT system_identifier::text, timeline_id FROM pg_control_system(), pg_control_checkpoint()"
 )
@@ -35,6 +39,14 @@ class Transactions:
         with source_errors("asking for the next transaction id"):
             row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
         return int(row[0]) if row else 0
+
+    def unassigned(self) -> int:
+        """An id that no transaction has got yet. Asking for it assigns none."""
+        with source_errors("asking for the newest transaction id"):
+            row = self._connection.execute(_UNASSIGNED).fetchone()
+        shown, newest = row or ("1:1:", 0)
+        visible = Visibility.parse(shown)
+        return int(visible.widen(np.array([newest % (1 << 32)], np.int64))[0])
 
     def log_end(self) -> int:
         """Where the written log ends, as an LSN."""

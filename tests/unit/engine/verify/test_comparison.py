@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.verify.table_comparison import as_events
 from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, Seen, compare
 
 if TYPE_CHECKING:
@@ -158,10 +159,10 @@ class Model:
         self.source[turn] = rows
         self.events.append((key, value, turn))
 
-    def copy(self) -> dict[int, int]:
+    def copy(self, upto: int = UPTO) -> dict[int, int]:
         rows: dict[int, int] = {}
         for key, value, turn in self.events:
-            if turn <= UPTO:
+            if turn <= upto:
                 rows.pop(key, None)
                 if value is not None:
                     rows[key] = value
@@ -188,6 +189,58 @@ def test_no_difference_is_missed_and_none_is_invented(writes, faults, windows):
 
     check(found, model)
     assert found["undecided"] == []
+
+
+@settings(max_examples=400)
+@given(_writes, _faults, _windows)
+def test_a_table_that_has_no_history_is_compared_as_exactly(writes, faults, windows):
+    """Of a table only its present rows are known, and the turns that have touched keys since `SINCE`."""
+    model = faulty(writes, faults)
+    touched = [(key, None, turn) for key, _value, turn in model.events if turn > SINCE]
+    rows = windowed(model, windows)
+    present = [(key, value, 0) for key, value in model.copy().items()]
+
+    found = said(seen_rows(*rows), as_events([(UPTO, copied(*present))], copied(*touched)))
+
+    check(found, model)
+    assert found["undecided"] == []
+
+
+@settings(max_examples=400)
+@given(
+    _writes,
+    _faults,
+    _windows,
+    st.lists(st.tuples(st.integers(SINCE + 1, UPTO), st.integers(1, KEYS)), max_size=10),
+    st.sets(st.integers(SINCE + 1, UPTO - 1), max_size=3),
+)
+def test_a_table_scanned_several_times_is_compared_as_exactly(writes, faults, windows, lacking, earlier):
+    """Some updates leave a faulty value as it is. What scans before the last one say is still right."""
+    model = faulty(writes, faults)
+    for turn, key in lacking:
+        value = model.copy(turn).get(key)
+        if key in model.at(turn) and value is not None:
+            model.events.append((key, value, turn))
+            model.events.sort(key=lambda event: event[2])
+    touched = [
+        (key, None, turn, (turn, key) in lacking) for key, _value, turn in model.events if turn > SINCE
+    ]
+    scans = [
+        (upto, copied(*((key, value, 0) for key, value in model.copy(upto).items())))
+        for upto in (*sorted(earlier), UPTO)
+    ]
+
+    check(said(seen_rows(*windowed(model, windows)), as_events(scans, copied(*touched))), model)
+
+
+def test_what_one_scan_of_a_table_has_decided_stays_decided():
+    """Updates that lack a value follow: key 1 was equal, key 2 was not, key 3 is deleted without an event."""
+    seen = seen_rows(*((key, 5, 12, Seen.ROW) for key in (1, 2, 3)))
+    scans = [(14, copied((1, 5, 0), (2, 6, 0), (3, 5, 0))), (UPTO, copied((1, 5, 0), (2, 6, 0)))]
+    touched = copied((1, None, 16, True), (1, None, 18, True), (2, None, 17, True))
+
+    assert said(seen, as_events(scans, touched)) == only((1, 0), missing=[3], undecided=[2])
+    assert said(seen, as_events(scans[1:], touched)) == only((0, 0), missing=[3], undecided=[1, 2])
 
 
 @settings(max_examples=400)

@@ -38,3 +38,20 @@ def test_what_a_window_can_not_see_is_not_settled(snapshot, xid, age_ms, settled
 
 def test_a_block_that_tells_nothing_is_settled():
     assert SettledIn(Visibility.parse("100:200:150"), NOW_MS)(b"{}") is True
+
+
+@pytest.mark.parametrize(
+    ("earlier", "unassigned", "later", "shown"),
+    [
+        ("100:100:", 100, "100:100:", True),  # nothing goes on
+        ("100:100:", 101, "100:100:", False),  # the newest transaction is in no list
+        ("100:100:", 101, "101:101:", True),
+        ("99:100:99", 100, "99:120:99", False),
+        ("99:100:99", 100, "110:120:110", True),
+        ("100:100:", 0, "200:200:", False),  # not asked for
+    ],
+)
+def test_what_had_begun_is_visible_once_the_snapshot_is_past_it(earlier, unassigned, later, shown):
+    then = SettledIn(Visibility.parse(earlier), NOW_MS, unassigned)
+
+    assert SettledIn(Visibility.parse(later), NOW_MS, 500).shows_all_before(then) is shown

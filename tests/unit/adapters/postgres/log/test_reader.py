@@ -37,17 +37,19 @@ def test_replication_starts_at_a_place_with_quoted_options(publication, options,
 @pytest.mark.parametrize(
     ("version", "wanted", "expected"),
     [
-        (130_020, True, False),
-        (140_000, True, True),
-        (180_000, True, True),
-        (180_000, False, False),
+        (130_020, True, 1),
+        (140_000, True, 2),
+        (150_004, True, 3),
+        (160_000, True, 4),
+        (180_000, True, 4),
+        (180_000, False, 1),
     ],
 )
 def test_open_transactions_are_asked_of_a_server_that_can_send_them(version, wanted, expected):
     command = Subscription("slot", "pub", streaming=wanted).command(0, version)
 
-    assert ("\"streaming\" 'on'" in command) == expected
-    assert f"\"proto_version\" '{2 if expected else 1}'" in command
+    assert ("\"streaming\" 'on'" in command) == (expected > 1)
+    assert f"\"proto_version\" '{expected}'" in command
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class ScriptedCopy:
     waits: int = 1
     closed: int = 0
     followed: list[tuple[list[str], int]] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)
 
     def follow(self, topics: Collection[str], turn: int) -> None:
         self.followed.append((sorted(topics), turn))
@@ -58,6 +59,7 @@ class ScriptedCopy:
         assert isinstance(rows, MemoryRows)
         assert self.followed[-1] == ([topic], asked.span.upto)
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
+        self.known.append(asked.known)
         self.waits = 1
         return self
 
@@ -224,6 +226,44 @@ def test_rows_that_are_never_visible_are_no_verdict(tmp_path):
     assert len(copy.asked) == 6
     assert bench.told()[-1] == "failed public.t"
     assert "1 rows were sent by transactions that no snapshot" in bench.answers[-1].text
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A `Settled` of a server whose transactions are numbered; those from `running` on are not over."""
+
+    running: int
+    newest: int
+
+    def __call__(self, _source: bytes) -> bool:
+        return True
+
+    def shows_all_before(self, earlier: Any) -> bool:
+        return bool(self.running > earlier.newest)
+
+
+def test_extra_rows_of_a_table_count_once_all_before_the_verification_is_visible(tmp_path):
+    """The first transaction goes on until the second reading."""
+    bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(3)), EQUAL)
+    states = [Barrier(1, 5), Barrier(1, 9), Barrier(7, 12), Barrier(20, 20)]
+    bench.verification.settled = lambda: states[min(len(copy.asked), 3)]
+    bench.execute(VERIFY)
+
+    bench.turns(60)
+
+    first, _second, third, _fourth = (span for _topic, _seen, span in copy.asked)
+    assert copy.known == [-1, -1, first.since, third.since]
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_a_copy_that_is_altered_each_time_is_no_verdict(tmp_path):
+    bench, copy = verifying(tmp_path, *(Findings(stale=True) for _ in range(9)))
+    bench.execute(VERIFY)
+
+    bench.turns(100)
+
+    assert len(copy.asked) == 6
+    assert "truncated or altered each time" in bench.answers[-1].text
 
 
 def test_the_looks_are_counted_although_the_next_reading_waits(tmp_path, monkeypatch):

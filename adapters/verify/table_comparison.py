@@ -1,0 +1,322 @@
+"""The comparison of a table of the sink `jdbc` with the rows that windows have seen, in a thread.
+
+The target is scanned once, by the snapshot that the copy has taken. Its rows, the keys touched and the rows
+seen are sorted into partitions by key, and tasks compare a partition at a time.
+
+Some keys may have to be looked at again, and then the target is scanned once more. By that time others have
+been written, which the first scan had decided. So its files are kept: scans are the only history that a table
+has. The row that a scan has found is that of the key's last turn up to the scan's:
+
+    turns      ── W: read ──── scan 1 ──── t: written ──── scan 2 ──►
+    events     row of scan 1, turn 0 ──────── row of scan 2, turn t
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.verify.copied_events import SortSeen
+from adapters.verify.partitions import partition_of, write_partitions
+from engine.errors import SinkError, SourceError
+from engine.snapshot.merge_key import key_of
+from engine.verify.compared_digests import DIGEST
+from engine.verify.comparison import COPIED, SEEN_ROWS, compare
+from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from adapters.jdbc.digests import Snapshot
+    from engine.events.values.text import Ints
+    from engine.ports.executors import Executors
+    from engine.verify.copy import Asked
+
+Keys: TypeAlias = "dict[bytes, tuple[str | None, ...]]"
+_TURNS: Final = 1 << 40
+"""More than there are turns."""
+_WRITTEN_ROWS: Final = 1_000_000
+_PARTITION_ROWS: Final = 500_000
+_MOST_PARTITIONS: Final = 256
+_LEAST_ROW_BYTES: Final = 64
+"""A row of a table has more, with its header."""
+_ROW_BYTES: Final = 64
+"""What the delete of an extra row takes, about."""
+
+
+@contextmanager
+def as_source_errors() -> Iterator[None]:
+    """Raise the sink's errors as the source's: what is compared begins anew."""
+    try:
+        yield
+    except SinkError as error:
+        raise error.recast(SourceError) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The target's rows after the turn `upto`, in files of COPIED, by partition. Goes to the executors."""
+
+    upto: int
+    paths: tuple[str, ...]
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where files are sorted, the file of the rows seen, how many these are, and earlier scans in order."""
+
+    directory: str
+    seen: str
+    rows: int
+    earlier: tuple[Scan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a comparison takes from its copy.
+
+    `touched` gives batches of TOUCHED, each with the digests of its keys. `learn` is told the keys of rows
+    that only the target has, and the scan, whose files it must remove.
+    """
+
+    snapshot: Snapshot
+    touched: Callable[[], Iterator[tuple[pa.Array, pa.RecordBatch]]]
+    learn: Callable[[Keys, Scan], None]
+
+
+class TableComparison:
+    """A comparison in a thread, with a snapshot of the target."""
+
+    def __init__(
+        self,
+        work: Work,
+        ends: Ends,
+        executors: Executors,
+        asked: Asked,
+    ) -> None:
+        self._work, self._ends = work, ends
+        self._executors, self._asked = executors, asked
+        self._given_up, self._kept = Event(), False
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
+        self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
+
+    def poll(self) -> Findings | None:
+        """What was found, once it is."""
+        return self._found.result() if self._found.done() else None
+
+    def close(self) -> None:
+        """Cancel the statement that goes on, and forget it. The thread closes the connection."""
+        self._given_up.set()
+        if self._found.cancel():
+            self._ends.snapshot.close()
+        elif not self._found.done():
+            self._ends.snapshot.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> Findings:
+        work = self._work
+        shutil.rmtree(work.directory, ignore_errors=True)
+        try:
+            Path(work.directory).mkdir(parents=True)
+            with as_source_errors():
+                return self._compared()
+        except OSError as error:
+            hint = "make room there"
+            raise SourceError(f"rows can't be sorted: {error}", place=work.directory, hint=hint) from error
+        finally:
+            if not self._kept:
+                shutil.rmtree(work.directory, ignore_errors=True)
+            self._ends.snapshot.close()
+
+    def _compared(self) -> Findings:
+        work, snapshot = self._work, self._ends.snapshot
+        if work.earlier:
+            partitions = work.earlier[0].partitions
+        else:
+            partitions = _partitions(max(work.rows, snapshot.size() // _LEAST_ROW_BYTES))
+        scan = Scan(self._asked.span.upto, tuple(self._sorted_rows(partitions)), partitions)
+        touched = self._sorted_touched(partitions)
+        seen = SortSeen(work.directory, partitions)(work.seen)
+        scans = (*work.earlier, scan)
+        task = ComparePartition(tuple(one.path for one in seen), scans, tuple(touched), self._asked)
+        found = reduce(or_, self._executors.map(task, range(partitions)), Findings())
+        places = [(row.part, row.offset) for row in found.extra]
+        keys = snapshot.keys_at(places)
+        for path in (*touched, *(one.path for one in seen)):
+            Path(path).unlink(missing_ok=True)
+        self._kept = not self._given_up.is_set()
+        self._ends.learn(keys, scan)
+        first = tuple(
+            orjson.dumps(list(keys[row.key])).decode() for row in found.extra[:FIRST_KEYS] if row.key in keys
+        )
+        return replace(found, first=found.first | {"extra": first})
+
+    def _sorted_rows(self, partitions: int) -> list[str]:
+        """Files of the target's rows, as events of COPIED of turn 0."""
+        paths: list[str] = []
+        waiting: list[pa.Table] = []
+
+        def write() -> None:
+            paths.append(f"{self._work.directory}/rows-{len(paths)}.arrow")
+            write_partitions(paths[-1], pa.concat_tables([COPIED.empty_table(), *waiting]), partitions)
+            waiting.clear()
+
+        for rows in self._ends.snapshot.rows():
+            if self._given_up.is_set():
+                raise SourceError("the comparison was given up")
+            waiting.append(_events(rows.keys, rows.rows, rows.blocks, rows.items))
+            if sum(map(len, waiting)) >= _WRITTEN_ROWS:
+                write()
+        write()
+        return paths
+
+    def _sorted_touched(self, partitions: int) -> list[str]:
+        """Files of the keys touched, as events of COPIED without rows."""
+        paths: list[str] = []
+        for keys, batch in self._ends.touched():
+            paths.append(f"{self._work.directory}/touched-{len(paths)}.arrow")
+            write_partitions(paths[-1], self._deletes(keys, batch), partitions)
+        return paths
+
+    def _deletes(self, keys: pa.Array, batch: pa.RecordBatch) -> pa.Table:
+        none = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+        late = pc.greater(batch.column("turn"), self._asked.look)
+        ahead = pc.and_(batch.column("update"), late)
+        rows = pa.nulls(batch.num_rows, DIGEST)
+        columns = [keys, rows, batch.column("turn"), none, none, none, batch.column("lacks"), ahead]
+        return pa.Table.from_arrays(columns, schema=COPIED)
+
+
+@dataclass(frozen=True, slots=True)
+class StaleComparison:
+    """Nothing is compared: all must be read again."""
+
+    def poll(self) -> Findings:
+        """Say so."""
+        return Findings(stale=True)
+
+    def close(self) -> None:
+        """Nothing goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePartition:
+    """The task that compares a partition of the rows seen with that of the target's rows."""
+
+    seen: tuple[str, ...]
+    scans: tuple[Scan, ...]
+    touched: tuple[str, ...]
+    asked: Asked
+
+    def __call__(self, partition: int) -> Findings:
+        """What differs in a partition. `extra` has places of the target's rows instead of an event's."""
+        seen = partition_of(self.seen, partition, SEEN_ROWS)
+        scans = [(scan.upto, partition_of(scan.paths, partition, COPIED)) for scan in self.scans]
+        copied = as_events(scans, partition_of(self.touched, partition, COPIED))
+        found = compare(seen, copied, (), (self.asked.span.since, self.asked.span.upto))
+        undecided = seen.take(pa.array(found.undecided)).select(["merge_key", "key"]).to_pylist()
+        numbers = {"missing": found.missing.tolist(), "different": found.different.tolist(), "older": []}
+        wrong = [*numbers["missing"], *numbers["different"]][:MOST_MENDED] if self.asked.mends else []
+        turns = copied.column("turn").to_numpy()[found.extra]
+        extra = found.extra[turns <= self.asked.known]
+        most = MOST_MENDED if self.asked.mends else FIRST_KEYS
+        return Findings(
+            found.equal,
+            found.changed,
+            {kind: len(rows) for kind, rows in numbers.items()} | {"extra": len(extra)},
+            {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
+            tuple((row["merge_key"], row["key"]) for row in undecided),
+            tuple(seen.column("merge_key").take(pa.array(wrong, pa.int64())).to_pylist()),
+            tuple(
+                ExtraRow(row["key"], 0, row["part"], row["offset"], _ROW_BYTES)
+                for row in copied.take(pa.array(extra[:most])).to_pylist()
+            ),
+            len(found.extra) - len(extra),
+        )
+
+
+def as_events(scans: Sequence[tuple[int, pa.Table]], touched: pa.Table) -> pa.Table:
+    """What is known of a table, as events: its rows after some turns, oldest first, and all keys touched.
+
+    A row is the event of the turn that touched it last before its scan, or of turn 0. An earlier scan's
+    counts only if its key was touched before the next scan. Of all other turns that touched keys nothing is
+    known: they are events without a row.
+    """
+    keys = pa.chunked_array(
+        [
+            chunk
+            for table in (touched, *(rows for _upto, rows in scans))
+            for chunk in table.column("key").chunks
+        ],
+        DIGEST,
+    )
+    ids = keys.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = ids[: len(touched)] * _TURNS + touched.column("turn").to_numpy()
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    last = np.append(places[1:] != places[:-1], np.ones(min(1, len(places)), np.bool_))
+    places, touches = places[last], touched.take(pa.array(order[last]))
+    unknown = np.ones(len(places), np.bool_)
+    found: list[pa.Table] = []
+    begin = len(touched)
+    for number, (upto, rows) in enumerate(scans):
+        its = ids[begin : begin + len(rows)]
+        begin += len(rows)
+        at = _last_up_to(places, its, upto)
+        counts = np.arange(len(rows))
+        if number + 1 < len(scans):
+            counts = np.flatnonzero(at != _last_up_to(places, its, scans[number + 1][0]))
+        at = at[counts]
+        unknown[at[at >= 0]] = False
+        found.append(_as_of(rows.take(pa.array(counts)), touches, at))
+    return pa.concat_tables([*found, touches.take(pa.array(np.flatnonzero(unknown)))])
+
+
+def _last_up_to(places: Ints, ids: Ints, turn: int) -> Ints:
+    """Where the last touch of each key up to a turn stands; -1 if there is none."""
+    found = np.searchsorted(places, ids * _TURNS + turn, side="right") - 1
+    known = found >= 0
+    known[known] = places[found[known]] // _TURNS == ids[known]
+    return np.where(known, found, -1)
+
+
+def _as_of(rows: pa.Table, touches: pa.Table, at: Ints) -> pa.Table:
+    """Rows as events of these touches, of turn 0 where there is none."""
+    for name, none in (("turn", 0), ("lacks", False), ("ahead", False)):
+        known = np.append(touches.column(name).to_numpy(), none)[at]  # -1: the one appended
+        place = COPIED.get_field_index(name)
+        column = pa.chunked_array([pa.array(known, COPIED.types[place])])
+        rows = rows.set_column(place, COPIED.field(place), column)
+    return rows
+
+
+def _events(keys: pa.Array, rows: pa.Array, blocks: pa.Array, items: pa.Array) -> pa.Table:
+    """Rows of the target as events of turn 0, with their places as part and offset."""
+    none = pa.repeat(pa.scalar(0, pa.int64()), len(keys))
+    no = pa.repeat(pa.scalar(False), len(keys))  # noqa: FBT003
+    return pa.Table.from_arrays([keys, rows, none, blocks, items, none, no, no], schema=COPIED)
+
+
+def _partitions(rows: int) -> int:
+    return min(_MOST_PARTITIONS, 1 << (rows // _PARTITION_ROWS).bit_length())
+
+
+def _named(seen: pa.Table, rows: Sequence[int]) -> tuple[str, ...]:
+    """The keys of rows as a JSON list of their columns, as the database writes them."""
+    keys = seen.column("merge_key").take(pa.array(rows, pa.int64())).to_pylist()
+    return tuple(orjson.dumps(key_of(key)).decode() for key in keys)

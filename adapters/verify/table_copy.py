@@ -1,0 +1,266 @@
+"""The tables of the sink `jdbc` as copies: their present rows, and the turn in which each was last touched.
+
+A table has no history. But the sink knows in which turn it has last written or deleted a row since a
+verification began (`adapters/jdbc/touched_keys.py`), and its table of turns says how far the target is. So a
+row is taken as one event of that turn, or of turn 0, and a key without a row as its delete. `comparison.py`
+then decides as it does for events: a row touched after its window counts as changed, all others are as they
+were in the turn of their window. What an earlier comparison of the same verification has found stays known.
+
+    target, at turn `upto`      row a           row b        (c is gone)
+    touched since it began      never           turn 7       turn 9
+    taken as                    event of 0      of 7         delete of 9
+
+The target is read in one snapshot, which is taken between turns, and whose table of turns must say `upto`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+import pyarrow as pa
+
+from adapters.jdbc.connection import Target
+from adapters.jdbc.digests import Shape, Snapshot, StagedDigests, digested_keys, field_of, shape_of
+from adapters.jdbc.parts import Removal
+from adapters.jdbc.statements import identifier, types_of
+from adapters.jdbc.table import naming
+from adapters.lake.row_columns import columns_of, source_of
+from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work, as_source_errors
+from engine.errors import SinkError, SourceError
+from engine.staging.rows import MERGE_KEY
+from engine.verify.compared_digests import DIGEST
+from engine.verify.copy import Touched
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from psycopg import Connection
+
+    from adapters.jdbc.sink import JdbcSink
+    from adapters.lake.row_columns import Columns
+    from adapters.lake.table_name import TableName
+    from adapters.verify.table_comparison import Keys, Scan
+    from engine.model import CollectionId
+    from engine.ports.executors import Executors
+    from engine.verify.copy import Asked, ExtraRow, SeenRows, Span
+
+_LEAST: Final = 140_000
+"""PostgreSQL 14: before it, a range of blocks takes a scan of the whole table."""
+_TURN: Final = "SELECT turn FROM tidemark_turns WHERE job = %s"
+
+
+@dataclass(slots=True)
+class _Table:
+    """What is known of a topic's table: its name, what is compared of it, and the keys that only it has.
+
+    `changed`: its columns have changed since its rows began to be read. `scans` were made for the
+    verification that `of` names by its ticket and its first turn.
+    """
+
+    name: TableName
+    shape: Shape | None = None
+    columns: Columns | None = None
+    digests: StagedDigests | None = None
+    changed: bool = False
+    extra: Keys = field(default_factory=dict)
+    of: tuple[int, int] = (-1, -1)
+    scans: tuple[Scan, ...] = ()
+
+    def learn(self, extra: Keys, scan: Scan) -> None:
+        """Keep the keys of rows that only the target has, and the scan."""
+        self.extra = extra
+        self.scans += (scan,)
+
+    def begins(self, of: tuple[int, int]) -> None:
+        """Forget the scans of other verifications."""
+        if of != self.of:
+            self.forget_scans()
+            self.of = of
+
+    def forget_scans(self) -> None:
+        """Remove their files."""
+        for path in {str(Path(path).parent) for scan in self.scans for path in scan.paths}:
+            shutil.rmtree(path, ignore_errors=True)
+        self.scans = ()
+
+
+class TableCopy:
+    """Implements `Copy` and `HoldsRows` for the tables of a sink. What is compared waits below `work`.
+
+    `database` is the source's, for collections whose names don't have it.
+    """
+
+    def __init__(self, sink: JdbcSink, work: str, executors: Executors, database: str) -> None:
+        self._sink, self._work, self._executors, self._database = sink, work, executors, database
+        self._naming = naming(sink.settings.table_format)
+        self._target = Target(sink.settings, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
+        self._tables: dict[str, _Table] = {}
+        self._session: Connection | None = None
+        self._numbers = self._compared = 0
+
+    def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002
+        """Have the sink note which keys it touches."""
+        self._sink.touched.follow(topics)
+        for topic in self._tables.keys() - set(topics):
+            self._tables.pop(topic).forget_scans()
+        if not topics:
+            self._target.close()
+
+    def refusal(self) -> str:
+        """None: tables can be compared."""
+        return ""
+
+    def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
+        """Learn the name of a topic's table. Another topic may have the same one."""
+        try:
+            name = self._named(topic, captured[topic])
+            others = [other for other in captured if other != topic]
+            if name in [self._named(other, captured[other]) for other in others]:
+                return f"its table {name} has the rows of other collections, too"
+        except SinkError as error:
+            return str(error)
+        self._tables.setdefault(topic, _Table(name))
+        return ""
+
+    def _named(self, topic: str, collection: CollectionId) -> TableName:
+        database, name = self._database or collection.parts[0], collection.parts[-1]
+        source = {"db": database, "schema": collection.parts[-2], "table": name, "collection": name}
+        return self._naming.table(topic, source)
+
+    def digested(self, rows: pa.Table) -> pa.Table:
+        """Copy the rows into the target's form, and digest them there."""
+        topic = (rows.schema.metadata or {}).get(b"topic", b"").decode()
+        found: list[pa.Table] = []
+        with as_source_errors(), self._target.connection() as connection:
+            for batch in rows.to_batches():
+                if batch.num_rows:
+                    digests = self._digests(connection, topic, batch)
+                    # Of a table whose columns have changed nothing is compared: all will be read again.
+                    none = pa.repeat(pa.scalar(bytes(DIGEST.byte_width), DIGEST), batch.num_rows)
+                    keys, shown = digests.rows(batch, columns_of(batch)) if digests else (none, none)
+                    merge_keys = batch.column(MERGE_KEY.name)
+                    found.append(pa.table([keys, shown, merge_keys], ["key", "row", "merge_key"]))
+        empty = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY]).empty_table()
+        return pa.concat_tables(found) if found else empty
+
+    def _digests(self, connection: Connection, topic: str, batch: pa.RecordBatch) -> StagedDigests | None:
+        """What digests the rows of a topic, of which this is a batch; None if its columns have changed."""
+        columns = columns_of(batch)
+        name = self._naming.table(topic, source_of(batch))
+        table = self._tables.setdefault(topic, _Table(name))
+        if table.columns is not None and list(table.columns.all) != list(columns.all):
+            table.changed = True
+        if table.changed:
+            return None
+        if table.columns is None:
+            table.columns, table.shape, table.digests = columns, shape_of(connection, name, columns), None
+        return self._session_digests(connection, table)
+
+    def _session_digests(self, connection: Connection, table: _Table) -> StagedDigests:
+        """The session's temporary table for a topic, made if it has none yet."""
+        if self._session is not connection:
+            self._session = connection
+            for other in self._tables.values():
+                other.digests = None
+        if table.digests is None:
+            if table.shape is None:
+                raise SourceError("its columns are not known", place=str(table.name))
+            self._numbers += 1
+            table.digests = StagedDigests(connection, table.shape, self._numbers)
+        return table.digests
+
+    def compare(
+        self, topic: str, seen: tuple[SeenRows, int], asked: Asked
+    ) -> TableComparison | StaleComparison:
+        """Take the snapshot of the target, which must be at the job's turn, and compare in a thread."""
+        rows, ticket = seen
+        table = self._tables[topic]
+        target = Target(self._sink.settings, f"tidemark compare {ticket}")
+        with as_source_errors(), target.connection() as connection:
+            if connection.info.server_version < _LEAST:
+                raise SourceError("the target is older than PostgreSQL 14", place=target.place)
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            row = connection.execute(_TURN, [self._sink.job]).fetchone()
+            if row is None or row[0] != asked.span.upto:
+                turn = None if row is None else row[0]
+                raise SourceError(
+                    f"the target is at turn {turn}, the job at {asked.span.upto}", place=target.place
+                )
+            if table.shape is None:
+                table.shape = _bare_shape(connection, table.name, self._sink.touched.key(topic))
+            stale = not table.shape.is_of(types_of(connection, table.name))
+        stale |= table.changed or self._sink.touched.truncated(topic) > asked.span.since
+        if stale:
+            table.forget_scans()
+            table.columns = table.shape = table.digests = None
+            table.changed = False
+            target.close()
+            return StaleComparison()
+        self._compared += 1
+        table.begins((ticket, asked.span.since))
+        directory = f"{self._work}/{ticket}-{self._compared}"
+        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans)
+        ends = Ends(
+            Snapshot(target, table.shape), partial(self._touched, topic, table.shape, asked), table.learn
+        )
+        return TableComparison(work, ends, self._executors, asked)
+
+    def _touched(self, topic: str, shape: Shape, asked: Asked) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+        target = Target(self._sink.settings, "tidemark compare keys")
+        return digested_keys(target, shape, self._sink.touched.since(topic, -1, asked.span.upto))
+
+    def touched(self, topic: str, span: Span) -> Touched:
+        """The keys that the sink has noted."""
+        keys: set[bytes] = set()
+        truncated = self._sink.touched.truncated(topic) > span.since
+        with as_source_errors(), self._target.connection() as connection:
+            digests = self._session_digests(connection, self._tables[topic])
+            for batch in self._sink.touched.since(topic, span.since, span.upto):
+                if not truncated:
+                    keys.update(digests.keys(batch.column("key")).to_pylist())
+        return Touched(frozenset(keys), span.upto, truncated)
+
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
+        """The keys as JSON; rows are not looked up."""
+        found = self._tables[topic].extra
+        return [(orjson.dumps(found[row.key]).decode(), None) for row in extra]
+
+    def deletes(self, topic: str, extra: Sequence[ExtraRow]) -> pa.RecordBatch:
+        """The keys to delete, as the target writes them."""
+        table = self._tables[topic]
+        if table.shape is None:
+            raise SourceError("its columns are not known", place=str(table.name))
+        fields = [field_of(table.extra[row.key]) for row in extra if row.key in table.extra]
+        return Removal(table.name, table.shape.key, pa.array(fields, pa.large_string())).batch
+
+
+def _bare_shape(connection: Connection, name: TableName, key: tuple[str, ...]) -> Shape:
+    """The shape of a table of which windows have read no row: only its keys count.
+
+    `key` has the columns by which the sink has written rows; none if it has written none.
+    """
+    found = types_of(connection, name)
+    key = key or _unique(connection, name)
+    if found and not key:
+        raise SourceError("the target's table has no unique index", place=str(name))
+    types = {column: found[column] for column in key if column in found}
+    return Shape(name, key, types, frozenset(types))
+
+
+def _unique(connection: Connection, name: TableName) -> tuple[str, ...]:
+    """The columns of the primary key, or of another unique index."""
+    rows = connection.execute(
+        "SELECT ARRAY(SELECT attname::text FROM pg_attribute"
+        " WHERE attrelid = indrelid AND attnum = ANY(indkey)"
+        " ORDER BY array_position(indkey::int[], attnum::int))"
+        " FROM pg_index WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL"
+        " AND indexprs IS NULL ORDER BY indisprimary DESC LIMIT 1",
+        [identifier(name).as_string(connection)],
+    ).fetchall()
+    return tuple(rows[0][0]) if rows else ()
