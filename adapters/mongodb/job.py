@@ -15,6 +15,7 @@ from adapters.mongodb.server.connection import Server, connection_of, members
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
+from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.spans import Spans
 from adapters.mongodb.tools import SourceTools
@@ -86,8 +87,9 @@ def make_source(
         settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
     tools = SourceTools(encoder, reader, first, clock)
-    opening = LogOpening(settings, questions, tools)
-    spans = Spans(settings, tools, opening.windows, opening.streamed)
+    windows = OpenWindows(settings, questions, tools)
+    opening = LogOpening(settings, questions, tools, windows)
+    spans = Spans(settings, tools, windows, opening.streamed)
     return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
 

@@ -19,10 +19,10 @@ from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
 from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
+from adapters.mongodb.session import Session
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
-from adapters.mongodb.snapshot.windows import OpenWindows, Session
 from adapters.mongodb.streamed import Streamed
 from adapters.source.log.no_log import NoLog
 from adapters.source.log.open_transaction import to_json
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.log.reader import MongoLog
     from adapters.mongodb.saved import Began, Memory
     from adapters.mongodb.server.questions import Questions
+    from adapters.mongodb.snapshot.windows import OpenWindows
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
     from engine.job.saved.state import State
@@ -44,10 +45,12 @@ _log = logging.getLogger("adapters")
 class LogOpening:
     """Opens the log. `session` is what the latest opening has set up."""
 
-    def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
+    def __init__(
+        self, settings: Settings, questions: Questions, tools: SourceTools, windows: OpenWindows
+    ) -> None:
         self._settings, self._questions, self._tools = settings, questions, tools
         self._first = tools.initial
-        self.windows = OpenWindows(settings, questions, tools)
+        self.windows = windows
         self.streamed, self.polls = Streamed(), Polls()
         self.session: Session | None = None
 

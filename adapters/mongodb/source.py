@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from adapters.mongodb.opening import LogOpening
     from adapters.mongodb.saved import Memory
     from adapters.mongodb.server.questions import Questions
+    from adapters.mongodb.session import Session
     from adapters.mongodb.snapshot.initial import Held
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.snapshot.window import MongoWindow
-    from adapters.mongodb.snapshot.windows import Session
     from adapters.mongodb.spans import Spans
     from adapters.source.initial import InitialSnapshot
     from adapters.source.log.no_log import NoLog

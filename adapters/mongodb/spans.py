@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from adapters.mongodb.events.codec import Rules
     from adapters.mongodb.events.facts import Decoded, Emptied
     from adapters.mongodb.log.reader import Span
-    from adapters.mongodb.snapshot.windows import OpenWindows, Session
+    from adapters.mongodb.session import Session
+    from adapters.mongodb.snapshot.windows import OpenWindows
     from adapters.mongodb.streamed import Streamed
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings

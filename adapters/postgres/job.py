@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.columns.placeholders import placeholders
+from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.log.slots.xmin import SlotXmin
@@ -108,7 +109,8 @@ def _source(
     encoder = SpanEncoder(places.encoders, places.spans, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, places.clock, xmin)
     own = SourceTools(spans, reader, first, tools, places.clock, Path(places.staging), admit=places.admit)
-    return PostgresSource(settings, own, LogOpening(settings, server, own))
+    relations = partial(Relations, settings=settings.events)
+    return PostgresSource(settings, own, LogOpening(settings, server, own, relations))
 
 
 def _addresses(settings: Settings) -> list[tuple[str, int]]:

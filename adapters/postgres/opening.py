@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.relations import Relations
 from adapters.postgres.log.opening import await_past
 from adapters.postgres.log.subscription import Start
 from adapters.postgres.saved import saved_of
@@ -33,8 +32,9 @@ from engine.errors import InvariantError, PositionLost
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    from adapters.postgres.events.relations import Relations
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.log.slots.takeover import Takeover
     from adapters.postgres.tools import SourceTools
@@ -58,11 +58,19 @@ class OpenLog:
 class LogOpening:
     """Opens the log. `opened` is what the latest opening has made, `log` the log that it reads.
 
-    `signal_tables` are the names that the log may have for the signal table.
+    `signal_tables` are the names that the log may have for the signal table. `relations` makes those of a
+    session of the log.
     """
 
-    def __init__(self, settings: Settings, server: Server, tools: SourceTools) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        tools: SourceTools,
+        relations: Callable[..., Relations],
+    ) -> None:
         self._settings, self._server, self._tools = settings, server, tools
+        self._relations = partial(relations, captures=partial(captures, settings))
         self._first = tools.initial
         monotonic, signals = tools.clock.monotonic, settings.signals
         blocking = BlockingViews(tools.slot.watch, signals.table, monotonic)
@@ -85,8 +93,7 @@ class LogOpening:
         self._tools.chunks.reach()
         self.close()
         settings, clock = self._settings, self._tools.clock
-        relations = partial(Relations, settings=settings.events, captures=partial(captures, settings))
-        session = self._session = open_session(settings, self._server, self.views, clock, relations)
+        session = self._session = open_session(settings, self._server, self.views, clock, self._relations)
         if state.position is None:
             # Before there is a slot, which would keep log for nothing.
             self._tools.admit(session.captured(self._settings))

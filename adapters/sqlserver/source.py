@@ -1,25 +1,24 @@
-"""The engine's `Source` for the databases of one SQL Server: how its log is opened and what is saved.
+"""The engine's `Source` for the databases of one SQL Server: what is resumed and what is saved.
 
-`spans.py` makes the events of what is streamed, `snapshot/windows.py` opens windows.
+`opening.py` opens the log, `spans.py` makes the events of what is streamed, `snapshot/windows.py` opens
+windows.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.events.codecs import Codecs
-from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, marks_of, marks_out
-from adapters.sqlserver.log.database_log import Asking, DatabaseTail
-from adapters.sqlserver.log.reader import LogSlice, Span
-from adapters.sqlserver.log.span_reader import Read
+from adapters.sqlserver.log.capture_instances import marks_of, marks_out
+from adapters.sqlserver.log.reader import Span
+from adapters.sqlserver.opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
-from adapters.sqlserver.server.position import ZERO, Place, places_of, position_of, shown
+from adapters.sqlserver.server.position import places_of, position_of
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
@@ -81,7 +80,7 @@ class SqlServerSource:
         codecs = Codecs(settings.events, sqlserver.signal_tables)
         self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
         self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
-        self._asking = {name: _asking(settings, databases, tools) for name in databases.names}
+        self._opening = LogOpening(settings, databases, tools, self._spans, streams=first.streams)
 
     # The log.
 
@@ -102,8 +101,7 @@ class SqlServerSource:
         if state.position is None:
             raise InvariantError("a job without a position")
         self._resume(state, state.position)
-        log = self._opened(state, state.position)
-        return state, log
+        return state, self._opening.open(state, state.position)
 
     def _resume(self, state: State, position: Position) -> None:
         """Restore what the state remembers. The first span of each database only reports shapes."""
@@ -132,53 +130,6 @@ class SqlServerSource:
     def added(self) -> Sequence[pa.RecordBatch]:
         """The events that signals have asked for since the last call."""
         return self._spans.added()
-
-    def _opened(self, state: State, position: Position) -> SqlServerLog:
-        """The log. Its first spans report shapes that are new since the state."""
-        now_s = self._tools.clock.now()
-        told = [
-            Span(
-                position,
-                position,
-                number,
-                LogSlice(
-                    place,
-                    Read(),
-                    self._databases.instances(name),
-                    now_s,
-                    changed=True,
-                    gaps=self._gaps(state, name, place),
-                ),
-            )
-            for number, (name, place) in enumerate(
-                zip(self._databases.names, places_of(position), strict=True)
-            )
-        ]
-        if not self._first.streams:
-            return self._tools.open_log([], position, 3600.0, told)
-        saved = state.memory.get("databases", {})
-        tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
-        _log.info("reading the change tables from %s", shown(position))
-        poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
-        return self._tools.open_log(tails, position, poll_s, told)
-
-    def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
-        """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""
-        if not self._first.streams:
-            return {}
-        known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
-        captures = self._databases.instances(name).captures
-        signals = self._settings.source_as(SqlServerSettings).signal_tables
-        streamed = dict.fromkeys(self._spans.streamed, ZERO)
-        return {
-            **check_dropped(streamed, captures, place, signals),
-            **check_reach(known, captures, place, signals),
-        }
-
-    def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
-        ask, instances = partial(self._databases.open, name), self._databases.instances(name)
-        reader = self._tools.changes(name)
-        return DatabaseTail(name, ask, reader, self._asking[name], instances, marks_of(saved))
 
     def close(self) -> None:
         """Release locks and connections."""
@@ -265,15 +216,3 @@ def _with_places(state: State, databases: Databases) -> State:
             _log.warning("database %s is new to the job; its log is streamed from its present end", name)
     places = [known.get(name) or databases.greatest(name) for name in names]
     return replace(state, position=position_of(places))
-
-
-def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:
-    """How a database's log is read, in every session."""
-    sqlserver = settings.source_as(SqlServerSettings)
-    return Asking(
-        tools.clock,
-        tools.bounds,
-        sqlserver.agent_status_query,
-        never=sqlserver.signal_tables,
-        captures=databases.captures,
-    )

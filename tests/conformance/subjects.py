@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import orjson
 
 from adapters.mongodb.job import make_source
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.opening import LogOpening
 from adapters.postgres.server.watches.lock_watch import LockWatch
@@ -197,7 +199,10 @@ class PostgresSubject(SubjectOnServer):
         first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
         slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
         tools = SourceTools(spans, reader, first, slot, clock, self._directory)
-        self._opened = source = PostgresSource(settings, tools, LogOpening(settings, server, tools))
+        relations = partial(Relations, settings=settings.events)
+        self._opened = source = PostgresSource(
+            settings, tools, LogOpening(settings, server, tools, relations)
+        )
         return source
 
     def row(self, event: dict[str, Any]) -> Row | None:

@@ -272,7 +272,6 @@ LARGE_CLASSES = {
     "Isolation": (21, "collections set aside, one method a way in or out"),
     "InitialSnapshot": (21, "one snapshot for three sources, by their answers"),
     "_Parser": (20, "recursive descent: a method for each rule of the grammar"),
-    "SqlServerSource": (20, "the engine's port, and what signals ask of this source alone"),
     "PostgresTables": (20, "the port of tables, and how they are measured and cut"),
     "FilesSink": (20, "the ports of a sink, of one that knows its turns, and of one that links staged files"),
     "Desk": (20, "the port of signals, and the answers that wait to be saved"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.events.codec import Rules, codec_of
+from adapters.mongodb.events.codec import codec_of
 from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.events.source_block import marked_sources, read_source
@@ -27,22 +26,13 @@ from signals.window_rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from adapters.mongodb.events.codec import Rules
     from adapters.mongodb.events.facts import Emptied
-    from adapters.mongodb.log.arrivals import Arrivals
     from adapters.mongodb.server.questions import Questions
-    from adapters.mongodb.snapshot.tables import MongoCollections
+    from adapters.mongodb.session import Session
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId, Window
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What opening the log sets up. The next opening makes another."""
-
-    rules: Rules
-    tables: MongoCollections
-    arrivals: Arrivals
 
 
 class OpenWindows:

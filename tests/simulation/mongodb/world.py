@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from adapters.mongodb.log.position import has_passed, shown, time_of
 from adapters.mongodb.opening import LogOpening
 from adapters.mongodb.server.questions import Questions
+from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.spans import Spans
 from adapters.mongodb.tools import SourceTools
@@ -129,8 +130,9 @@ class MongoWorld(SourceWorld):
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
         )
         questions = Questions(SimServer(client))
-        opening = LogOpening(settings, questions, tools)
-        spans = Spans(settings, tools, opening.windows, opening.streamed)
+        windows = OpenWindows(settings, questions, tools)
+        opening = LogOpening(settings, questions, tools, windows)
+        spans = Spans(settings, tools, windows, opening.streamed)
         return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
     def buried(self, life: Life) -> None:

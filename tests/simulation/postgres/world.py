@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.opening import LogOpening
 from adapters.postgres.server.visibility import format_lsn
@@ -145,7 +146,8 @@ class PostgresWorld(SourceWorld):
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
             lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
-        return PostgresSource(settings, own, LogOpening(settings, server, own))
+        relations = partial(Relations, settings=settings.events)
+        return PostgresSource(settings, own, LogOpening(settings, server, own, relations))
 
     def mended(self, error: TidemarkError) -> bool:
         """Create the publication, or wait until a reader that sleeps has lost the slot."""

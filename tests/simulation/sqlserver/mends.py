@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from adapters.sqlserver import source
+from adapters.sqlserver import opening
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.log import database_log, entries
 from adapters.sqlserver.snapshot import initial, watermark
@@ -62,14 +62,14 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(database_log, "check_reach", lambda *_: {}),
         patch.object(database_log, "check_kept", lambda *_: {}),
         patch.object(initial, "check_reach", lambda *_: {}),
-        patch.object(source, "check_reach", lambda *_: {}),
+        patch.object(opening, "check_reach", lambda *_: {}),
         # It sees most of what these are for.
         patch.object(database_log, "check_dropped", lambda *_: {}),
-        patch.object(source, "check_dropped", lambda *_: {}),
+        patch.object(opening, "check_dropped", lambda *_: {}),
     ),
     "instance-dropped-too-early": lambda: _both(
         patch.object(database_log, "check_dropped", lambda *_: {}),
-        patch.object(source, "check_dropped", lambda *_: {}),
+        patch.object(opening, "check_dropped", lambda *_: {}),
     ),
     "locks-of-readers": lambda: patch.object(SqlServerTables, "readings", _unlocked),
 }
