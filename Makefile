@@ -13,7 +13,7 @@ LOCK_IMAGE := $(COMPILE) pyproject.toml --extra mongodb --extra sqlserver --cons
 	--output-file .ci/image.lock
 LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
-PROCESSES := 2
+PROCESSES := 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
@@ -50,7 +50,7 @@ integration: setup ## the tests on real, embedded servers
 	$(PYTEST) -m integration $(ARGS)
 
 # The suites wait for servers half of the time, so the types are checked beside them.
-test: lint ## everything that must pass: check, and every suite, by two processes; PROCESSES=3
+test: lint ## everything that must pass: check, and every suite, by three processes; PROCESSES=2
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; status=0; \
 	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)"; \
 	$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS) || status=$$?; \

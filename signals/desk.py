@@ -224,7 +224,7 @@ class Desk:
 
     def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
         """Note that a signal's collections wait behind others."""
-        text = f"{collections} collections wait, {ahead} others are before them"
+        text = f"collections queued: {collections}, behind {ahead} of earlier signals"
         facts = {"collections": collections, "ahead": ahead}
         self._untold.append(Answer(signal, name, Outcome.QUEUED, text, facts=facts))
 

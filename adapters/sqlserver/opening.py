@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, marks_of
+from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, gone, marks_of
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail
 from adapters.sqlserver.log.reader import LogSlice, Span
 from adapters.sqlserver.log.span_reader import Read
@@ -80,7 +80,8 @@ class LogOpening:
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
         captures = self._databases.instances(name).captures
         signals = self._settings.source_as(SqlServerSettings).signal_tables
-        streamed = dict.fromkeys(self._spans.streamed, ZERO)
+        # While no instance is gone, a table whose changes begin behind the place was enabled there.
+        streamed = dict.fromkeys(self._spans.streamed if gone(known, captures) else (), ZERO)
         return {
             **check_dropped(streamed, captures, place, signals),
             **check_reach(known, captures, place, signals),
