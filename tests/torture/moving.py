@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import PositionLost
+from engine.errors import LogRemoved, OtherHistory, PositionLost
 from tests.servers.postgres import Database, PostgresServer
 from tests.torture.grounds import PostgresGround
 from tests.torture.oracle import Violation
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _STANDBY, _SLOTS = "standby", ("job", "truth")
 _SETTINGS = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1"}
 _SYNCHRONISED_S = 60.0
-_LOST = tuple(f"{kind.__name__}:" for kind in (PositionLost, *PositionLost.__subclasses__()))
+_LOST = tuple(f"{kind.__name__}:" for kind in (PositionLost, LogRemoved, OtherHistory))
 
 
 @dataclass(slots=True)
