@@ -103,7 +103,8 @@ class JdbcSink:
         if turn == self._committed:
             return
         self._staging.begun(turn)
-        tables, removals = self._by_table(parts), _removals(_written(self._attempt, parts))
+        written = list(_written(self._attempt, parts))
+        tables, removals = self._by_table(written), _removals(written)
         self.touched.begin()
         with self._target.connection() as connection:
             self._know(connection)
@@ -185,9 +186,9 @@ class JdbcSink:
         if self._session is not connection:
             self._session, self._tables = connection, {}
 
-    def _by_table(self, parts: Sequence[Part]) -> dict[TableName, list[PlacedBatch]]:
+    def _by_table(self, written: Iterable[PlacedBatch]) -> dict[TableName, list[PlacedBatch]]:
         tables: dict[TableName, list[PlacedBatch]] = {}
-        for part, batch in _events(_written(self._attempt, parts)):
+        for part, batch in _events(written):
             topic = topic_of(batch) or ""
             tombstones = batch.column("op").null_count
             events = batch.filter(batch.column("op").is_valid()) if tombstones else batch

@@ -93,10 +93,7 @@ class StagedDigests:
 
     def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
-        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
-            batches, schema = list(stream), stream.schema
-        left = survivors(batches, newer)
-        rows = pa.Table.from_batches(batches, schema)
+        rows, left = _read(self.block, newer)
         if left.mask is not None:
             known = pc.if_else(left.mask, rows.column("row"), pa.scalar(None, DIGEST))
             rows = rows.set_column(1, DIGESTS.field("row"), known)
@@ -111,9 +108,13 @@ class StagedTyped:
 
     def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
-        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
-            batches, schema = list(stream), stream.schema
-        left = survivors(batches, newer)
-        rows = pa.Table.from_batches(batches, schema)
+        rows, left = _read(self.block, newer)
         survives = pa.repeat(pa.scalar(True), len(rows)) if left.mask is None else left.mask  # noqa: FBT003
         return Part(part, 0), replace(left, compared=rows.append_column(SURVIVES, survives))
+
+
+def _read(block: Block, newer: Newer) -> tuple[pa.Table, Survivors]:
+    """All rows of a run, and which of them survive."""
+    with block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+        batches, schema = list(stream), stream.schema
+    return pa.Table.from_batches(batches, schema), survivors(batches, newer)

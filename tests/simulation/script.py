@@ -197,6 +197,26 @@ def with_blow(
     return tuple(steps)
 
 
+def drawn_for_sources(choose: Generator, *, late: int) -> dict[str, Any]:
+    """What the setups of all sources' worlds draw alike, first and in this order; `late` in percent."""
+    return {
+        "rows": choose.between(4, 9),
+        "initial": choose.chance(30),
+        "knows": choose.chance(75),
+        "late": choose.chance(late),
+        "span_rows": choose.between(1, 6),
+        "reading_polls": choose.between(2, 5),
+        "chunk_rows": choose.between(1, 2),
+        "window_rows": choose.between(1, 4),
+        "whole_rows": choose.pick((0, 0, 0, 3)),
+        "slice_bytes": choose.pick((1, 1, 1000)),
+        "tasks": choose.between(1, 2),
+        "most_reread": choose.pick((100, 100, 3)),
+        "window_retries": choose.between(0, 2),
+        "call_ms": choose.pick((1, 5, 20, 100)),
+    }
+
+
 _VERBS: Final = (
     *(["go"] * 34),
     *(["tx"] * 16),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_for_sources, with_blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +96,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> PostgresSetup:
     return PostgresSetup(
-        rows=choose.between(4, 9),
-        initial=choose.chance(30),
-        knows=choose.chance(75),
-        late=choose.chance(40),
-        span_rows=choose.between(1, 6),
-        reading_polls=choose.between(2, 5),
-        chunk_rows=choose.between(1, 2),
-        window_rows=choose.between(1, 4),
-        whole_rows=choose.pick((0, 0, 0, 3)),
-        slice_bytes=choose.pick((1, 1, 1000)),
-        tasks=choose.between(1, 2),
-        most_reread=choose.pick((100, 100, 3)),
-        window_retries=choose.between(0, 2),
-        call_ms=choose.pick((1, 5, 20, 100)),
+        **drawn_for_sources(choose, late=40),
         identities=choose.pick(("d", "d", "i", "f"))
         + choose.pick(("d", "f", "i"))
         + choose.pick(("dd", "dd", "ff", "df", "di")),

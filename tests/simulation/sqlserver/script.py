@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_for_sources, with_blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> SqlServerSetup:
     return SqlServerSetup(
-        rows=choose.between(4, 9),
-        initial=choose.chance(30),
-        knows=choose.chance(75),
-        late=choose.chance(50),
-        span_rows=choose.between(1, 6),
-        reading_polls=choose.between(2, 5),
-        chunk_rows=choose.between(1, 2),
-        window_rows=choose.between(1, 4),
-        whole_rows=choose.pick((0, 0, 0, 3)),
-        slice_bytes=choose.pick((1, 1, 1000)),
-        tasks=choose.between(1, 2),
-        most_reread=choose.pick((100, 100, 3)),
-        window_retries=choose.between(0, 2),
-        call_ms=choose.pick((1, 5, 20, 100)),
+        **drawn_for_sources(choose, late=50),
         marks=choose.pick(("insert_insert", "insert_delete", "read_only")),
         isolation=choose.pick(("repeatable_read", "exclusive", "snapshot", "read_committed")),
         local=choose.pick((1, 2, 100)),
