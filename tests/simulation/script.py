@@ -197,15 +197,17 @@ def with_blow(
     return tuple(steps)
 
 
-def drawn_for_sources(choose: Generator, *, late: int) -> dict[str, Any]:
-    """What the setups of all sources' worlds draw alike, first and in this order; `late` in percent."""
+def drawn_alike(
+    choose: Generator, *, late: int = 40, reading_polls: tuple[int, int] = (2, 5)
+) -> dict[str, Any]:
+    """What the setups of all worlds draw first, in this order. `late` is in percent."""
     return {
         "rows": choose.between(4, 9),
         "initial": choose.chance(30),
         "knows": choose.chance(75),
         "late": choose.chance(late),
         "span_rows": choose.between(1, 6),
-        "reading_polls": choose.between(2, 5),
+        "reading_polls": choose.between(*reading_polls),
         "chunk_rows": choose.between(1, 2),
         "window_rows": choose.between(1, 4),
         "whole_rows": choose.pick((0, 0, 0, 3)),
@@ -274,19 +276,6 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> Setup:
     return Setup(
-        rows=choose.between(4, 9),
-        initial=choose.chance(30),
-        knows=choose.chance(75),
-        late=choose.chance(40),
-        span_rows=choose.between(1, 6),
-        reading_polls=choose.between(1, 3),
-        chunk_rows=choose.between(1, 2),
-        window_rows=choose.between(1, 4),
-        whole_rows=choose.pick((0, 0, 0, 3)),
-        slice_bytes=choose.pick((1, 1, 1000)),
-        tasks=choose.between(1, 2),
-        most_reread=choose.pick((100, 100, 3)),
-        window_retries=choose.between(0, 2),
-        call_ms=choose.pick((1, 5, 20, 100)),
+        **drawn_alike(choose, reading_polls=(1, 3)),
         beside=choose.pick((0, 1, 4, 15)),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_for_sources, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> MongoSetup:
     return MongoSetup(
-        **drawn_for_sources(choose, late=40),
+        **drawn_alike(choose),
         mode=choose.pick(
             (
                 "change_streams_update_full",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_for_sources, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> PostgresSetup:
     return PostgresSetup(
-        **drawn_for_sources(choose, late=40),
+        **drawn_alike(choose),
         identities=choose.pick(("d", "d", "i", "f"))
         + choose.pick(("d", "f", "i"))
         + choose.pick(("dd", "dd", "ff", "df", "di")),

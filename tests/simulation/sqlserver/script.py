@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_for_sources, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> SqlServerSetup:
     return SqlServerSetup(
-        **drawn_for_sources(choose, late=50),
+        **drawn_alike(choose, late=50),
         marks=choose.pick(("insert_insert", "insert_delete", "read_only")),
         isolation=choose.pick(("repeatable_read", "exclusive", "snapshot", "read_committed")),
         local=choose.pick((1, 2, 100)),
