@@ -113,6 +113,16 @@ def runs(process: int) -> bool:
     return state not in {"Z", "X"}
 
 
+def all_end(processes: list[int]) -> bool:
+    """Whether they end: a busy system takes a moment to carry out a kill."""
+    until = time.monotonic() + 20
+    while any(map(runs, processes)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 class TestAJobThatHangs:
     def test_it_is_killed_with_all_it_has_started(self):
         process, child = started(_HANGS.format(patience_s=0.3))
@@ -124,7 +134,7 @@ class TestAJobThatHangs:
         assert process.returncode == 128 + signal.SIGTERM
         assert time.monotonic() - asked < 5
         assert "something hangs" in errors
-        assert not any(map(runs, started_too))
+        assert all_end(started_too)
 
     def test_a_slow_machine_leaves_none_of_it(self):
         process, child = started(_SLOW + _HANGS.format(patience_s=0.3))
@@ -133,7 +143,7 @@ class TestAJobThatHangs:
         process.communicate(timeout=20)
 
         assert process.returncode == 128 + signal.SIGTERM
-        assert not any(map(runs, started_too))
+        assert all_end(started_too)
 
     def test_a_second_signal_does_so_at_once(self):
         process, child = started(_HANGS.format(patience_s=60))
@@ -144,7 +154,7 @@ class TestAJobThatHangs:
 
         assert process.returncode == 128 + signal.SIGTERM
         assert "SIGTERM again: ending at once" in errors
-        assert not runs(int(child))
+        assert all_end([int(child)])
 
 
 def test_a_hangup_ends_a_job_cleanly():
