@@ -82,6 +82,10 @@ class Merger:
         self._journal.finish(upto)
         return True
 
+    def waiting_bytes(self) -> int:
+        """The size of all that is to be merged."""
+        return sum(one.bytes for one in self._journal.waiting())
+
     def tend(self) -> None:
         """Tend all tables that this process has written."""
         for name in sorted(self._known):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from adapters.jdbc.sink import Holder, JdbcSink
 from adapters.kafka.beside.row_task import is_portable
@@ -11,7 +11,7 @@ from adapters.lake.table_name import Naming
 from adapters.lakehouse.formats import LONGEST, dialect_of
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
-from adapters.lakehouse.sink import LakeSink, Merging
+from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.lakehouse.spark_tables import SparkTables
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from engine.config.sinks.settings import LakeSettings, SinkSettings
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
+
+_GATHERS_S: Final = 3.0
+"""Turns of a lake gather so long at least: each write makes a file."""
 
 
 def make_sink(
@@ -76,8 +79,8 @@ def _lake_sink(kind: SinkKind, settings: LakeSettings, spark: SparkSession, epoc
     tables = SparkTables(spark, dialect_of(kind, settings, journal.identity, epoch))
     naming = Naming(settings.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, settings, naming), Admission(tables, settings)
-    monotonic = system_clock().monotonic
-    merging = Merging(merger, start_thread, monotonic, settings.upkeep_s, admission.forget)
+    pace = Pace(settings.upkeep_s, _GATHERS_S)
+    merging = Merging(merger, start_thread, system_clock().monotonic, pace, admission.forget)
     return LakeSink(journal, merger, admission, naming, merging)
 
 

@@ -11,7 +11,7 @@ from adapters.lake.table_name import TableName
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
-from adapters.lakehouse.sink import LakeSink, Merging
+from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.system import start_thread
 from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
@@ -300,7 +300,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, start_thread, time.monotonic, ending_s=0.01)
+    merging = Merging(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     assert entered.wait(20)
@@ -321,6 +321,27 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
     assert again.behind()
     again.drain()
     assert (rows(tables), again.behind()) == ([(2, "n", "t")], False)
+
+
+def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tables, journal = MemoryTables(), Journal(tmp_path, 1)
+    monkeypatch.setattr(Merger, "waiting_bytes", lambda _merger: 1 << 24 if len(journal.waiting()) > 2 else 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merging = Merging(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
+    sink = LakeSink(journal, merger, admission, NAMING, merging)
+    commit(sink, 1, FIRST)
+    until(lambda: not journal.waiting())
+    for turn in (2, 3):
+        commit(sink, turn, typed(change("u", 1, f"of {turn}")))
+    time.sleep(0.05)
+    assert [write[2] for write in tables.writes] == [1]
+
+    commit(sink, 4, typed(change("u", 1, "of 4")))
+    until(lambda: not journal.waiting())
+    commit(sink, 5, typed(change("d", 1)))
+    sink.close()
+
+    assert [write[2] for write in tables.writes] == [1, 4, 5]
 
 
 TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
