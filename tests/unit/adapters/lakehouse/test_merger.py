@@ -116,8 +116,42 @@ def test_a_table_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path):
     restored = lake(tmp_path / "two", tables, 1)
     commit(restored, 1, FIRST)
 
-    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turn 1"):
+    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turns up to 1 behind 0"):
         restored.drain()
+
+
+def test_a_restored_checkpoint_is_told_however_far_the_job_has_come(tmp_path: Path):
+    tables = MemoryTables()
+    for turn in (1, 2, 3):
+        send(lake(tmp_path / "one", tables, turn), turn, FIRST)
+    restored = lake(tmp_path / "two", tables, 1)
+    for turn in (1, 2, 3, 4):
+        commit(restored, turn, typed(change("c", 10 + turn)))
+
+    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turns up to 4 behind 0"):
+        restored.drain()
+
+
+@pytest.mark.parametrize("recreated", [TopicRecreated.STOP, TopicRecreated.SNAPSHOT])
+def test_a_table_that_was_replaced_under_a_running_job_is_told_once(
+    tmp_path: Path, recreated: TopicRecreated
+):
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1, replace(SETTINGS, recreated=recreated))
+    send(sink, 1, FIRST)
+    del tables.tables[T]
+    tables.create(T, NewTable({"id": "int", "note": "string", "text": "string"}, ("id",)))
+
+    if recreated is TopicRecreated.STOP:
+        with pytest.raises(SinkRefused, match="was replaced"):
+            send(sink, 2, typed(change("c", 3)))
+        return
+    send(sink, 2, typed(change("c", 3)))
+    with pytest.raises(TopicsRefused):
+        commit(sink, 3, typed(change("c", 4)))
+    send(sink, 3, typed(change("c", 4)))
+    send(sink, 4, typed(change("c", 5)))
+    assert rows(tables) == [(n, "n", "t") for n in (3, 4, 5)]
 
 
 def test_a_table_can_t_take_a_type_and_is_refused_alone_before_the_commit(tmp_path: Path):
