@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
+from engine.snapshot.changes.commands import ahead_of, execute, pause, resume, stop
 from engine.snapshot.groups import spread
 from engine.snapshot.queue_entry import asked
 
@@ -72,9 +73,9 @@ class Commands:
         if command.dry_run:
             self._dry_runs.answer(command)
             return state
-        snapshot = state.snapshot.execute(command, self._windows.tickets)
+        snapshot = execute(state.snapshot, command, self._windows.tickets)
         self._parts.notices.queued(command)
-        if ahead := snapshot.ahead_of(command):
+        if ahead := ahead_of(snapshot, command):
             desk.queued(command.signal, command.id, len(command.targets), ahead)
         return replace(state, snapshot=snapshot)
 
@@ -92,17 +93,17 @@ class Commands:
         return replace(command, targets=tuple(kept)) if kept or not command.targets else None
 
     def _stop(self, state: State, command: StopSnapshot) -> State:
-        changed = state.snapshot.stop(command)
+        changed = stop(state.snapshot, command)
         self._parts.notices.stopped(changed[1], named=command.collections is not None)
         return self._requeued(state, changed, self._parts.desk.stopped)
 
     def _pause(self, state: State, command: PauseSnapshot) -> State:
-        changed = state.snapshot.pause(command)
+        changed = pause(state.snapshot, command)
         self._parts.notices.paused(changed[1])
         return self._requeued(state, changed, self._parts.desk.paused)
 
     def _resume(self, state: State, command: ResumeSnapshot) -> State:
-        changed = state.snapshot.resume(command)
+        changed = resume(state.snapshot, command)
         self._parts.notices.resumed(changed[1])
         return self._requeued(state, changed, self._parts.desk.resumed)
 

@@ -19,9 +19,9 @@ from engine.job.commands import Commands
 from engine.job.new_collections import welcomed
 from engine.job.reports.observation import Observation
 from engine.job.saved.state import State
-from engine.job.snapshots.measuring import with_moved
 from engine.job.turn_size import TurnSize
 from engine.ports.source import Encoded
+from engine.snapshot.changes.moved_rows import with_moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

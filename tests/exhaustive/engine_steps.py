@@ -15,11 +15,12 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
-from engine.job.snapshots.measuring import with_moved
 from engine.job.snapshots.opened_window import Opened
 from engine.job.snapshots.windows import Windows
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
 from engine.ports.source import Encoded
+from engine.snapshot.changes.commands import execute
+from engine.snapshot.changes.moved_rows import with_moved
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Newer, Superseded
 from engine.snapshot.merge_key import KEY_TYPE
@@ -90,7 +91,7 @@ class EngineSteps:
         self._known: dict[Hashable, Any] = {}
         self.calls = 0
         """How often the engine's code was run."""
-        first = Snapshot().execute(ExecuteSnapshot("signal", targets=(Target(T),)))
+        first = execute(Snapshot(), ExecuteSnapshot("signal", targets=(Target(T),)))
         self.first = self._snapshot(first)
         self.nothing = self._number(Superseded())
 

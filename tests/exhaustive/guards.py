@@ -85,7 +85,7 @@ GUARDS = (
     ),
     Guard(
         "A row that moves without its value is read again",
-        "`Snapshot.moved`",
+        "`moved_rows.read_again`",
         WHOLE,
         tuple(
             (module, "with_moved", lambda snapshot, _moved: snapshot) for module in (measuring, engine_steps)

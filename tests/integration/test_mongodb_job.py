@@ -27,6 +27,7 @@ from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job.loop import Job
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Extent
 from engine.snapshot.pace.slices import Slices
 from engine.snapshot.queue import Snapshot
@@ -412,7 +413,7 @@ def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(overtaken, tmp_path,
 
 def test_a_signalled_collection_begins_anew_where_a_lost_log_may(overtaken, tmp_path, spark):
     server, began = overtaken
-    asked = Snapshot().execute(ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
+    asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
     progress = asked.began(1, Extent(100, 1000, greatest=("100",)), 5)
     with driven(server, tmp_path, spark, snapshot__mode="when_needed") as job:
         state, log = job.job._parts.source.open_log(replace(began, snapshot=progress))

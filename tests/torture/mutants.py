@@ -44,8 +44,8 @@ from engine.job.loop import Job
 from engine.job.snapshots.windows import Windows
 from engine.job.turns import Turns
 from engine.snapshot import copies
+from engine.snapshot.changes import moved_rows
 from engine.snapshot.merge import Superseded
-from engine.snapshot.queue import Snapshot
 from engine.staging import text_rows
 from signals.desk import Desk
 
@@ -313,7 +313,7 @@ MUTANTS: dict[str, Mutant] = {
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
     "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
     "large values, of rows moved": Mutant(
-        "moved-past", ((Snapshot, "moved", lambda _was: lambda now, *_: now),)
+        "moved-past", ((moved_rows, "read_again", lambda _was: lambda now, *_: now),)
     ),
     "large values, moved in hiding": Mutant("hidden-move", ((_SOURCE, "hidden_moves", _always({})),)),
     "when to emit": Mutant("stalled-log", ((watermark.VisibilityWatermark, "reached", _always(gives=True)),)),

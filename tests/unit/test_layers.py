@@ -259,7 +259,6 @@ KINDS = {
 MOST_METHODS = 18
 """The most methods of a class; about 15 are aimed at."""
 LARGE_CLASSES = {
-    "Snapshot": (35, "the queue: each method is one change of it, or one question that every turn asks"),
     "PostgresLog": (29, "a thread, a socket and the hold of the log share one lock"),
     "KafkaSink": (29, "the ports of a sink, of one that keeps memory, and of one that takes rows"),
     "Fold": (29, "arrays of one turn, each found once and only if it is needed"),
@@ -276,7 +275,6 @@ LARGE_CLASSES = {
     "FilesSink": (20, "the ports of a sink, of one that knows its turns, and of one that links staged files"),
     "Desk": (20, "the port of signals, and the answers that wait to be saved"),
     "Assembler": (20, "a state machine: a method for each kind of message"),
-    "Table": (19, "an entry of the queue: its questions, and what may happen to it"),
 }
 """Classes with more methods: how many they have, which may only fall, and why they are not cut further."""
 

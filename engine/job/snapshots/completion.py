@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import SourceError
 from engine.isolation import incomplete
+from engine.snapshot.changes.failures import remember_failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,7 @@ def gave_up(state: State, listener: SnapshotListener, tables: Sequence[Table], e
     """The state without queued collections that can't be read. What they lack is remembered."""
     for table in tables:
         listener.failed(table, error)
-    return replace(state, snapshot=state.snapshot.gave_up(tables))
+    return replace(state, snapshot=remember_failures(state.snapshot, tables))
 
 
 def overrun(table: Table) -> SourceError:

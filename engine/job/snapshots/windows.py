@@ -272,8 +272,9 @@ class Windows:
         except SourceError as error:
             return self._unopened(state, error)
         before = {run.ticket for opened in self._opened[:-1] for run in opened.window.runs}
-        tickets = {run.ticket for run in window.runs} - before
-        return replace(state, snapshot=state.snapshot.opened(tickets, int(self._parts.now() * 1000)))
+        tickets, now_ms = {run.ticket for run in window.runs} - before, int(self._parts.now() * 1000)
+        opened = state.snapshot.changed(tickets, lambda table: table.opened(now_ms))
+        return replace(state, snapshot=opened)
 
     def _unopened(self, state: State, error: SourceError) -> State:
         """Handle a window that did not open. Raises the error if the session has to end."""

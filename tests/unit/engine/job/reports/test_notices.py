@@ -16,6 +16,7 @@ from engine.events.settings import EventSettings
 from engine.job.reports.notices import MOST_NAMED, Notices, Outlet
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.ports.source import SourceNotice
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Extent
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
@@ -279,7 +280,7 @@ def test_an_empty_collection_is_told_to_be_empty(notices):
 
 
 def test_an_initial_snapshot(notices):
-    queue = Snapshot().begin([T, U], "snapshot.mode")
+    queue = begin_initial(Snapshot(), [T, U], "snapshot.mode")
     first, second = (
         replace(table, progress=replace(Extent(5, 100).begun(0), rows=5)) for table in queue.tables
     )
@@ -303,10 +304,10 @@ def test_an_initial_snapshot(notices):
 
 
 def test_an_initial_snapshot_that_begins_anew_aborts_the_one_before(notices):
-    old = Snapshot().begin([T, U], "snapshot.mode")
+    old = begin_initial(Snapshot(), [T, U], "snapshot.mode")
     notices.resume(old)
-    notices.opened(old, old.begin([U], "snapshot.mode"))
-    notices.finished(old.begin([U], "snapshot.mode").tables[0])
+    notices.opened(old, begin_initial(old, [U], "snapshot.mode"))
+    notices.finished(begin_initial(old, [U], "snapshot.mode").tables[0])
 
     assert [type_ for _aggregate, type_, _data in noted(notices)] == [
         *("ABORTED", "STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED"),
