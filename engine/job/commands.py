@@ -94,7 +94,7 @@ class Commands:
 
     def _stop(self, state: State, command: StopSnapshot) -> State:
         changed = stop(state.snapshot, command)
-        self._parts.notices.stopped(changed[1], named=command.collections is not None)
+        self._parts.notices.stopped(changed[1], by_name=command.collections is not None)
         return self._requeued(state, changed, self._parts.desk.stopped)
 
     def _pause(self, state: State, command: PauseSnapshot) -> State:

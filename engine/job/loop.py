@@ -191,11 +191,11 @@ class Job:
         writer = job_parts.sink.writer(after.turn)
         if after.recovery is not None:
             job_parts.notices.lost(after.recovery)
-        after = self._checkpoint.commit(after, job_parts.notices.write(writer, 0))
+        after = self._checkpoint.commit(after, job_parts.notices.outbox.write(writer, 0))
         self._turns.state = self._checkpoint.state = after
         self._lost = None
         job_parts.desk.tell(after.turn)
-        job_parts.notices.saved()
+        job_parts.notices.outbox.saved()
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""

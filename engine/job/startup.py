@@ -50,7 +50,7 @@ def without_excluded(state: State, job_parts: JobParts) -> State:
     excluded = [table for table in tables if job_parts.excluded(table.target.collection)]
     for table in excluded:
         job_parts.desk.stopped(table, "the settings leave the table out now")
-        job_parts.notices.excluded(table)
+        job_parts.notices.collections.excluded(table)
     collections = {table.target.collection for table in excluded}
     return replace(state, snapshot=forget_failures(state.snapshot.without(excluded), collections))
 

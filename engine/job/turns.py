@@ -95,7 +95,7 @@ class Turns:
     def _due(self) -> bool:
         """Whether a turn is due although the log is silent: for what is to be told, a heartbeat or a save."""
         job_parts = self._parts
-        if job_parts.desk.pending() or job_parts.notices.waiting:
+        if job_parts.desk.pending() or job_parts.notices.outbox.waiting:
             return True
         if job_parts.pulse.due(job_parts.clock()):
             return True
@@ -145,7 +145,7 @@ class Turns:
         after, parts, events = self._with_rows(after, encoded.parts, writer)
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
-        parts += job_parts.notices.write(writer, _next_number(parts))
+        parts += job_parts.notices.outbox.write(writer, _next_number(parts))
         after = self._isolation.withhold(after, parts, refused)
         self._windows.give_way(encoded)
         begun_s = job_parts.clock()
@@ -199,7 +199,7 @@ class Turns:
         self.state = self._checkpoint.state = after
         self._checkpoint.saved_s = clock_s
         self._parts.desk.tell(after.turn)
-        self._parts.notices.saved()
+        self._parts.notices.outbox.saved()
         if after.position is not None:
             log.acknowledge(after.position)
         seen = Observation(after, events, self.lag_s, now_s, self.window, clock_s)
@@ -256,7 +256,7 @@ class Turns:
         writer = job_parts.sink.writer(after.turn)
         part = writer.write(0, [events])
         after = replace(after, memory=dict(job_parts.source.memory()))
-        return after, [part, *job_parts.notices.write(writer, 1)]
+        return after, [part, *job_parts.notices.outbox.write(writer, 1)]
 
 
 def _next_number(parts: Sequence[Part]) -> int:

@@ -36,7 +36,7 @@ def ended(state: State, parts: JobParts) -> State:
             continue
         left = incomplete.completed(state.incomplete, table)
         if parts.certificates is not None:
-            state = parts.certificates.issued(state, table, parts.notices)
+            state = parts.certificates.issued(state, table, parts.notices.collections)
         parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
         state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
     return state

@@ -269,7 +269,7 @@ class Verification:
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:
-            state = parts.certificates.verified(state, table, verdict, parts.notices)
+            state = parts.certificates.verified(state, table, verdict, parts.notices.collections)
         if verdict.accepts:
             # Whatever the log has left out, the copy has what it should.
             state = replace(state, incomplete=incomplete.completed(state.incomplete, table))
