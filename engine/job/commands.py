@@ -73,7 +73,7 @@ class Commands:
         if command.dry_run:
             self._dry_runs.answer(command)
             return state
-        snapshot = execute(state.snapshot, command, self._windows.tickets)
+        snapshot = execute(state.snapshot, command, self._windows.in_progress.tickets)
         self._parts.notices.queued(command)
         if ahead := ahead_of(snapshot, command):
             desk.queued(command.signal, command.id, len(command.targets), ahead)
@@ -114,5 +114,5 @@ class Commands:
         snapshot, tables = changed
         for table in tables:
             answer(table)
-        self._windows.drop(tables)
+        self._windows.in_progress.drop(tables)
         return replace(state, snapshot=snapshot)

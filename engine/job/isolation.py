@@ -205,7 +205,7 @@ class Isolation:
         snapshot, anew = restart_replaced(state.snapshot, collections)
         for table in anew:
             _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
-        self._windows.drop(anew)
+        self._windows.in_progress.drop(anew)
         return replace(state, snapshot=snapshot)
 
     def _interrupted(self, state: State, one: Incomplete) -> State:
@@ -216,7 +216,7 @@ class Isolation:
         if one.cause is Cause.DELETIONS:
             return state
         tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
-        self._windows.drop(tables)
+        self._windows.in_progress.drop(tables)
         snapshot = forget_failures(state.snapshot, [one.collection])
         if one.cause is Cause.REFUSED and any(table.target.whole for table in tables):
             state = replace(state, incomplete=incomplete.with_gap(state.incomplete, one.collection))
@@ -262,7 +262,7 @@ class Isolation:
         settled = incomplete.taken_up(state.incomplete, state.snapshot.tables, state.turn)
         aside = incomplete.aside(settled)
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
-        self._windows.drop(in_vain)
+        self._windows.in_progress.drop(in_vain)
         for table in in_vain:
             self._parts.listener.failed(table, SignalError(_IN_PART, place=table.target.collection))
         back = aside - incomplete.aside(state.incomplete)

@@ -64,7 +64,7 @@ class Job:
     @property
     def window(self) -> Window | None:
         """The window opened last, if any is in progress."""
-        return self._windows.window
+        return self._windows.in_progress.last
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Turn until `stopping`. After a failure that may pass, reopen the log, with growing pauses."""
@@ -199,7 +199,7 @@ class Job:
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""
-        self._windows.close()
+        self._windows.in_progress.close()
         self._parts.verification.close()
         self._parts.tally.closed()
         if self._log is not None:

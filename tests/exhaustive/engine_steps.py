@@ -154,8 +154,8 @@ class EngineSteps:
         found = {
             str(at): Superseded() if has else superseding([change.entry]) for at, has in enumerate(contained)
         }
-        real.supersede(Encoded(superseded_in=found))
-        return tuple(self._number(opened.superseded) for opened in real._opened)
+        real.in_progress.supersede(Encoded(superseded_in=found))
+        return tuple(self._number(opened.superseded) for opened in real.in_progress.opened)
 
     # Windows.
 
@@ -208,7 +208,7 @@ class EngineSteps:
         """Whether rows of the front window may be sent at a position."""
         front = windows[0]
         key = ("may", front.staged is None, front.shown, position)
-        return self._remembered(key, lambda: self._windows(windows).may_emit(self._state(0, position)))
+        return self._remembered(key, lambda: self._opened(0, front).may_emit(Position((position,))))
 
     def sent(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
         """Send the front window's next slice."""
@@ -220,7 +220,7 @@ class EngineSteps:
     def _send(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
         real, written = self._windows([front]), _Writer()
         state, _parts, _rows = real.emit(self._state(snapshot, position), written, 0)  # type: ignore[arg-type]  # all that a slice needs
-        left = front._replace(sent=real._opened[0].sent) if real._opened else None
+        left = front._replace(sent=real.in_progress.opened[0].sent) if real.in_progress.opened else None
         return Sent(self._snapshot(state.snapshot), left, tuple(written.keys))
 
     def failed(self, windows: tuple[OpenedWindow, ...], at: int) -> tuple[OpenedWindow, ...]:
@@ -230,10 +230,10 @@ class EngineSteps:
 
     def _fail(self, windows: Sequence[OpenedWindow], at: int) -> tuple[int, ...]:
         real = self._windows(windows)
-        for number, opened in enumerate(real._opened):
+        for number, opened in enumerate(real.in_progress.opened):
             opened.reading.fails = number == at  # type: ignore[attr-defined]  # ours
         real.poll(self._state(self.first))
-        return tuple(int(opened.window.id) for opened in real._opened)
+        return tuple(int(opened.window.id) for opened in real.in_progress.opened)
 
     # The engine's values.
 
@@ -242,7 +242,7 @@ class EngineSteps:
 
     def _windows(self, opened: Sequence[OpenedWindow], source: _Source | None = None) -> Windows:
         real = Windows(_parts(source or _Source(self._keys, -1, ())), _PACE)
-        real._opened = [self._opened(at, window) for at, window in enumerate(opened)]
+        real.in_progress.opened = [self._opened(at, window) for at, window in enumerate(opened)]
         return real
 
     def _opened(self, at: int, window: OpenedWindow) -> Opened:

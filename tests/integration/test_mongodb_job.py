@@ -110,7 +110,9 @@ class Driven:
 
     def read_window(self, count: int = 1) -> None:
         """Turn until so many windows are read, and wait for the log."""
-        self.until(lambda: sum(one.staged is not None for one in self.job._windows._opened) >= count)
+        self.until(
+            lambda: sum(one.staged is not None for one in self.job._windows.in_progress.opened) >= count
+        )
 
     def events(self, collection: str | None = None) -> list[dict[str, Any]]:
         found = read_events(self.directory / "events")
@@ -443,7 +445,7 @@ def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_o
             windows._emitter._slices = Slices(0.0, 1)  # a run of keys at a time
             signal(client, "inventory.t")
             job.until(lambda: bool(job.events("t")))
-            amid = windows._opened[0].sent
+            amid = windows.in_progress.opened[0].sent
             # The other slices wait until the signal has come.
             emits, windows.may_emit = windows.may_emit, lambda _state: False
             client["inventory"]["t"].update_many({"n": {"$gte": 200}}, {"$set": {"changed": True}})

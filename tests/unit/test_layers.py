@@ -262,7 +262,6 @@ LARGE_CLASSES = {
     "PostgresLog": (29, "a thread, a socket and the hold of the log share one lock"),
     "KafkaSink": (29, "the ports of a sink, of one that keeps memory, and of one that takes rows"),
     "Fold": (29, "arrays of one turn, each found once and only if it is needed"),
-    "Windows": (26, "the snapshot side of a turn, method for method"),
     "Delivery": (25, "a producer from its first event to its last; its callbacks note what the others judge"),
     "OpenWindows": (22, "PostgreSQL's windows, their opening beside the stream, and what they share"),
     "Topics": (21, "what is known of a cluster's topics"),
