@@ -62,9 +62,9 @@ class Commands:
                 return state
 
     def _execute(self, state: State, command: ExecuteSnapshot) -> State:
-        desk = self._parts.desk
+        answers = self._parts.desk.answers
         if (refusal := refused(state.snapshot, command, self._pace)) is not None:
-            desk.failed(asked(command, command.targets[0]), refusal)
+            answers.failed(asked(command, command.targets[0]), refusal)
             return state
         verifiable = self._verifiable(state, command)
         if verifiable is None:
@@ -76,7 +76,7 @@ class Commands:
         snapshot = execute(state.snapshot, command, self._windows.in_progress.tickets)
         self._parts.notices.queued(command)
         if ahead := ahead_of(snapshot, command):
-            desk.queued(command.signal, command.id, len(command.targets), ahead)
+            answers.queued(command.signal, command.id, len(command.targets), ahead)
         return replace(state, snapshot=snapshot)
 
     def _verifiable(self, state: State, command: ExecuteSnapshot) -> ExecuteSnapshot | None:
@@ -87,7 +87,7 @@ class Commands:
             if target.compared and (
                 refusal := self._parts.verification.refusal(state, collection, self._parts)
             ):
-                self._parts.desk.failed(asked(command, target), refusal)
+                self._parts.desk.answers.failed(asked(command, target), refusal)
             else:
                 kept.append(target)
         return replace(command, targets=tuple(kept)) if kept or not command.targets else None
@@ -95,17 +95,17 @@ class Commands:
     def _stop(self, state: State, command: StopSnapshot) -> State:
         changed = stop(state.snapshot, command)
         self._parts.notices.stopped(changed[1], by_name=command.collections is not None)
-        return self._requeued(state, changed, self._parts.desk.stopped)
+        return self._requeued(state, changed, self._parts.desk.answers.stopped)
 
     def _pause(self, state: State, command: PauseSnapshot) -> State:
         changed = pause(state.snapshot, command)
         self._parts.notices.paused(changed[1])
-        return self._requeued(state, changed, self._parts.desk.paused)
+        return self._requeued(state, changed, self._parts.desk.answers.paused)
 
     def _resume(self, state: State, command: ResumeSnapshot) -> State:
         changed = resume(state.snapshot, command)
         self._parts.notices.resumed(changed[1])
-        return self._requeued(state, changed, self._parts.desk.resumed)
+        return self._requeued(state, changed, self._parts.desk.answers.resumed)
 
     def _requeued(
         self, state: State, changed: tuple[Snapshot, tuple[Table, ...]], answer: Callable[[Table], None]

@@ -49,7 +49,7 @@ def without_excluded(state: State, job_parts: JobParts) -> State:
     tables = state.snapshot.tables
     excluded = [table for table in tables if job_parts.excluded(table.target.collection)]
     for table in excluded:
-        job_parts.desk.stopped(table, "the settings leave the table out now")
+        job_parts.desk.answers.stopped(table, "the settings leave the table out now")
         job_parts.notices.collections.excluded(table)
     collections = {table.target.collection for table in excluded}
     return replace(state, snapshot=forget_failures(state.snapshot.without(excluded), collections))

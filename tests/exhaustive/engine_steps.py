@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -340,7 +341,7 @@ class _Source:
         return _Reading(0, Superseded())
 
 
-class _Desk:
+class _Answers:
     """Hears that the table is finished; that it failed is an error here."""
 
     def finished(self, _table: Any, _note: str = "") -> None:
@@ -363,7 +364,7 @@ def _parts(source: _Source) -> JobParts:
         sink=nothing,
         store=nothing,
         executors=nothing,
-        desk=_Desk(),  # type: ignore[arg-type]  # the same
+        desk=SimpleNamespace(answers=_Answers()),
         pulse=nothing,
         now=lambda: 1.0,
         clock=lambda: 1.0,

@@ -85,7 +85,8 @@ ORDER = {
         *("staging", "ports", "job"),
     ),
     "signals": (
-        *("model", "answers", "outcome", "window_rows", "parse", "channels", "request", "actions", "desk"),
+        *("model", "answers", "waiting_answers", "snapshot_answers", "outcome", "window_rows", "parse"),
+        *("channels", "request", "actions", "desk"),
     ),
     "adapters": (
         "storage",
@@ -271,7 +272,6 @@ LARGE_CLASSES = {
     "_Parser": (20, "recursive descent: a method for each rule of the grammar"),
     "PostgresTables": (20, "the port of tables, and how they are measured and cut"),
     "FilesSink": (20, "the ports of a sink, of one that knows its turns, and of one that links staged files"),
-    "Desk": (20, "the port of signals, and the answers that wait to be saved"),
     "Assembler": (20, "a state machine: a method for each kind of message"),
 }
 """Classes with more methods: how many they have, which may only fall, and why they are not cut further."""
