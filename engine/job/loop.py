@@ -88,7 +88,7 @@ class Job:
                 self._turn_until(stopping)
         except TopicsRefused as refused:
             self._parts.tally.failed(refused)
-            self._isolation.refused(refused)
+            self._isolation.topics.refused(refused)
             self._end_session()
             return False
         except SinkRefused:

@@ -78,7 +78,7 @@ class Turns:
         """Take a span, send its events and a finished window's rows. Returns whether there was anything."""
         self._parts.tally.passes += 1
         released = self._release(log)
-        found = [*self._parts.source.tick(self.state), *self._isolation.found(self.state)]
+        found = [*self._parts.source.tick(self.state), *self._isolation.topics.found(self.state)]
         appeared = self._parts.appeared()
         span = self._take(log)
         self.state = self._windows.poll(self.state)
@@ -137,7 +137,7 @@ class Turns:
         if span:
             after = replace(after, position=span.end)
         after = self._isolation.note(after, encoded)
-        refused = self._isolation.withheld(after)
+        refused = self._isolation.topics.withheld(after.incomplete)
         after = self._isolation.settle(self._commands.obey(after, encoded.signals))
         after = self._welcomed(after, appeared)
         after = replace(after, snapshot=with_moved(after.snapshot, encoded.moved))
@@ -146,7 +146,7 @@ class Turns:
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
         parts += job_parts.notices.outbox.write(writer, _next_number(parts))
-        after = self._isolation.withhold(after, parts, refused)
+        after = self._isolation.topics.withhold(after, parts, refused)
         self._windows.in_progress.give_way(encoded)
         begun_s = job_parts.clock()
         after = self._checkpoint.commit(after, parts)
@@ -224,7 +224,7 @@ class Turns:
         """
         job_parts, begun_s, taken = self._parts, self._parts.clock(), False
         while job_parts.clock() - begun_s < _RELEASING_S and (
-            piece := self._isolation.next_release(self.state)
+            piece := self._isolation.topics.next_release(self.state)
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
             after, parts = self._alone(piece.events)
@@ -233,10 +233,10 @@ class Turns:
                 after = self._checkpoint.commit(after, parts)
             except TopicsRefused as refused:
                 job_parts.store.discard(after.turn)
-                self._isolation.not_released(piece, refused)
+                self._isolation.topics.not_released(piece, refused)
                 continue
             self._committed(log, after, parts[0].events, now_s, clock_s)
-            self._isolation.released(piece)
+            self._isolation.topics.released(piece)
             taken = True
         return taken
 

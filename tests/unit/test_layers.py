@@ -267,7 +267,6 @@ LARGE_CLASSES = {
     "OpenWindows": (22, "PostgreSQL's windows, their opening beside the stream, and what they share"),
     "Topics": (21, "what is known of a cluster's topics"),
     "KafkaTopicReader": (21, "a consumer's life, step by step"),
-    "Isolation": (21, "collections set aside, one method a way in or out"),
     "InitialSnapshot": (21, "one snapshot for three sources, by their answers"),
     "_Parser": (20, "recursive descent: a method for each rule of the grammar"),
     "PostgresTables": (20, "the port of tables, and how they are measured and cut"),
