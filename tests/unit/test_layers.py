@@ -268,7 +268,6 @@ LARGE_CLASSES = {
     "Topics": (21, "what is known of a cluster's topics"),
     "KafkaTopicReader": (21, "a consumer's life, step by step"),
     "InitialSnapshot": (21, "one snapshot for three sources, by their answers"),
-    "_Parser": (20, "recursive descent: a method for each rule of the grammar"),
     "PostgresTables": (20, "the port of tables, and how they are measured and cut"),
     "FilesSink": (20, "the ports of a sink, of one that knows its turns, and of one that links staged files"),
     "Assembler": (20, "a state machine: a method for each kind of message"),

@@ -127,5 +127,5 @@ class Certificates:
 
 
 def _sum(sums: Sequence[int | None]) -> str | None:
-    parts = [CertifiedRange(0, 0, None if one is None else shown(one)) for one in sums]
+    parts = [CertifiedRange(0, 0, None if total is None else shown(total)) for total in sums]
     return sum_of(parts)
