@@ -17,6 +17,9 @@ from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.kept_events import Bundle, bundled, size_of
 from engine.isolation.release import Releases, under_epoch
 from engine.model import ExecuteSnapshot, Target
+from engine.snapshot.changes.commands import execute
+from engine.snapshot.changes.failures import forget_failures
+from engine.snapshot.changes.restarts import restart_collection, restart_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -197,12 +200,12 @@ class Isolation:
                 state = self._interrupted(state, fault)
         return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
 
-    def _begun_anew(self, state: State, replaced: Mapping[CollectionId, tuple[int, ...]]) -> State:
+    def _begun_anew(self, state: State, collections: Mapping[CollectionId, tuple[int, ...]]) -> State:
         """Restart collections whose rows were replaced outside the log while they were read."""
-        snapshot, anew = state.snapshot.replaced(replaced)
+        snapshot, anew = restart_replaced(state.snapshot, collections)
         for table in anew:
             _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
-        self._windows.drop(anew)
+        self._windows.in_progress.drop(anew)
         return replace(state, snapshot=snapshot)
 
     def _interrupted(self, state: State, one: Incomplete) -> State:
@@ -213,12 +216,12 @@ class Isolation:
         if one.cause is Cause.DELETIONS:
             return state
         tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
-        self._windows.drop(tables)
-        snapshot = state.snapshot.forgot([one.collection])
+        self._windows.in_progress.drop(tables)
+        snapshot = forget_failures(state.snapshot, [one.collection])
         if one.cause is Cause.REFUSED and any(table.target.whole for table in tables):
             state = replace(state, incomplete=incomplete.with_gap(state.incomplete, one.collection))
         if one.cause is Cause.GAP:
-            snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
+            snapshot = self._with_snapshot(restart_collection(snapshot, one.collection), one.collection)
             return replace(state, snapshot=snapshot)
         for table in tables:
             self._parts.listener.failed(table, SourceError(one.why, place=one.collection))
@@ -237,7 +240,7 @@ class Isolation:
             return snapshot
         command = ExecuteSnapshot(f"topic {reason.topic} made anew", (target,))
         self._parts.notices.queued(command)
-        return snapshot.execute(command)
+        return execute(snapshot, command)
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
         room = self._pace.letters_bytes - sum(fault.size for fault in state.incomplete)
@@ -259,11 +262,13 @@ class Isolation:
         settled = incomplete.taken_up(state.incomplete, state.snapshot.tables, state.turn)
         aside = incomplete.aside(settled)
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
-        self._windows.drop(in_vain)
+        self._windows.in_progress.drop(in_vain)
         for table in in_vain:
             self._parts.listener.failed(table, SignalError(_IN_PART, place=table.target.collection))
         back = aside - incomplete.aside(state.incomplete)
-        return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
+        return replace(
+            state, incomplete=settled, snapshot=forget_failures(state.snapshot.without(in_vain), back)
+        )
 
     def saved(self, before: State, after: State) -> None:
         """After a turn is saved, drop the letters of collections that are complete again."""
