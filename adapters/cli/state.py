@@ -23,7 +23,7 @@ from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import CURRENT, to_json
 from engine.model import CollectionId
 from engine.snapshot.changes.failures import forget_failures
-from engine.staging.files import write_all
+from engine.staging.writing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -250,7 +250,7 @@ def reactions_to_text(source: str) -> set[str]:
     return found
 
 
-DEEPEST = 10
+DEEPEST = 9
 """The most modules in a chain of imports at run time."""
 KINDS = {
     *("FilesSink", "KafkaSink", "JdbcSink", "ConsoleSink", "NullSink", "MemorySink"),
