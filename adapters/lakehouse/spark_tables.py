@@ -26,7 +26,8 @@ from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
 from adapters.lakehouse.statements import SOURCE, altering, literal, merging, quoted
-from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import telling_line
 from engine.errors import SinkError
 
 if TYPE_CHECKING:
