@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.lakehouse.delta_append import begun, newest_turn
+from adapters.lakehouse.files.delta import begun, newest_turn
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.data_files import FileAppend
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"

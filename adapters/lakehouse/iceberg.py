@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.lakehouse.iceberg_append import IcebergAppend, columns_of
+from adapters.lakehouse.files.iceberg import IcebergAppend, columns_of
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.data_files import FileAppend
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"

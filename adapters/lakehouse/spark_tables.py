@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
-from adapters.lakehouse.data_files import fitted, written
+from adapters.lakehouse.files.data_file import fitted, written
 from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.data_files import FileAppend
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import Batch, NewTable
 
 _CONF: Final = {

@@ -13,7 +13,7 @@ import pytest
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse import spark_tables, statements
-from adapters.lakehouse.data_files import written
+from adapters.lakehouse.files.data_file import written
 from adapters.lakehouse.spark_tables import SparkTables
 from engine.config.sinks.settings import SinkKind, TableMode
 from engine.errors import SinkError

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from adapters.lakehouse import delta_append, iceberg_append
+from adapters.lakehouse.files import delta, iceberg
 
 FIELDS: list[dict[str, Any]] = [
     {
@@ -57,7 +57,7 @@ def test_delta_s_columns_have_the_names_and_numbers_of_its_files():
         for name, kind in (("of", struct), ("times", array))
     ]
 
-    columns = delta_append.columns_of(Metadata([*FIELDS, *more]), Protocol())
+    columns = delta.columns_of(Metadata([*FIELDS, *more]), Protocol())
 
     assert columns is not None
     assert [column.name for column in columns] == ["id", "price", "of", "times"]
@@ -87,7 +87,7 @@ def test_delta_s_columns_have_the_names_and_numbers_of_its_files():
     ],
 )
 def test_a_delta_table_that_needs_more_than_rows_is_left_to_spark(metadata: Metadata, protocol: Protocol):
-    assert delta_append.columns_of(metadata, protocol) is None
+    assert delta.columns_of(metadata, protocol) is None
 
 
 def test_iceberg_s_columns_have_the_numbers_of_its_files():
@@ -95,7 +95,7 @@ def test_iceberg_s_columns_have_the_numbers_of_its_files():
     tags = {"type": "list", "element-id": 9, "element": "string", "element-required": False}
     pairs = {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": "int"}
 
-    columns = iceberg_append.members_of(
+    columns = iceberg.members_of(
         {
             "fields": [
                 {"id": 1, "name": "id", "required": True, "type": "long"},
@@ -119,4 +119,4 @@ def test_iceberg_s_columns_have_the_numbers_of_its_files():
 
 @pytest.mark.parametrize("more", [{"type": "uuid"}, {"type": "int", "write-default": 7}])
 def test_a_column_of_iceberg_whose_values_are_more_than_given_is_left_to_spark(more: dict[str, Any]):
-    assert iceberg_append.members_of({"fields": [{"id": 1, "name": "a", "required": False, **more}]}) is None
+    assert iceberg.members_of({"fields": [{"id": 1, "name": "a", "required": False, **more}]}) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pyarrow as pa
 
-from adapters.lakehouse.data_files import PRIMITIVES, FileColumn, field_of
+from adapters.lakehouse.files.data_file import PRIMITIVES, FileColumn, field_of
 from adapters.lakehouse.java import jvm_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.lakehouse.data_files import DataFile
+    from adapters.lakehouse.files.data_file import DataFile
 
 _TIMES: Final = {"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")

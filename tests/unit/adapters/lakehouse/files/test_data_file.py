@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.lakehouse.data_files import FileColumn, field_of, fitted, written
+from adapters.lakehouse.files.data_file import FileColumn, field_of, fitted, written
 
 if TYPE_CHECKING:
     from pathlib import Path
