@@ -12,7 +12,7 @@ is then begun again and sent from its first event. So a key's events are repeate
 crash, when it is unknown what the earlier process had sent. Only what nobody can call back could arrive after
 its successor: records of a task that Spark has given up but that still runs, or a request that a broken
 network delivers after `delivery.timeout.ms`. If that must not happen, producers have transactional ids
-(`fencing.py`).
+(`producers/fencing.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.errors import BatchRefused
 from adapters.kafka.parts import TurnParts
-from adapters.kafka.records import of_topics
+from adapters.kafka.producers.records import of_topics
 from adapters.kafka.turn_sending import TurnSending
 from adapters.staging.turn_parts import Staging
 from engine.errors import InvariantError, SinkError, SinkRefused, TopicsRefused
@@ -81,7 +81,7 @@ class KafkaSink:
         if self.applied(turn):
             raise SinkRefused(f"turn {turn} is sent already", place="kafka")
         if not self._reached:
-            self._turns.topics.reach()
+            self._turns.topics.brokers.reach()
             self._reached = True
         self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
         self._withheld = frozenset()
@@ -121,7 +121,7 @@ class KafkaSink:
 
     def identity(self) -> str:
         """The cluster's id, from any of its brokers."""
-        cluster = self._turns.topics.reach()
+        cluster = self._turns.topics.brokers.reach()
         self._reached = True
         return cluster
 

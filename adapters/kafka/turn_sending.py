@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from adapters.kafka.beside.row_task import SendRows, keeps_producers
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.delivery import Delivery
 from adapters.kafka.errors import NotDelivered
-from adapters.kafka.fencing import Fence, is_fence
 from adapters.kafka.partitions import shares
-from adapters.kafka.records import truncated, without
+from adapters.kafka.producers.delivery import Delivery
+from adapters.kafka.producers.fencing import Fence, is_fence
+from adapters.kafka.producers.records import truncated, without
 from adapters.kafka.topic_senders import SendTopics
 from adapters.kafka.topics import Topics
 from engine.config.sinks.settings import Fencing, TopicRecreated
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from adapters.kafka.beside.senders import Senders
-    from adapters.kafka.delivered import Delivered
     from adapters.kafka.errors import BatchRefused
     from adapters.kafka.parts import Attempt
+    from adapters.kafka.producers.delivered import Delivered
     from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
 
@@ -157,7 +157,7 @@ class TurnSending:
 
     def failed(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""
-        said = self.topics.trouble(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
+        said = self.topics.obstacle(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
         self.give_up()
         if not isinstance(error, NotDelivered):
             return error

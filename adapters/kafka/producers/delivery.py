@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException, Producer
 
 from adapters.kafka.client import client, opened, renew
-from adapters.kafka.delivered import Delivered
 from adapters.kafka.errors import NotDelivered, Reason, said, sink_error
-from adapters.kafka.fencing import Transactions, failed, fatal_in, transactional
-from adapters.kafka.flow import Flow
-from adapters.kafka.records import (
+from adapters.kafka.producers.delivered import Delivered
+from adapters.kafka.producers.fencing import Transactions, failed, fatal_in, transactional
+from adapters.kafka.producers.flow import Flow
+from adapters.kafka.producers.records import (
     Header,
     Record,
     between_truncates,
@@ -34,7 +34,7 @@ from adapters.kafka.records import (
     truncated,
     without,
 )
-from adapters.kafka.undelivered import UndeliveredRecords
+from adapters.kafka.producers.undelivered import UndeliveredRecords
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError, TidemarkError
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.delivered import Undelivered
 from adapters.kafka.errors import BatchRefused, refuses, said, sink_error
+from adapters.kafka.producers.delivered import Undelivered
 from engine.errors import SinkError, SinkRefused
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from adapters.kafka.records import Header, Record
+    from adapters.kafka.producers.records import Header, Record
     from engine.config.sinks.settings import KafkaSettings
 
 _log = logging.getLogger("adapters")
