@@ -262,7 +262,7 @@ def _events(written: Iterable[PlacedBatch]) -> Iterator[PlacedBatch]:
     for part, batch in written:
         if removal_of(batch) is None:
             typed = [batch] if topic_of(batch) is not None else unpacked(batch)
-            yield from (PlacedBatch(part, one) for one in typed)
+            yield from (PlacedBatch(part, events) for events in typed)
 
 
 def _removals(written: Iterable[PlacedBatch]) -> list[Removal]:
