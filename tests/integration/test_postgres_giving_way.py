@@ -168,7 +168,7 @@ class TestHangingSink:
             if not reading:
                 # In slices of one run each: once the first of them is sent, others wait for their turn.
                 job.job._windows._emitter._slices.most_bytes = 1
-                sink.concerns = lambda: job.job._windows.read
+                sink.concerns = lambda: job.job._windows.in_progress.any_waits
             connection.execute(SNAPSHOT)
             if reading:
                 job.until(lambda: job.job.window is not None)

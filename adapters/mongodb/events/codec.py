@@ -91,7 +91,7 @@ class CollectionCodec:
             f',"truncatedArrays":{truncated_json}}}'
         )
 
-    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+    def delete_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The text before and after `before` in the value of a delete event."""
         opened, closed = self.value_wrap
         after = (
