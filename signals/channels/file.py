@@ -3,9 +3,9 @@
 The file is only read. A line counts once its newline is there; blank lines are skipped. A new job reads the
 file from its beginning.
 
-The position is a byte count and a digest of the bytes right before it. If those bytes have changed, the file is
-another one (truncated, rotated, rewritten) and is read from its beginning. A copy, or an editor's new file
-that contains the old lines, is resumed where the old file ended.
+The position is a byte count and a digest of the bytes right before it. If those bytes have changed, the file
+is another one (truncated, rotated, rewritten) and is read from its beginning. A copy, or an editor's new
+file that contains the old lines, is resumed where the old file ended.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Owns which records count, their labels and the position to resume from. A `TopicReader` reads the topic.
 
-The position is an offset per partition plus a time, usually a minute before the first start, kept in the job's
-own state. A partition without an offset (nothing received yet, or added later) is read from the first record
-that is not older than that time. So signals sent after the first start count, even if the job was not
+The position is an offset per partition plus a time, usually a minute before the first start, kept in the
+job's own state. A partition without an offset (nothing received yet, or added later) is read from the first
+record that is not older than that time. So signals sent after the first start count, even if the job was not
 running. Signals that an earlier engine has obeyed do not.
 """
 

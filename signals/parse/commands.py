@@ -309,5 +309,5 @@ def _condition(entry: object, number: int, collections: Known) -> dict[Collectio
     match = match_names(pattern.strip(), collections)
     # If a condition applied to no collection, the named collections would be read without it.
     if collections.collections and not match.collections:
-        raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
+        raise SignalError(f"{where}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
     return dict.fromkeys(match.collections, text)
