@@ -1,4 +1,4 @@
-"""Sinks with a client or table format of their own are made by modules that are loaded when they are needed."""
+"""Sinks with a client or table format of their own are made by modules that are loaded when needed."""
 
 from __future__ import annotations
 
