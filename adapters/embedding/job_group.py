@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from adapters.embedding.threaded_job import ThreadedJob
-from adapters.source.assembly.job import wanted_by
+from adapters.source.assembly.spark_wanted import wanted_by
 from adapters.spark.shared_session import OF_PROCESS, wanted_by_all
 from engine.errors import ConfigError
 

@@ -4,7 +4,7 @@ Owns the consumer, its thread, and the log messages when a broker is away. `sign
 which records are signals, and where reading resumes: partitions are assigned by hand and nothing is committed
 to the broker, so the consumer group is only a name.
 
-Only the thread touches the consumer. `begin` hands it a place, and a number that separates records read
+Only the thread touches the consumer. `begin` hands it a position, and a number that separates records read
 before the call from those read after it. Records wait in a bounded queue until they are taken.
 """
 
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from adapters.kafka.client import renew, with_login
 from engine.errors import ConfigError, InvariantError, TidemarkError
-from signals.channels.topic import Place, Record
+from signals.channels.topic import Record, TopicPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class KafkaTopicReader:
         except (KafkaException, ValueError, TypeError) as error:
             raise ConfigError(f"the consumer of signals can't be made: {_said(error)}") from error
         self._changed = threading.Condition()
-        self._place, self._number = Place({}, 0), 0
+        self._position, self._number = TopicPosition({}, 0), 0
         self._waiting: deque[Record] = deque()
         self._ends = False
         self._since_ms, self._topic_id = 0, ""
@@ -79,10 +79,10 @@ class KafkaTopicReader:
         self._thread: threading.Thread | None = None
         self._died_of: Exception | None = None
 
-    def begin(self, place: Place) -> None:
-        """Read from this place on."""
+    def begin(self, position: TopicPosition) -> None:
+        """Read from this position on."""
         with self._changed:
-            self._place, self._number = place, self._number + 1
+            self._position, self._number = position, self._number + 1
             self._waiting.clear()
             self._changed.notify()
         if self._thread is None:
@@ -136,12 +136,12 @@ class KafkaTopicReader:
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
 
     def _begin_again(self, begun: int) -> int:
-        """Go to the last requested place, unless reading began there; returns its number."""
+        """Go to the last requested position, unless reading began there; returns its number."""
         with self._changed:
-            number, place = self._number, self._place
+            number, position = self._number, self._position
         if number != begun:
-            self._next, self._since_ms = dict(place.offsets), place.since_ms
-            self._topic_id = place.topic_id
+            self._next, self._since_ms = dict(position.offsets), position.since_ms
+            self._topic_id = position.topic_id
             self._unassign()
         return number
 
@@ -205,7 +205,7 @@ class KafkaTopicReader:
         return low
 
     def _poll_until_due(self, begun: int) -> None:
-        """Poll until the partitions must be looked up again, or another place to begin is requested."""
+        """Poll until the partitions must be looked up again, or another position to begin is requested."""
         due_s = time.monotonic() + _PARTITIONS_EVERY_S
         while time.monotonic() < due_s and begun == self._number and not self._ends:
             for message in self._consumer.consume(_MAX_WAITING, self._poll_s):
