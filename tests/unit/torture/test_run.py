@@ -70,7 +70,7 @@ def test_a_history_that_an_error_of_the_test_cuts_short_is_no_proof(
     run = played(tmp_path, monkeypatch, error)
 
     with pytest.raises(type(error)):
-        run.play(Script("s", (), ()))
+        run.play(Script("s", [], []))
 
     said = capsys.readouterr().out
     assert f"cut short by an error of the test: {type(error).__name__}" in said
@@ -87,6 +87,6 @@ def test_a_history_that_was_judged_counts(
 ):
     run = played(tmp_path, monkeypatch, error)
 
-    assert run.play(Script("s", (), ())) == (None if error is None else said)
+    assert run.play(Script("s", [], [])) == (None if error is None else said)
     assert capsys.readouterr().out.splitlines()[0].endswith(said)
     assert (run.figures.histories, run.figures.cut_short) == (1, 0)
