@@ -45,9 +45,11 @@ def wild(script: Script, *, certain: bool = False) -> Script:
 
 def _acts(draw: Random, script: Script, *, calm: bool, certain: bool) -> list[Callable[[], Transaction]]:
     chosen: list[Callable[[], Transaction]] = []
-    if script.listed and (draw.random() < _OFTEN or certain):
+    # Such a partition's deletes are possible while it is not published, and the log does not say of what.
+    anonymous = any(shape.leaf == "n" for shape in script.tables)
+    if not anonymous and script.listed and (draw.random() < _OFTEN or certain):
         chosen.append(lambda: _unpublished(draw, script))
-    if not calm and draw.random() < _OFTEN / 3:
+    if not anonymous and not calm and draw.random() < _OFTEN / 3:
         chosen.append(lambda: _retracted(draw, script))
     if _pairs(script) and (draw.random() < _OFTEN or certain):
         chosen.append(lambda: _exchanged(draw, script))

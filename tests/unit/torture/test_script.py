@@ -183,3 +183,12 @@ def test_initial_snapshots_of_sql_server_meet_tables_without_a_key_where_they_ar
     heaps = [one for one in scripts if any(shape.key == HEAP for shape in one.tables)]
 
     assert {one.properties["snapshot.isolation.mode"] for one in heaps} == {"exclusive"}
+
+
+def test_tables_whose_deletes_name_no_row_stay_published():
+    scripts = [write(f"anonymous/{number}", Wanted(blow="administration")) for number in range(300)]
+    anonymous = [script for script in scripts if any(shape.leaf == "n" for shape in script.tables)]
+
+    assert anonymous
+    assert not {step[0] for script in anonymous for step in steps_of(script)} & {"unpublish", "retract"}
+    assert {step[0] for script in scripts for step in steps_of(script)} >= {"unpublish", "retract"}
