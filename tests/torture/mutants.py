@@ -324,9 +324,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
-    "bounds of a changed key": Mutant(
-        "other-key", ((windows.OpenWindows, "_refuse_other_forms", _always(None)),)
-    ),
+    "bounds of a changed key": Mutant("other-key", ((windows, "_refuse_other_forms", _always(None)),)),
     "text of keys and values": Mutant(
         "odd-settings",
         ((text_settings, "TEXT_SETTINGS", _no_settings), (chunk_reader, "TEXT_SETTINGS", _no_settings)),
