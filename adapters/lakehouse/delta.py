@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from adapters.lakehouse.files.delta import begun, newest_turn
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -61,23 +63,36 @@ class Delta:
 
     def look(self, spark: SparkSession, name: TableName) -> tuple[str, int | None] | None:
         """Ask the table's log: no statement shows the versions of applications."""
-        jvm, session = jvm_of(spark)
-        logs = jvm.org.apache.spark.sql.delta.DeltaLog
-        if self.catalog:
-            if not spark.catalog.tableExists(self.target(name)):
-                return None
-            identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier
-            some, none = jvm.scala.Option.apply, jvm.scala.Option.empty()
-            schema = some(name.schema or _NAMESPACE)
-            log = logs.forTable(session, identifier(name.name, schema, none))
-        else:
-            log = logs.forTable(session, self._path(name))
-        empty = jvm.scala.Option.empty()
-        snapshot = log.update(False, empty, empty)  # noqa: FBT003  it is Scala's
+        if self.catalog and not spark.catalog.tableExists(self.target(name)):
+            return None
+        snapshot = self._snapshot(spark, name)
         if snapshot.version() < 0:
             return None
-        turn = snapshot.transactions().get(self.application)
-        return snapshot.metadata().id(), int(turn.get()) if turn.isDefined() else None
+        return snapshot.metadata().id(), newest_turn(snapshot, self.application)
+
+    def _snapshot(self, spark: SparkSession, name: TableName) -> Any:
+        """The table as it is now."""
+        none = jvm_of(spark)[0].scala.Option.empty()
+        return self._log(spark, name).update(False, none, none)  # noqa: FBT003  it is Scala's
+
+    def state(self, spark: SparkSession, name: TableName) -> Any:
+        """The table and its version."""
+        snapshot = self._snapshot(spark, name)
+        return snapshot.metadata().id(), snapshot.version()
+
+    def _log(self, spark: SparkSession, name: TableName) -> Any:
+        """Delta's own table."""
+        jvm, session = jvm_of(spark)
+        logs = jvm.org.apache.spark.sql.delta.DeltaLog
+        if not self.catalog:
+            return logs.forTable(session, self._path(name))
+        identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier
+        schema = jvm.scala.Option.apply(name.schema or _NAMESPACE)
+        return logs.forTable(session, identifier(name.name, schema, jvm.scala.Option.empty()))
+
+    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+        """A transaction, of a table in a directory."""
+        return None if self.catalog else begun(spark, self._log(spark, name), self.application, turn)
 
     def create(self, name: TableName, table: NewTable) -> Sequence[str]:
         """Create the table, and its namespace in a catalog."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from adapters.lakehouse.files.iceberg import IcebergAppend, columns_of
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
@@ -82,6 +84,12 @@ class Iceberg:
         found = self._carrying(spark, table)
         return str(table.uuid()), None if found is None else found[0]
 
+    def state(self, spark: SparkSession, name: TableName) -> Any:
+        """The table and its snapshot."""
+        table = self._loaded(spark, name)
+        current = table.currentSnapshot()
+        return str(table.uuid()), None if current is None else current.snapshotId()
+
     def _loaded(self, spark: SparkSession, name: TableName) -> Any:
         """Iceberg's own table, as it is now."""
         jvm, session = jvm_of(spark)
@@ -132,7 +140,7 @@ class Iceberg:
         if found is not None and found[0] >= turn:
             yield None
             return
-        branch, current = f"{self._branches}{self.epoch}", table.currentSnapshot()
+        branch, current = self._branch, table.currentSnapshot()
         self._remove_branches(table)
         begun = table.manageSnapshots()
         if current is None:
@@ -144,6 +152,23 @@ class Iceberg:
         table.refresh()
         table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
 
+    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+        """To a branch."""
+        table = self._loaded(spark, name)
+        found = self._carrying(spark, table)
+        if found is not None and found[0] >= turn:
+            return None
+        columns = columns_of(spark, table)
+        if columns is None:
+            return None
+
+        @contextmanager
+        def branched() -> Iterator[Any]:
+            with self.writing(spark, name, turn) as target:
+                yield None if target is None else table.newAppend().toBranch(self._branch)
+
+        return IcebergAppend(spark, table, columns, branched, {self._property: str(turn)})
+
     def _remove_branches(self, table: Any) -> None:
         """Remove those of processes of this job that have died, or that have lost their lease."""
         left = [name for name in map(str, table.refs()) if name.startswith(self._branches)]
@@ -152,6 +177,10 @@ class Iceberg:
             removing = removing.removeBranch(name)
         if left:
             removing.commit()
+
+    @property
+    def _branch(self) -> str:
+        return f"{self._branches}{self.epoch}"
 
     @property
     def _branches(self) -> str:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import SparkSession
 
 
 def jvm_of(spark: SparkSession) -> tuple[Any, Any]:
     """The JVM of a session, and the session there."""
     session: Any = spark
     return session._jvm, session._jsparkSession  # noqa: SLF001  there is no public way
+
+
+def activate(spark: SparkSession) -> None:
+    """Let the formats' own classes see the settings of this session, in this thread."""
+    jvm, session = jvm_of(spark)
+    SparkSession._get_j_spark_session_class(jvm).setActiveSession(session)  # noqa: SLF001  there is no public way
 
 
 @contextmanager

@@ -83,6 +83,10 @@ class Merger:
         self._journal.finish(upto)
         return True
 
+    def waiting_bytes(self) -> int:
+        """The size of all that is to be merged."""
+        return sum(turn.bytes for turn in self._journal.waiting())
+
     def tend(self) -> None:
         """Tend all tables that this process has written."""
         for name in sorted(self._known):
@@ -90,7 +94,7 @@ class Merger:
             self._tables.tend(name, self._settings.retention_s)
 
     def _merge(self, name: TableName, gathered: Gathered, upto: int) -> None:
-        found = self._known.get(name) or self._met(name, gathered, upto)
+        found = self._again(name) or self._met(name, gathered, upto)
         if found is not None and found.turn is not None and found.turn >= upto:
             self._known[name] = found
             return
@@ -128,6 +132,12 @@ class Merger:
         self._lacking.add(name)
         self._tell(name, gathered, reason)
 
+    def _again(self, name: TableName) -> Found | None:
+        """A table that this process knows, as it is now; None if it is none, or not the same."""
+        known = self._known.get(name)
+        found = None if known is None else self._tables.look(name)
+        return found if found is not None and known is not None and found.id == known.id else None
+
     def _met(self, name: TableName, gathered: Gathered, upto: int) -> Found | None:
         """A table that this process meets for the first time, or again after a failure."""
         found = self._tables.look(name)
@@ -138,13 +148,24 @@ class Merger:
                 self._tell(name, gathered, known.removeprefix(_LACKS))
         elif known is not None and (found is None or found.id != known):
             self._gone(name, gathered, "was dropped" if found is None else "was replaced by another")
-        elif found is not None and found.turn is not None and found.turn > upto:
+        elif found is not None and found.turn is not None and self._is_foreign(found.turn, upto):
             raise SinkRefused(
-                f"the table has turns up to {found.turn}, and the job merges turn {upto}",
+                f"the table has turns up to {found.turn}, and the job merges turns up to {upto} behind"
+                f" {self._journal.merged}",
                 place=str(name),
                 hint="was the checkpoint restored? use an empty one, which takes a new snapshot",
             )
         return found
+
+    def _is_foreign(self, turn: int, upto: int) -> bool:
+        """Whether a table has a turn that no crash leaves: the group that was begun ends with another one.
+
+        journal of this job    1 2 3 | 4 5 6 7 8    the group 4 to 8
+        table                  ≤ 3, or 8            merged before, or before the crash
+        table                  6                    merged by a job that went on from a checkpoint
+                                                    which was restored since
+        """
+        return turn > self._journal.merged and turn != upto
 
     def _gone(self, name: TableName, gathered: Gathered, how: str) -> None:
         """Go on with another table, or stop. The topics' tables count as incomplete."""

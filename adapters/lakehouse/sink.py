@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from adapters.jdbc.parts import packed, topic_of, unpacked
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _MOST_WAITING: Final = 1 << 30
 """Bytes of parts that may wait to be merged."""
+_MUCH: Final = 16 << 20
+"""Bytes of parts that need not wait for more."""
 _MOMENT_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _PATIENCE: Final = 3
@@ -169,26 +172,38 @@ class LakeSink:
         if self._merging is None:
             return
         self._merging.heed()
-        self._merging.wait_while(lambda: sum(turn.bytes for turn in self._journal.waiting()) > _MOST_WAITING)
+        self._merging.wait_while(lambda: self._merger.waiting_bytes() > _MOST_WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a thread does what.
+
+    - `tends_s`: how often it tends the tables; 0: never
+    - `gathers_s`: how long turns gather at least, so that there is not a small file for each of them
+    - `ending_s`: how long its end is waited for
+    """
+
+    tends_s: float = 0.0
+    gathers_s: float = 0.0
+    ending_s: float = ENDING_S
+
+
+_PACE: Final = Pace()
 
 
 class Merging:
-    """The thread that merges.
-
-    `tends_s`: how often it tends the tables; 0: never. `ending_s`: how long its end is waited for.
-    """
+    """The thread that merges."""
 
     def __init__(
         self,
         merger: Merger,
         start: StartBeside,
         monotonic: Callable[[], float],
-        tends_s: float = 0.0,
+        pace: Pace = _PACE,
         failed: Callable[[], None] = lambda: None,
-        ending_s: float = ENDING_S,
     ) -> None:
-        self._merger, self._monotonic, self._tends_s, self._failed = merger, monotonic, tends_s, failed
-        self._patience_s = ending_s
+        self._merger, self._monotonic, self._pace, self._failed = merger, monotonic, pace, failed
         self._changed = threading.Condition()
         self._woken = True
         self._closing = False
@@ -230,9 +245,9 @@ class Merging:
     def close(self) -> None:
         """Merge what waits, and end the thread, in time. A merge that takes longer ends with the process."""
         with self._changed:
-            self._closing, self._ends_s = True, self._monotonic() + self._patience_s
+            self._closing, self._ends_s = True, self._monotonic() + self._pace.ending_s
             self._changed.notify_all()
-        self._thread.join(self._patience_s)
+        self._thread.join(self._pace.ending_s)
 
     def _run(self) -> None:
         while self._one():
@@ -240,6 +255,7 @@ class Merging:
 
     def _one(self) -> bool:
         """Merge a group, or wait for one; returns whether to go on."""
+        begun_s = self._monotonic()
         try:
             more = self._merger.step()
             if not more:
@@ -250,6 +266,8 @@ class Merging:
             self._failures, self._error = 0, None
             self._changed.notify_all()
             if more:
+                gathers_s = begun_s + self._pace.gathers_s - self._monotonic()
+                self._changed.wait_for(self._is_due, max(0.0, gathers_s))
                 return self._monotonic() < self._ends_s
             if self._closing:
                 return False
@@ -258,8 +276,11 @@ class Merging:
             self._woken = False
         return True
 
+    def _is_due(self) -> bool:
+        return self._closing or self._merger.waiting_bytes() >= _MUCH
+
     def _tend(self) -> None:
-        if self._tends_s and self._monotonic() - self._tended_s >= self._tends_s:
+        if self._pace.tends_s and self._monotonic() - self._tended_s >= self._pace.tends_s:
             self._tended_s = self._monotonic()
             self._merger.tend()
 

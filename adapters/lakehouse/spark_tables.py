@@ -3,7 +3,7 @@
 A session of the sink's own, beside the job's in the same Spark: what is set here concerns nobody else. A
 batch comes as an Arrow table. Each write is one commit of the format:
 
-- rows of a snapshot whose keys the table lacks are appended;
+- rows whose keys the table lacks are appended, as a file where the table takes one;
 - behind a truncate the table's content is replaced;
 - all else is a MERGE.
 """
@@ -11,6 +11,9 @@ batch comes as an Arrow table. Each write is one commit of the format:
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -18,6 +21,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
+from adapters.lakehouse.files.data_file import fitted, written
+from adapters.lakehouse.java import activate
+from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
 from adapters.lakehouse.statements import SOURCE, altering, literal, merging, quoted
 from adapters.spark.exceptions import SPARK_ERRORS
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from adapters.lake.table_name import TableName
+    from adapters.lakehouse.files.data_file import FileAppend
     from adapters.lakehouse.port import Batch, NewTable
 
 _CONF: Final = {
@@ -71,6 +78,12 @@ class Dialect(Protocol):
         process has written this turn or a newer one.
         """
 
+    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+        """Begin to append a file; None if the table takes only rows, or has the turn."""
+
+    def state(self, spark: SparkSession, name: TableName) -> Any:
+        """What differs after each commit to the table."""
+
     def upkeep(self, spark: SparkSession, name: TableName, retention_s: float) -> Sequence[str]:
         """The statements that compact small files and expire what is older than `retention_s`, if not 0."""
 
@@ -82,6 +95,7 @@ class SparkTables:
         self._spark, self._dialect = spark.newSession(), dialect
         tasks = max(1, spark.sparkContext.defaultParallelism)
         self._began = False
+        self._keys: dict[TableName, _Keys] = {}
         self._conf = {**_CONF, "spark.sql.shuffle.partitions": str(tasks), **dialect.conf}
         self.widens = dialect.widens
 
@@ -97,6 +111,8 @@ class SparkTables:
     def create(self, name: TableName, table: NewTable) -> None:
         """Run the format's statements."""
         self._run(name, self._dialect.create(name, table))
+        with self._session(name) as spark:
+            self._keys[name] = _Keys(self._dialect.state(spark, name), KeyRanges())
 
     def alter(self, name: TableName, added: Mapping[str, str], widened: Mapping[str, str]) -> None:
         """Add columns at once, and widen the others."""
@@ -108,33 +124,72 @@ class SparkTables:
 
     def append(self, name: TableName, rows: pa.Table, turn: int) -> None:
         """One append, however many rows."""
-        with self._session(name) as spark, self._dialect.writing(spark, name, turn) as target:
-            if target is not None:
-                self._insert(spark, target, self._frame(rows))
+        with self._session(name) as spark:
+            if self._append_file(spark, name, rows, turn):
+                return
+            with self._dialect.writing(spark, name, turn) as target:
+                if target is not None:
+                    self._insert(spark, target, self._frame(rows))
 
     def write(self, name: TableName, batch: Batch, turn: int) -> None:
         """Append, replace or merge."""
-        with self._session(name) as spark, self._dialect.writing(spark, name, turn) as target:
-            if target is not None:
-                self._write(spark, target, self._dialect.target(name), batch)
+        keys, known = range_of(batch), self._keys.pop(name, None)
+        with self._session(name) as spark:
+            state = self._dialect.state(spark, name)
+            if known is None or known.state != state:
+                known = _Keys(state, self._key_ranges(spark, name, batch))
+            self._write(spark, name, batch, turn, _New(keys, known.ranges))
+            if known.ranges is not None and keys is not None:
+                known.ranges.add(keys)
+                self._keys[name] = _Keys(self._dialect.state(spark, name), known.ranges)
 
-    def _write(self, spark: SparkSession, target: str, table: str, batch: Batch) -> None:
-        """Write to `target`, which shows what `table` does."""
-        columns = batch.columns.names
-        if batch.truncated:
-            there = pc.invert(batch.rows.column(DELETED))
-            rows = batch.rows.filter(there).select(columns)
-            self._insert(spark, target, self._frame(rows), "OVERWRITE")
-        elif batch.only_reads and not _overlaps(spark, table, batch):
-            self._insert(spark, target, self._frame(batch.rows.select(columns)))
-        else:
-            self._merge(spark, target, table, batch)
+    def _key_ranges(self, spark: SparkSession, name: TableName, batch: Batch) -> KeyRanges | None:
+        """What keys a table has that others have written; None if their order is not sure."""
+        column = batch.columns.field(batch.key[0])
+        if not pa.types.is_integer(column.type):
+            return None
+        least, greatest = f.min(quoted(column.name)), f.max(quoted(column.name))
+        low, high = spark.table(self._dialect.target(name)).agg(least, greatest).collect()[0]
+        ranges = KeyRanges()
+        if low is not None:
+            ranges.add(KeyRange(low, high))
+        return ranges
+
+    def _write(self, spark: SparkSession, name: TableName, batch: Batch, turn: int, new: _New) -> None:
+        columns, table = batch.columns.names, self._dialect.target(name)
+        there = batch.rows.filter(pc.invert(batch.rows.column(DELETED))).select(columns)
+        appends = new.is_all_new(spark, table, batch)
+        if appends and self._append_file(spark, name, there, turn):
+            return
+        with self._dialect.writing(spark, name, turn) as target:
+            if target is None:
+                return
+            if appends:
+                self._insert(spark, target, self._frame(there))
+            elif batch.truncated:
+                self._insert(spark, target, self._frame(there), "OVERWRITE")
+            else:
+                self._merge(spark, target, table, batch)
+
+    def _append_file(self, spark: SparkSession, name: TableName, rows: pa.Table, turn: int) -> bool:
+        """Append rows as a file; returns whether the table takes one."""
+        append = self._dialect.file_append(spark, name, turn) if rows.num_rows else None
+        fitting = None if append is None else fitted(rows, append.columns)
+        if append is None or fitting is None:
+            return False
+        with TemporaryDirectory(prefix="tidemark-lake-") as directory:
+            append.commit(written(fitting, Path(directory), append.codec, spark.version))
+        return True
 
     def tend(self, name: TableName, retention_s: float) -> None:
         """Run the format's statements."""
         with self._session(name) as spark:
+            known, state = self._keys.pop(name, None), self._dialect.state(spark, name)
             statements = self._dialect.upkeep(spark, name, retention_s)
         self._run(name, statements)
+        if known is not None and known.state == state:
+            with self._session(name) as spark:
+                self._keys[name] = _Keys(self._dialect.state(spark, name), known.ranges)
 
     def _insert(self, spark: SparkSession, target: str, rows: DataFrame, how: str = "INTO") -> None:
         rows.createOrReplaceTempView(SOURCE)
@@ -183,29 +238,37 @@ class SparkTables:
                 for option, value in self._conf.items():
                     self._spark.conf.set(option, value)
                 self._began = True
+            activate(self._spark)
             yield self._spark
         except SPARK_ERRORS as error:
             raise SinkError(telling_line(error), place=str(name)) from error
 
 
-def _overlaps(spark: SparkSession, table: str, batch: Batch) -> bool:
-    """Whether the table has rows between the least and the greatest key of a batch.
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What is known of a table's keys, at a state of the table. None: their order is not sure."""
 
-    The bounds are compared as Spark orders keys, and most files are skipped by what is known of theirs.
-    """
-    bounds = [_between(column, batch.rows.column(column)) for column in batch.key[:1]]
-    if None in bounds:
-        return True
-    target = spark.table(table).where(" AND ".join(filter(None, bounds)))
-    return bool(target.limit(1).collect())
+    state: Any
+    ranges: KeyRanges | None
 
 
-def _between(name: str, values: pa.ChunkedArray) -> str | None:
-    """A condition that all these values meet; None if there is none for their type."""
-    found: dict[str, Any] = pc.min_max(values).as_py()
-    low, high = found["min"], found["max"]
-    if pa.types.is_integer(values.type) and low is not None:
-        return f"{quoted(name)} BETWEEN {low} AND {high}"
-    if pa.types.is_string(values.type) and low is not None:
-        return f"{quoted(name)} BETWEEN {literal(low)} AND {literal(high)}"
-    return None
+@dataclass(frozen=True, slots=True)
+class _New:
+    """The range of a batch's keys, and what is known of those that its table has."""
+
+    keys: KeyRange | None
+    known: KeyRanges | None
+
+    def is_all_new(self, spark: SparkSession, table: str, batch: Batch) -> bool:
+        """Whether the table has no row between the least and the greatest key of the batch.
+
+        If that is not known, Spark is asked about rows of a snapshot, which as a rule are new. Most files are
+        skipped by what is known of theirs.
+        """
+        if self.keys is None or batch.truncated or batch.kept:
+            return False
+        if self.known is not None and not self.known.meets(self.keys):
+            return True
+        low, high = (literal(one) if isinstance(one, str) else one for one in self.keys)
+        target = spark.table(table).where(f"{quoted(batch.key[0])} BETWEEN {low} AND {high}")
+        return batch.only_reads and not target.limit(1).collect()

@@ -12,6 +12,9 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
+from adapters.lakehouse import spark_tables, statements
+from adapters.lakehouse.files.data_file import written
+from adapters.lakehouse.spark_tables import SparkTables
 from engine.config.sinks.settings import SinkKind, TableMode
 from engine.errors import SinkError
 from engine.events.record.schema import INT32, INT64, STRING, struct
@@ -118,7 +121,7 @@ def test_a_history_has_each_event_once_though_a_process_dies_behind_its_write(ta
     assert [tables.read(TableName("", topic)).count() for topic in TOPICS] == [5, 5, 5]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "after", "file"])
 def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
     tables: Lake, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -134,7 +137,16 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
         if when == "after":
             new.append(A, rows, 2)
 
-    monkeypatch.setattr(old, "_insert", overtaken)
+    def written_late(*given: Any) -> Any:
+        monkeypatch.undo()
+        new.append(A, rows, 2)
+        return written(*given)
+
+    if when == "file":
+        monkeypatch.setattr(spark_tables, "written", written_late)
+    else:
+        monkeypatch.setattr(old, "_append_file", lambda *_given: False)
+        monkeypatch.setattr(old, "_insert", overtaken)
     with suppress(SinkError):
         old.append(A, rows, 2)
 
@@ -147,6 +159,36 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
     if tables.kind is SinkKind.ICEBERG:
         refs = tables.reader.table(f"{tables.dialect.target(A)}.refs").collect()
         assert [row["name"] for row in refs] == ["main"]
+
+
+def test_new_rows_are_appended_as_files_and_changed_by_later_turns(
+    tables: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    merges, merging = [], statements.merging
+
+    def counted(*given: Any) -> str:
+        merges.append(given)
+        return merging(*given)
+
+    monkeypatch.setattr(spark_tables, "merging", counted)
+    monkeypatch.setattr(SparkTables, "_insert", None)
+    journal = tmp_path / "journal"
+    first, again = lake(journal, tables.tables(), 1), tables.tables()
+    send(first, 1, typed(*(change("r", n) for n in range(1, 100)), topic="a"))
+    send(first, 2, typed(*(change("r", n) for n in range(200, 300)), topic="a"))
+    send(first, 3, typed(change("r", 100), change("r", 199, "n"), topic="a"))
+    send(lake(journal, again, 2), 4, typed(change("c", 300), change("c", 301), change("d", 301), topic="a"))
+    assert merges == []
+    changed = typed(change("u", 100, "b"), change("d", 2), change("c", 301, "late"), topic="a")
+    send(lake(journal, again, 3), 5, changed)
+    again.tend(A, 0.0)
+    send(lake(journal, again, 4), 6, typed(change("c", 302), topic="a"))
+
+    assert len(merges) == 1
+    assert {row[0] for row in tables.rows(A)} == {1, *range(3, 101), *range(199, 303)}
+    found = tables.read(A).where("id BETWEEN 90 AND 110 OR id > 300").collect()
+    notes = {**dict.fromkeys(range(90, 100), "n"), 100: "b", 301: "late", 302: "n"}
+    assert {row[0]: row[1] for row in found} == notes
 
 
 def test_columns_are_added_and_widened_and_odd_names_kept(tables: Lake, tmp_path: Path):
@@ -177,12 +219,12 @@ def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, t
     for turn in range(1, 7):
         send(lake(tmp_path / "journal", tables.tables(), turn), turn, typed(change("c", turn), topic="a"))
     before = files(tables)
-    spark_tables = tables.tables()
+    again = tables.tables()
     if tables.kind is SinkKind.DELTA:
-        spark_tables.tend(A, 0.0)
+        again.tend(A, 0.0)
     else:
-        spark_tables.tend(A, 0.001)
-        spark_tables.tend(A, 0.001)
+        again.tend(A, 0.001)
+        again.tend(A, 0.001)
 
     assert files(tables) < before
     found = tables.tables().look(A)
@@ -192,8 +234,7 @@ def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, t
     if tables.kind is SinkKind.ICEBERG:
         snapshots = tables.reader.table(f"{tables.dialect.target(A)}.snapshots")
         assert 1 < snapshots.count() < 7
-    again = lake(tmp_path / "journal", tables.tables(), 9)
-    send(again, 7, typed(change("d", 1), topic="a"))
+    send(lake(tmp_path / "journal", again, 9), 7, typed(change("d", 1), topic="a"))
     assert [row[0] for row in tables.rows(A)] == [2, 3, 4, 5, 6]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from adapters.lake.table_name import Naming
 from adapters.lakehouse.formats import LONGEST, dialect_of
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
-from adapters.lakehouse.sink import LakeSink, Merging
+from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.lakehouse.spark_tables import SparkTables
 from adapters.system import start_thread, system_clock
 from engine.config.sinks.lake import FORMAT
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.config.sinks.settings import SinkSettings
 
+_GATHERS_S: Final = 3.0
+"""Turns gather so long at least: each write makes a file."""
+
 
 def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spark: SparkSession) -> LakeSink:
     """The sink of the settings."""
@@ -29,6 +32,6 @@ def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spa
     tables = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
     naming = Naming(lake.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, lake, naming), Admission(tables, lake)
-    monotonic = system_clock().monotonic
-    merging = Merging(merger, start_thread, monotonic, lake.upkeep_s, admission.forget)
+    pace = Pace(lake.upkeep_s, _GATHERS_S)
+    merging = Merging(merger, start_thread, system_clock().monotonic, pace, admission.forget)
     return LakeSink(journal, merger, admission, naming, merging)

@@ -11,7 +11,7 @@ from adapters.lake.table_name import TableName
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
-from adapters.lakehouse.sink import LakeSink, Merging
+from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.system import start_thread
 from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
@@ -116,8 +116,42 @@ def test_a_table_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path):
     restored = lake(tmp_path / "two", tables, 1)
     commit(restored, 1, FIRST)
 
-    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turn 1"):
+    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turns up to 1 behind 0"):
         restored.drain()
+
+
+def test_a_restored_checkpoint_is_told_however_far_the_job_has_come(tmp_path: Path):
+    tables = MemoryTables()
+    for turn in (1, 2, 3):
+        send(lake(tmp_path / "one", tables, turn), turn, FIRST)
+    restored = lake(tmp_path / "two", tables, 1)
+    for turn in (1, 2, 3, 4):
+        commit(restored, turn, typed(change("c", 10 + turn)))
+
+    with pytest.raises(SinkRefused, match="turns up to 3, and the job merges turns up to 4 behind 0"):
+        restored.drain()
+
+
+@pytest.mark.parametrize("recreated", [TopicRecreated.STOP, TopicRecreated.SNAPSHOT])
+def test_a_table_that_was_replaced_under_a_running_job_is_told_once(
+    tmp_path: Path, recreated: TopicRecreated
+):
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1, replace(SETTINGS, recreated=recreated))
+    send(sink, 1, FIRST)
+    del tables.tables[T]
+    tables.create(T, NewTable({"id": "int", "note": "string", "text": "string"}, ("id",)))
+
+    if recreated is TopicRecreated.STOP:
+        with pytest.raises(SinkRefused, match="was replaced"):
+            send(sink, 2, typed(change("c", 3)))
+        return
+    send(sink, 2, typed(change("c", 3)))
+    with pytest.raises(TopicsRefused):
+        commit(sink, 3, typed(change("c", 4)))
+    send(sink, 3, typed(change("c", 4)))
+    send(sink, 4, typed(change("c", 5)))
+    assert rows(tables) == [(n, "n", "t") for n in (3, 4, 5)]
 
 
 def test_a_table_can_t_take_a_type_and_is_refused_alone_before_the_commit(tmp_path: Path):
@@ -300,7 +334,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, start_thread, time.monotonic, ending_s=0.01)
+    merging = Merging(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     assert entered.wait(20)
@@ -321,6 +355,27 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
     assert again.behind()
     again.drain()
     assert (rows(tables), again.behind()) == ([(2, "n", "t")], False)
+
+
+def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tables, journal = MemoryTables(), Journal(tmp_path, 1)
+    monkeypatch.setattr(Merger, "waiting_bytes", lambda _merger: 1 << 24 if len(journal.waiting()) > 2 else 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merging = Merging(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
+    sink = LakeSink(journal, merger, admission, NAMING, merging)
+    commit(sink, 1, FIRST)
+    until(lambda: not journal.waiting())
+    for turn in (2, 3):
+        commit(sink, turn, typed(change("u", 1, f"of {turn}")))
+    time.sleep(0.05)
+    assert [write[2] for write in tables.writes] == [1]
+
+    commit(sink, 4, typed(change("u", 1, "of 4")))
+    until(lambda: not journal.waiting())
+    commit(sink, 5, typed(change("d", 1)))
+    sink.close()
+
+    assert [write[2] for write in tables.writes] == [1, 4, 5]
 
 
 TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
