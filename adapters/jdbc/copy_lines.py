@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.jdbc.column_types import escaped
-from adapters.jdbc.operations import NOWHERE
+from adapters.jdbc.folding.operations import NOWHERE
 from adapters.jdbc.table_rows import column_texts, default_text, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from adapters.jdbc.fold import Fold
-    from adapters.jdbc.turn_events import TurnEvents
+    from adapters.jdbc.folding.fold import Fold
+    from adapters.jdbc.folding.turn_events import TurnEvents
     from engine.events.record.schema import Schema
     from engine.events.values.text import Ints, Text
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 
 from adapters.jdbc.connection import Target, is_tables_fault, said
-from adapters.jdbc.fold import Fold
+from adapters.jdbc.folding.fold import Fold
+from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.parts import Removal, packed, removal_of, topic_of, unpacked
 from adapters.jdbc.placeholders import Placeholders
 from adapters.jdbc.table import Table, TableGoneError, naming
 from adapters.jdbc.touched_keys import TouchedKeys
-from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
 from engine.config.sinks.settings import TopicRecreated

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from adapters.jdbc.fold import Fold
+    from adapters.jdbc.folding.fold import Fold
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Text

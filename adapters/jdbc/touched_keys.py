@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-    from adapters.jdbc.fold import Fold
+    from adapters.jdbc.folding.fold import Fold
 
 TOUCHED: Final = pa.schema(
     [("turn", pa.int64()), ("key", pa.large_string()), ("lacks", pa.bool_()), ("update", pa.bool_())]

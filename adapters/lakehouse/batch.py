@@ -16,8 +16,8 @@ from engine.errors import SinkRefused
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from adapters.jdbc.fold import Fold
-    from adapters.jdbc.missing_values import Patches
+    from adapters.jdbc.folding.fold import Fold
+    from adapters.jdbc.folding.missing_values import Patches
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Ints

@@ -30,7 +30,7 @@ from engine.events.record.schema_json import schema_from_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.jdbc.turn_events import PlacedBatch
+    from adapters.jdbc.folding.turn_events import PlacedBatch
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
 

@@ -14,9 +14,9 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from adapters.jdbc.fold import Fold
+from adapters.jdbc.folding.fold import Fold
+from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.placeholders import Placeholders
-from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from adapters.lake.row_columns import changes_in, columns_of, source_of
 from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
 from adapters.lakehouse.history import history_batch, history_columns

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.jdbc import copy_lines
-from adapters.jdbc.fold import Fold
+from adapters.jdbc.folding.fold import Fold
+from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.placeholders import Placeholders
-from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from engine.errors import SinkRefused
 from engine.events.record.schema import INT32, STRING, array, struct, text_map
 from tests.typed_batches import KEY, MISSING, ROW, change, typed

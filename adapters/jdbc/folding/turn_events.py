@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.jdbc.operations import DELETE, NOWHERE, OPERATIONS, TRUNCATE
+from adapters.jdbc.folding.operations import DELETE, NOWHERE, OPERATIONS, TRUNCATE
 from adapters.jdbc.table_rows import key_texts
 from adapters.lake.row_columns import Columns, columns_of
 from engine.errors import SinkRefused
@@ -21,7 +21,7 @@ from engine.errors import SinkRefused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from adapters.jdbc.operations import Mask
+    from adapters.jdbc.folding.operations import Mask
     from engine.events.values.text import Ints
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.jdbc.operations import CREATE, DELETE, NOWHERE
+from adapters.jdbc.folding.operations import CREATE, DELETE, NOWHERE
 from adapters.lake.row_columns import value
 
 if TYPE_CHECKING:
-    from adapters.jdbc.operations import Mask
+    from adapters.jdbc.folding.operations import Mask
+    from adapters.jdbc.folding.turn_events import TurnEvents
     from adapters.jdbc.placeholders import Placeholders
-    from adapters.jdbc.turn_events import TurnEvents
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Ints

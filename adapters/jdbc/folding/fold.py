@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adapters.jdbc.missing_values import MissingValues
-from adapters.jdbc.operations import DELETE, NOWHERE, READ, UPDATE
+from adapters.jdbc.folding.missing_values import MissingValues
+from adapters.jdbc.folding.operations import DELETE, NOWHERE, READ, UPDATE
 from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adapters.jdbc.missing_values import Patches
-    from adapters.jdbc.operations import Mask
+    from adapters.jdbc.folding.missing_values import Patches
+    from adapters.jdbc.folding.operations import Mask
+    from adapters.jdbc.folding.turn_events import TurnEvents
     from adapters.jdbc.placeholders import Placeholders
-    from adapters.jdbc.turn_events import TurnEvents
     from adapters.lake.row_columns import Columns
     from engine.events.values.text import Ints, Text
 
