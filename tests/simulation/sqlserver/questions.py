@@ -185,8 +185,9 @@ class SimCatalog(_Asked, Catalog):
         return Description(cdc=True, writable=True, identity=self._there.identity)
 
     def fork(self) -> Fork:
-        """The recovery fork."""
-        self._session.asked()
+        """The recovery fork. It is no step: histories saved before it was asked for keep their order."""
+        if not self._session.alive:
+            raise SourceError("communication link failure")
         return self._there.fork
 
     def allows_snapshots(self) -> bool:

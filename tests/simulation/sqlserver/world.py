@@ -16,7 +16,7 @@ from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
 from engine.clock import Clock
 from engine.config import parse
-from engine.errors import TableBusy
+from engine.errors import LogRemoved, OtherHistory, SinkRefused, TableBusy
 from engine.events.batch import EventForm
 from engine.snapshot.snapshotters import snapshotter
 from tests.simulation.answers import Asked
@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 
 _IDLE_MS = 5_000
 """CDC writes an entry of its own so long after the last one; a server does after five minutes."""
+_ENDS: Mapping[str, type[TidemarkError]] = {
+    "restored": OtherHistory,
+    "forced over": OtherHistory,
+    "change tables emptied": LogRemoved,
+    "stale states": SinkRefused,
+}
+"""What a job may end with, by what has happened to the log or the checkpoint."""
 
 
 @cache
@@ -95,6 +102,7 @@ class SqlServerWorld(SourceWorld):
         self._changing: list[tuple[CollectionId, str]] = []
         self._signals: dict[str, int] = {}
         self._idle_ms = 0
+        self._saved = ""
 
     def _begin(self) -> None:
         database = self.database
@@ -152,6 +160,14 @@ class SqlServerWorld(SourceWorld):
             return True
         return False
 
+    def excused(self, error: TidemarkError) -> bool:
+        """A job may end only with the error of what has happened, and for a fork only behind its point."""
+        if not isinstance(error, _ENDS.get(self.blow, ())):
+            return False
+        if isinstance(error, OtherHistory) and self._saved < self.database.fork.point:
+            return False
+        return super().excused(error)
+
     def buried(self, life: Life) -> None:
         """A process has ended: its connections end with it."""
         life.log = None
@@ -182,6 +198,7 @@ class SqlServerWorld(SourceWorld):
         self.note(f"turn {state.turn} saved at {shown(state.position)}", "turn")
         self.oracle.told |= {fault.collection for fault in state.incomplete}
         (place,) = places_of(state.position)
+        self._saved = place.commit
         if place.whole:
             self.oracle.pass_over(place.commit)
 
