@@ -266,7 +266,7 @@ LARGE_CLASSES = {
     "Notices": (28, "one method for each thing that happens to a snapshot"),
     "Windows": (26, "the snapshot side of a turn, method for method"),
     "Delivery": (25, "a producer from its first event to its last; its callbacks note what the others judge"),
-    "OpenWindows": (22, "PostgreSQL's windows, their opening beside the stream, and what they share"),
+    "OpenWindows": (23, "PostgreSQL's windows, their opening beside the stream, and what they share"),
     "Topics": (21, "what is known of a cluster's topics"),
     "KafkaTopicReader": (21, "a consumer's life, step by step"),
     "Isolation": (21, "collections set aside, one method a way in or out"),

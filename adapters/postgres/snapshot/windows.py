@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.rows import row_shape
+from adapters.postgres.events.rows import row_expression, row_shape
 from adapters.postgres.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.table import relation_of
+from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
@@ -23,6 +25,7 @@ from adapters.postgres.snapshot.watermark import (
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
 from adapters.source.window_reader import reading_of
+from adapters.verify.row_reads import RowReads
 from engine.config.settings import GeneratedColumns, Watermarking
 from engine.errors import (
     InvariantError,
@@ -30,6 +33,7 @@ from engine.errors import (
     TableBusy,
     TidemarkError,
 )
+from engine.events.values.row_form import RowMode
 from engine.model import Target
 from engine.staging.reads import ReadEvents
 from engine.verify.deletes import DeleteEvents
@@ -238,6 +242,7 @@ class OpenWindows:
         prepared = {}
         for target, read in tables.items():
             relation, codec = self._codec(read)
+            codec = codec.unmasked if target.against else codec
             shape = row_shape(relation, read.table, relations.types)
             place = self._view.place(exported) if target.as_initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
@@ -255,6 +260,21 @@ class OpenWindows:
         stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
         relation = relation_of(read.table, read.columns, stored=stored)
         return relation, relations.codec(relation, read.table)
+
+    def row_reads(self, collection: CollectionId) -> RowReads:
+        """How rows of a collection are read from another table with its columns. Raises SourceError."""
+        (read,) = self._session.extents.readings([Target(collection)]).values()
+        relations = self._session.relations
+        relations.learn_types([read.table])
+        relation, codec = self._codec(read)
+        shape = row_shape(relation, read.table, relations.types)
+        shape = replace(shape, nullable=tuple(True for _column in shape.columns))
+        return RowReads(
+            {column.name: (column.type, column.typmod) for column in relation.columns},
+            row_expression(shape, RowMode.EXACT),
+            ReadEvents(codec.unmasked, shape, "{}", 0, compared=True),
+            {name: value for name, value in TEXT_SETTINGS.items() if name != "client_encoding"},
+        )
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
