@@ -7,11 +7,11 @@ the server's own log.
 
 from __future__ import annotations
 
-import inspect
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine import errors
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _POSTGRES_WITH_VALUES: Final = frozenset({"22", "23", "2F", "38", "39", "44", "HV", "P0"})
 """SQLSTATE classes: data, constraints, messages of functions and foreign tables, PL/pgSQL's RAISE."""
@@ -30,7 +30,6 @@ _MONGODB_WITH_VALUES: Final = frozenset(
 """Bad values, parse failures, mismatched types, validation, conversions, failed plans, duplicate keys."""
 _PLAIN_ERRORS: Final = (OSError, MemoryError, EOFError, ImportError, RecursionError)
 """Python's errors about the machine, not about data."""
-_OWN_ERRORS: Final = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass))
 _PLAIN_NAMES: Final = frozenset(
     kind.__name__ for plain in _PLAIN_ERRORS for kind in (plain, *plain.__subclasses__())
 ) | {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IOError"}
@@ -87,10 +86,10 @@ _MONGODB_STATES: Final = frozenset({10_058, 10_107, 11_600, 11_602, 13_388, 13_4
 """Codes of the same length that are about the server's own state."""
 
 
-def python_message(name: str, message: str) -> str:
-    """An exception's message if it is ours or about the machine, else its class."""
+def python_message(name: str, message: str, ours: Collection[str]) -> str:
+    """An exception's message if it is one of `ours` or about the machine, else its class."""
     short = name.rpartition(".")[2]
-    if short in _OWN_ERRORS or short in _PLAIN_NAMES:
+    if short in ours or short in _PLAIN_NAMES:
         return f"{name}: {message}" if message else name
     return name
 

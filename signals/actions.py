@@ -30,7 +30,7 @@ ACTIONS: Final = "tidemark.signal.actions"
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSignal:
-    """A signal of a custom type. `label` is its place in its channel, `id` the sender's name for it.
+    """A signal of a custom type. `label` is its position in its channel, `id` the sender's name for it.
 
     `data` is its JSON object, `channel` where it came from, `position` how far the stream was.
     """

@@ -37,7 +37,7 @@ class Signal:
 class Message:
     """A record or a line, exactly as received, that should hold a signal as a JSON object.
 
-    `label` will be the signal's identity: its place in the channel.
+    `label` will be the signal's identity: its position in the channel.
     """
 
     channel: Channel

@@ -12,5 +12,6 @@ if TYPE_CHECKING:
 def change_parts(job: Job, **changes: Any) -> None:
     """Replace these parts wherever the job takes its turns with them."""
     changed = replace(job._parts, **changes)
-    for holder in (job, job._turns, job._checkpoint, job._windows, job._windows._emitter):
+    windows = job._windows
+    for holder in (job, job._turns, job._checkpoint, windows, windows.in_progress, windows._emitter):
         holder._parts = changed

@@ -15,7 +15,7 @@ from engine.model import Checksum, Part
 from engine.ports.state_store import SavedState, SavedStates
 from engine.staging.checksum import checksum_of
 from engine.staging.event_rows import EventRows
-from signals.channels.topic import Place, Record
+from signals.channels.topic import Record, TopicPosition
 from tests.batches import batch
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class MemoryTopic:
     """A `TopicReader` over a topic in memory; every record is newer than any first start."""
 
     def __init__(self) -> None:
-        self.place = Place({}, 0)
+        self.position = TopicPosition({}, 0)
         self._records: list[Record] = []
         self._next: dict[int, int] = {}
 
@@ -208,8 +208,8 @@ class MemoryTopic:
         offset = sum(record.partition == partition for record in self._records)
         self._records.append(Record("t1", partition, offset, key, value))
 
-    def begin(self, place: Place) -> None:
-        self.place, self._next = place, dict(place.offsets)
+    def begin(self, position: TopicPosition) -> None:
+        self.position, self._next = position, dict(position.offsets)
 
     def take(self) -> list[Record]:
         found = [one for one in self._records if one.offset >= self._next.get(one.partition, 0)]

@@ -13,8 +13,9 @@ from engine.errors import SchemaChanged, SignalError, SourceError, StateError, T
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
-from engine.job.reports.notices import Notices, Outlet
+from engine.job.reports.notices import Notices
 from engine.job.reports.observation import Observation
+from engine.job.reports.outbox import Outlet
 from engine.job.saved.state import State
 from engine.job.verify.verification import Verification
 from engine.model import CollectionId, Position

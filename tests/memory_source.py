@@ -19,6 +19,7 @@ from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports.source import Encoded
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
@@ -286,7 +287,7 @@ class MemorySource:
         if database.slot is None:
             database.slot = len(database.log)
             self._held = frozenset(entry.transaction for entry in database.log)
-        snapshot = state.snapshot.begin(self.captured(), "initial")
+        snapshot = begin_initial(state.snapshot, self.captured(), "initial")
         return replace(state, position=Position((database.slot,)), snapshot=snapshot)
 
     def memory(self) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from engine.config import read
 from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import CURRENT, to_json
 from engine.model import CollectionId
-from engine.staging.files import write_all
+from engine.snapshot.changes.failures import forget_failures
+from engine.staging.writing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,4 +159,4 @@ def without_snapshots(state: State, collection: CollectionId) -> State:
     """The state without queue entries and failures of a collection."""
     snapshot = state.snapshot
     entries = [table for table in snapshot.tables if table.target.collection == collection]
-    return replace(state, snapshot=snapshot.without(entries).forgot([collection]))
+    return replace(state, snapshot=forget_failures(snapshot.without(entries), [collection]))

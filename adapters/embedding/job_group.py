@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from adapters.embedding.threaded_job import ThreadedJob
-from adapters.source.assembly.job import wanted_by
+from adapters.source.assembly.spark_wanted import wanted_by
 from adapters.spark.shared_session import OF_PROCESS, wanted_by_all
 from engine.errors import ConfigError
 
@@ -30,9 +30,9 @@ def run_together(settings: Sequence[Settings], stop: Event) -> None:
     Raises ConfigError before any starts if they can't share a process.
     """
     refuse_sharing(settings)
-    wanted = wanted_by_all(wanted_by(one, _packages(one)) for one in settings)
+    wanted = wanted_by_all(wanted_by(of_job, _packages(of_job)) for of_job in settings)
     with OF_PROCESS.used(wanted) as session:
-        jobs = [ThreadedJob(one, session) for one in settings]
+        jobs = [ThreadedJob(of_job, session) for of_job in settings]
         while any(job.running for job in jobs) and not stop.wait(_LOOK_S):
             pass
         for job in jobs:
@@ -46,9 +46,9 @@ def run_together(settings: Sequence[Settings], stop: Event) -> None:
 def refuse_sharing(settings: Sequence[Settings]) -> None:
     """Raise ConfigError where two jobs would use the same checkpoint, directory or port."""
     used: dict[str, list[object]] = {
-        "tidemark.checkpoint": [one.job.checkpoint for one in settings],
-        "tidemark.sink.files.dir": [one.sink.directory for one in settings],
-        "tidemark.http.port": [one.http.port for one in settings if one.http.port > 0],
+        "tidemark.checkpoint": [of_job.job.checkpoint for of_job in settings],
+        "tidemark.sink.files.dir": [of_job.sink.directory for of_job in settings],
+        "tidemark.http.port": [of_job.http.port for of_job in settings if of_job.http.port > 0],
     }
     for what, values in used.items():
         found = _twice(value for value in values if value)

@@ -28,7 +28,7 @@ ANSWERS_KEPT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimedAnswer:
     """An answer to a signal, with its turn and its time in Unix seconds."""
 
     turn: int
@@ -48,7 +48,7 @@ class Monitor:
     clock: Clock
     tally: Tally = field(default_factory=lambda: Tally(watched=True))
     channel: InProcessChannel | None = None
-    answers: deque[Told] = field(default_factory=lambda: deque(maxlen=ANSWERS_KEPT))
+    answers: deque[TimedAnswer] = field(default_factory=lambda: deque(maxlen=ANSWERS_KEPT))
     kept: Callable[[], int | None] = lambda: None
     show: Callable[[Position], str] = str
     numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
@@ -81,7 +81,7 @@ class Monitor:
         """Keep the answers of a turn."""
         now_s = self.clock.now()
         with self._answered:
-            self.answers.extend(Told(turn, now_s, answer) for answer in answers)
+            self.answers.extend(TimedAnswer(turn, now_s, answer) for answer in answers)
             self._answered.notify_all()
 
     def recall(self, journal: Iterable[Mapping[str, Any]]) -> None:
@@ -89,14 +89,14 @@ class Monitor:
         for fields in journal:
             with suppress(LookupError, TypeError, ValueError):
                 (answer,) = answers_in([fields])
-                self.answers.append(Told(int(fields["turn"]), float(fields["at_s"]), answer))
+                self.answers.append(TimedAnswer(int(fields["turn"]), float(fields["at_s"]), answer))
 
     def await_answer(self, label: str, within_s: float) -> None:
         """Wait until a signal has an answer, for so many seconds at most."""
         with self._answered:
             self._answered.wait_for(lambda: self.answers_to(label), within_s)
 
-    def answers_to(self, label: str) -> list[Told]:
+    def answers_to(self, label: str) -> list[TimedAnswer]:
         """The kept answers to one signal, in order."""
         return [told for told in tuple(self.answers) if told.answer.label == label]
 

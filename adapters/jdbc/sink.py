@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 
 from adapters.jdbc.connection import Target, is_tables_fault, said
-from adapters.jdbc.fold import Fold, PlacedBatch
+from adapters.jdbc.fold import Fold
 from adapters.jdbc.parts import Removal, packed, removal_of, topic_of, unpacked
 from adapters.jdbc.placeholders import Placeholders
 from adapters.jdbc.table import Table, TableGoneError, naming
 from adapters.jdbc.touched_keys import TouchedKeys
+from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.turns import Claimant, Turns
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, Staging, number, written_files
 from engine.config.sinks.settings import TopicRecreated
@@ -211,7 +212,7 @@ class JdbcSink:
         """
         topics = _topics(batches)
         try:
-            fold = Fold(batches, self._placeholders)
+            fold = Fold(TurnEvents(batches), self._placeholders)
             self._table(name).apply(connection, fold)
         except TableGoneError:
             raise self._gone(name, topics) from None
@@ -261,7 +262,7 @@ def _events(written: Iterable[PlacedBatch]) -> Iterator[PlacedBatch]:
     for part, batch in written:
         if removal_of(batch) is None:
             typed = [batch] if topic_of(batch) is not None else unpacked(batch)
-            yield from (PlacedBatch(part, one) for one in typed)
+            yield from (PlacedBatch(part, events) for events in typed)
 
 
 def _removals(written: Iterable[PlacedBatch]) -> list[Removal]:

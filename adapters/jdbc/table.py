@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 import pyarrow as pa
 from psycopg import sql
 
+from adapters.jdbc import copy_lines
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.statements import copied, identifier, listed, types_of
 from adapters.jdbc.table_rows import default_text, lines
@@ -71,17 +72,17 @@ class Table:
 
         Raises psycopg.Error, SinkRefused and TableGoneError; the transaction is lost then.
         """
-        columns = fold.columns
+        columns = fold.events.columns
         if columns != self._ready:
             self._prepare(connection, columns)
             self._ready = columns
-        if fold.truncated:
+        if fold.events.truncated:
             connection.execute(self._sql("TRUNCATE {target}"))
         key, names = [name for name, _schema in columns.key], list(columns.all)
-        deletes, patched = fold.deletes(), fold.patched()
+        deletes, patched = copy_lines.deletes(fold), copy_lines.patched(fold)
         if deletes is not None:
             self._copy(connection, [*key, _DELETED], [deletes])
-        writes = self._copy(connection, names, fold.rows())
+        writes = self._copy(connection, names, copy_lines.rows(fold))
         if patched is not None:
             keys = [f"{_KEY}{number}" for number in range(1, len(key) + 1)]
             writes += self._copy(connection, [*names, _KEPT, *keys], [patched])

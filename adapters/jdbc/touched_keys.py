@@ -75,9 +75,9 @@ class TouchedKeys:
     def note(self, turn: int, topics: Sequence[str], fold: Fold) -> None:
         """Note what a turn does to a table, which has the events of these topics."""
         for topic in self._journals.keys() & set(topics):
-            self._journals[topic].key = tuple(name for name, _schema in fold.columns.key)
+            self._journals[topic].key = tuple(name for name, _schema in fold.events.columns.key)
             noted = self._noted.setdefault(topic, [])
-            if fold.truncated:
+            if fold.events.truncated:
                 noted.append(_batch(turn, pa.nulls(1, pa.large_string()), [False], [False]))
             keys, lacks, updates = fold.touched()
             noted.append(_batch(turn, keys, lacks, updates))

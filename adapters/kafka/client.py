@@ -18,7 +18,8 @@ from confluent_kafka import KafkaException
 from adapters.kafka.errors import said
 from adapters.kafka.tokens import expiry
 from engine.config.sinks.kafka_login import LINE, login_of
-from engine.config.text.references import fresh, may_change, refuse
+from engine.config.text.references import fresh, may_change
+from engine.config.text.refusals import refuse
 from engine.errors import ConfigError, SinkError, SourceError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Owns the consumer, its thread, and the log messages when a broker is away. `sign
 which records are signals, and where reading resumes: partitions are assigned by hand and nothing is committed
 to the broker, so the consumer group is only a name.
 
-Only the thread touches the consumer. `begin` hands it a place, and a number that separates records read
+Only the thread touches the consumer. `begin` hands it a position, and a number that separates records read
 before the call from those read after it. Records wait in a bounded queue until they are taken.
 """
 
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from adapters.kafka.client import renew, with_login
 from engine.errors import ConfigError, InvariantError, TidemarkError
-from signals.channels.topic import Place, Record
+from signals.channels.topic import Record, TopicPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,34 +55,33 @@ class KafkaTopicReader:
 
     def __init__(self, topic: str, client: Mapping[str, str], poll_s: float) -> None:
         self._topic, self._poll_s, self._settings = topic, max(0.01, poll_s), client
+        self._outage, self._failures = OutageLog(topic), 0
         # The library logs every attempt to connect; this is logged once instead, from the calls' errors.
         common: dict[str, Any] = {
             **with_login(client),
             "log.connection.close": "false",
             "logger": _librdkafka,
         }
-        told: dict[str, Any] = {**common, "error_cb": self._on_error}
+        told: dict[str, Any] = {**common, "error_cb": self._outage.note_error}
         try:
             self._admin = AdminClient(told)
             self._consumer = Consumer({**common, **_OWN})
         except (KafkaException, ValueError, TypeError) as error:
             raise ConfigError(f"the consumer of signals can't be made: {_said(error)}") from error
         self._changed = threading.Condition()
-        self._place, self._number = Place({}, 0), 0
+        self._position, self._number = TopicPosition({}, 0), 0
         self._waiting: deque[Record] = deque()
         self._ends = False
         self._since_ms, self._topic_id = 0, ""
         self._next: dict[int, int] = {}
         self._assigned: set[int] = set()
-        self._is_away, self._why = False, ""
-        self._failures = 0
         self._thread: threading.Thread | None = None
         self._died_of: Exception | None = None
 
-    def begin(self, place: Place) -> None:
-        """Read from this place on."""
+    def begin(self, position: TopicPosition) -> None:
+        """Read from this position on."""
         with self._changed:
-            self._place, self._number = place, self._number + 1
+            self._position, self._number = position, self._number + 1
             self._waiting.clear()
             self._changed.notify()
         if self._thread is None:
@@ -125,23 +124,25 @@ class KafkaTopicReader:
                 begun = self._begin_again(begun)
                 self._assign_new()
                 self._poll_until_due(begun)
-                self._note_well()
+                self._failures = 0
+                self._outage.over()
             except (KafkaException, TimeoutError) as error:
                 self._failures += 1
                 self._unassign()  # records that came with the error are read again from the saved offsets
                 if self._failures > 1:  # a single call may fail, for example while a leader is chosen
-                    self._say_once(_said(error))
+                    self._admin.poll(0)  # tells the reason
+                    self._outage.failed(_said(error))
                 with suppress(TidemarkError):  # reported by the next attempt
                     renew(self._settings, self._consumer, self._admin)
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
 
     def _begin_again(self, begun: int) -> int:
-        """Go to the last requested place, unless reading began there; returns its number."""
+        """Go to the last requested position, unless reading began there; returns its number."""
         with self._changed:
-            number, place = self._number, self._place
+            number, position = self._number, self._position
         if number != begun:
-            self._next, self._since_ms = dict(place.offsets), place.since_ms
-            self._topic_id = place.topic_id
+            self._next, self._since_ms = dict(position.offsets), position.since_ms
+            self._topic_id = position.topic_id
             self._unassign()
         return number
 
@@ -205,7 +206,7 @@ class KafkaTopicReader:
         return low
 
     def _poll_until_due(self, begun: int) -> None:
-        """Poll until the partitions must be looked up again, or another place to begin is requested."""
+        """Poll until the partitions must be looked up again, or another position to begin is requested."""
         due_s = time.monotonic() + _PARTITIONS_EVERY_S
         while time.monotonic() < due_s and begun == self._number and not self._ends:
             for message in self._consumer.consume(_MAX_WAITING, self._poll_s):
@@ -218,7 +219,8 @@ class KafkaTopicReader:
         number, offset = message.partition() or 0, message.offset() or 0
         record = Record(self._topic_id, number, offset, _raw(message.key()), _raw(message.value()))
         self._next[number] = offset + 1
-        self._note_well()
+        self._failures = 0
+        self._outage.over()
         with self._changed:
             self._changed.wait_for(
                 lambda: len(self._waiting) < _MAX_WAITING or self._ends or begun != self._number
@@ -239,22 +241,26 @@ class KafkaTopicReader:
         with self._changed:
             self._changed.wait_for(lambda: self._ends or self._number != begun, pause_s)
 
-    # What is logged.
 
-    def _on_error(self, error: KafkaError) -> None:
+class OutageLog:
+    """Logs once that a topic can't be read, and once that it can be again."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic, self._is_away, self._why = topic, False, ""
+
+    def note_error(self, error: KafkaError) -> None:
         """Keep the library's message about a connection: a failing call only reports a timeout."""
         self._why = error.str()
 
-    def _say_once(self, fault: str) -> None:
-        self._admin.poll(0)
+    def failed(self, fault: str) -> None:
+        """Note that reading has failed."""
         if not self._is_away:
             why = f"{fault} ({self._why})" if self._why else fault
             _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, why)
         self._is_away = True
 
-    def _note_well(self) -> None:
-        """Records arrive, or nothing has failed for seconds: the fault is over."""
-        self._failures = 0
+    def over(self) -> None:
+        """Note that records arrive, or that nothing has failed for seconds."""
         if self._is_away:
             _log.info("signals are read from the topic %r again", self._topic)
         self._is_away, self._why = False, ""

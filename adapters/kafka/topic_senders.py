@@ -6,15 +6,15 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.kafka.delivery import Delivery
 from adapters.kafka.partitions import of_groups
+from adapters.kafka.producers.delivery import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.kafka.delivered import Delivered
     from adapters.kafka.partitions import Groups
     from adapters.kafka.parts import Attempt
+    from adapters.kafka.producers.delivered import Delivered
     from engine.config.sinks.settings import KafkaSettings
 
 

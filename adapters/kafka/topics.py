@@ -39,8 +39,8 @@ _POLL_S: Final = 0.1
 _LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
 
 
-class Topics:
-    """Looks topics up and creates missing ones. Errors name the brokers."""
+class Brokers:
+    """A cluster as an administrator asks it. Errors name the brokers."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -48,16 +48,11 @@ class Topics:
         # With idempotence it would request the right to write, and never work again if that is denied.
         config = {**client(settings.client, self._reason), "enable.idempotence": False}
         self._client: AdminClient = opened(AdminClient, config)
-        self._known: dict[str, int] = {}
-        self._ids: Mapping[str, str] = {}
-        self._remade: set[str] = set()
-        self._missing: set[str] = set()
-        self._looked_s = time.monotonic()
         self._reached = False
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
 
     @property
-    def _admin(self) -> AdminClient:
+    def admin(self) -> AdminClient:
         """The client; polling it lets it request another token in time."""
         self._client.poll(0)
         return self._client
@@ -67,9 +62,9 @@ class Topics:
 
         Raises SinkError, or ConfigError if the login is refused before the brokers were ever reached.
         """
-        asked = self._admin.describe_cluster(request_timeout=_TIMEOUT_S)
+        asked = self.admin.describe_cluster(request_timeout=_TIMEOUT_S)
         while not asked.done():
-            self._admin.poll(_POLL_S)
+            self.admin.poll(_POLL_S)
             if self._reason.login_refused and not self._reached:
                 text = self._reason.behind("the login is refused")
                 raise ConfigError(f"{self._place}: {text}", hint=_LOGIN_HINT)
@@ -80,7 +75,7 @@ class Topics:
         self._reached = True
         return str(cluster or "")
 
-    def _await(self, asked: Collection[Future[Any]]) -> None:
+    def wait(self, asked: Collection[Future[Any]]) -> None:
         """Wait for answers; renews a login that expires meanwhile, as may happen between two lookups."""
         until_s = time.monotonic() + 2 * _TIMEOUT_S
         while not all(future.done() for future in asked) and time.monotonic() < until_s:
@@ -88,6 +83,31 @@ class Topics:
             if self._reason.refused():
                 with suppress(TidemarkError):  # reported with the answers
                     renew(self._settings.client, self._client, refused=True)
+
+    def failed(self, topic: str, what: str, error: KafkaError) -> SinkError:
+        """The error for what was asked about a topic."""
+        if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names
+            return self._unreached(error)
+        return sink_error(error, f"the topic {what}: {said(error)}", topic)
+
+    def _unreached(self, error: KafkaError) -> SinkError:
+        self._client.poll(0)  # delivers the reason
+        with suppress(TidemarkError):  # reported by the next attempt
+            renew(self._settings.client, self._client)
+        text = self._reason.behind(f"not reached: {said(error)}")
+        return SinkError(text, place=self._place, hint=self._reason.hint)
+
+
+class Topics:
+    """Looks topics up at the `brokers`, and creates missing ones."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings, self.brokers = settings, Brokers(settings)
+        self._known: dict[str, int] = {}
+        self._ids: Mapping[str, str] = {}
+        self._remade: set[str] = set()
+        self._missing: set[str] = set()
+        self._looked_s = time.monotonic()
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic that `ensure` has found or created."""
@@ -116,10 +136,10 @@ class Topics:
         """
         denied: dict[str, SinkError] = {}
         missing = []
-        asked = self._admin.describe_topics(
+        asked = self.brokers.admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=_TIMEOUT_S, include_authorized_operations=True
         )
-        self._await(asked.values())
+        self.brokers.wait(asked.values())
         for topic, answer in asked.items():
             try:
                 allowed = answer.result(2 * _TIMEOUT_S).authorized_operations
@@ -135,12 +155,12 @@ class Topics:
             self._request(missing, {}, denied, validate_only=True)
         return denied
 
-    def trouble(self, topic: str) -> str:
+    def obstacle(self, topic: str) -> str:
         """What keeps a topic from accepting events, as far as the brokers say; empty if they say nothing."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)
-            configs = self._admin.describe_configs([resource], request_timeout=_ASK_S)
+            asked = self.brokers.admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)
+            configs = self.brokers.admin.describe_configs([resource], request_timeout=_ASK_S)
             partitions = asked[topic].result(2 * _ASK_S).partitions
             least = int(configs[resource].result(2 * _ASK_S)["min.insync.replicas"].value)
         except (KafkaException, TimeoutError):
@@ -171,8 +191,8 @@ class Topics:
         if not topics:
             return []
         missing = []
-        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
-        self._await(asked.values())
+        asked = self.brokers.admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
+        self.brokers.wait(asked.values())
         for topic, answer in asked.items():
             try:
                 found = answer.result(2 * _TIMEOUT_S)
@@ -198,7 +218,7 @@ class Topics:
         if not self._settings.create_topics:
             for topic in topics:
                 # A broker that creates topics by itself does so when asked for one.
-                self._admin.list_topics(topic, timeout=_TIMEOUT_S)
+                self.brokers.admin.list_topics(topic, timeout=_TIMEOUT_S)
             return
         self._request(topics, extra, refused)
 
@@ -211,12 +231,12 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Request topics to be created, or only ask whether they would be."""
-        asked = self._admin.create_topics(
+        asked = self.brokers.admin.create_topics(
             [self._rules(topic, extra) for topic in topics],
             request_timeout=_TIMEOUT_S,
             validate_only=validate_only,
         )
-        self._await(asked.values())
+        self.brokers.wait(asked.values())
         for topic, answer in asked.items():
             try:
                 answer.result(2 * _TIMEOUT_S)
@@ -248,22 +268,10 @@ class Topics:
 
     def _note_failed(self, topic: str, what: str, error: KafkaError, refused: dict[str, SinkError]) -> None:
         """Record an error that concerns only its topic; raise any other."""
-        failed = self._failed(topic, what, error)
+        failed = self.brokers.failed(topic, what, error)
         if not refuses(error):
             raise failed
         refused[topic] = failed
-
-    def _failed(self, topic: str, what: str, error: KafkaError) -> SinkError:
-        if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names
-            return self._unreached(error)
-        return sink_error(error, f"the topic {what}: {said(error)}", topic)
-
-    def _unreached(self, error: KafkaError) -> SinkError:
-        self._client.poll(0)  # delivers the reason
-        with suppress(TidemarkError):  # reported by the next attempt
-            renew(self._settings.client, self._client)
-        text = self._reason.behind(f"not reached: {said(error)}")
-        return SinkError(text, place=self._place, hint=self._reason.hint)
 
 
 def lack(partition: TopicPartitionInfo, least: int) -> str:

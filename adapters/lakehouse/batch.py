@@ -16,7 +16,8 @@ from engine.errors import SinkRefused
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from adapters.jdbc.fold import Fold, Patches
+    from adapters.jdbc.fold import Fold
+    from adapters.jdbc.missing_values import Patches
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
     from engine.events.values.text import Ints
@@ -53,7 +54,7 @@ def key_columns(columns: Columns) -> tuple[str, ...]:
 
 def replica_batch(fold: Fold) -> Batch:
     """What a replica gets. Raises SinkRefused if its values can't be those of the columns."""
-    columns = fold.columns
+    columns = fold.events.columns
     wanted, key = table_columns(columns), key_columns(columns)
     patches = fold.patches()
     kept = () if patches is None else tuple(_with_texts(patches.taken, columns))
@@ -66,7 +67,7 @@ def replica_batch(fold: Fold) -> Batch:
         rows=pa.Table.from_batches(made, shape),
         columns=wanted,
         key=key,
-        truncated=fold.truncated,
+        truncated=fold.events.truncated,
         only_reads=fold.only_reads,
         kept=kept,
         moved=patches is not None and bool(patches.moved.any()),
@@ -150,18 +151,18 @@ def _patched(
     """Rows that lack values: those of other events of the turn, and flags for those that the table has."""
     count, found = len(patches.rows), dict[str, pa.Array]()
     found[DELETED] = pa.repeat(pa.scalar(value=False), count)
-    columns = fold.columns
+    columns = fold.events.columns
     kept = list(_with_texts(patches.taken, columns))
     texts = {_text_of(name, schema, columns): name for name, schema in columns.all.items()}
     for field in wanted:
         taken = patches.taken.get(texts.get(field.name, field.name), patches.rows)
-        found[field.name] = fold.gathered(taken, _Converted(field))
+        found[field.name] = fold.events.gathered(taken, _Converted(field))
         if field.name in kept:
             flags = (taken == _NOWHERE) & (patches.base != _NOWHERE)
             found[KEEP.format(kept.index(field.name))] = pa.array(flags)
     base = fold.of_key(np.where(patches.moved, patches.base, _NOWHERE))
     for number, name in enumerate(key):
-        found[BASE.format(number)] = fold.gathered(base, _Converted(wanted.field(name)))
+        found[BASE.format(number)] = fold.events.gathered(base, _Converted(wanted.field(name)))
     return pa.RecordBatch.from_arrays([as_type(found[field.name], field) for field in shape], schema=shape)
 
 

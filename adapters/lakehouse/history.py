@@ -30,7 +30,7 @@ from engine.events.record.schema_json import schema_from_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.jdbc.fold import PlacedBatch
+    from adapters.jdbc.turn_events import PlacedBatch
     from adapters.lake.row_columns import Columns
     from engine.events.record.schema import Schema
 
@@ -64,8 +64,8 @@ def history_batch(batches: Sequence[PlacedBatch], turns: Sequence[int]) -> Batch
     """
     fields: dict[str, pa.Field] = {}
     for batch in reversed(batches):
-        for one in history_columns(batch.events):
-            fields.setdefault(one.name, one)
+        for field in history_columns(batch.events):
+            fields.setdefault(field.name, field)
     wanted, before, made = pa.schema(fields.values()), Counter[int](), []
     for batch, turn in zip(batches, turns, strict=True):
         made.append(_rows(batch, turn, before[batch.part], wanted))
@@ -93,7 +93,8 @@ def _rows(batch: PlacedBatch, turn: int, before: int, wanted: pa.Schema) -> pa.R
         SOURCE: source,
     }
     arrays = [
-        as_type(found[one.name], one) if one.name in found else pa.nulls(count, one.type) for one in wanted
+        as_type(found[field.name], field) if field.name in found else pa.nulls(count, field.type)
+        for field in wanted
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 

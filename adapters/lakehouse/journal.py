@@ -117,11 +117,11 @@ class Journal:
         if not waiting:
             return None
         name, total, upto = f"group-{self.merged}", 0, waiting[0].turn
-        for one in waiting:
-            total += one.bytes
-            if total > most_bytes and one.turn > upto:
+        for turn in waiting:
+            total += turn.bytes
+            if total > most_bytes and turn.turn > upto:
                 break
-            upto = one.turn
+            upto = turn.turn
         if not self._notes.create_new(name, str(upto).encode()):
             upto = self._number(name)
         return upto
@@ -150,7 +150,7 @@ class Journal:
         self._notes.create(_MERGED, str(upto).encode())
         before, self.merged = self.merged, upto
         with self._changing:
-            self._waiting = [one for one in self._waiting if one.turn > upto]
+            self._waiting = [turn for turn in self._waiting if turn.turn > upto]
         self._notes.delete(f"group-{before}")
         self._remove()
 

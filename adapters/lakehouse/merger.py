@@ -14,8 +14,9 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from adapters.jdbc.fold import Fold, PlacedBatch
+from adapters.jdbc.fold import Fold
 from adapters.jdbc.placeholders import Placeholders
+from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from adapters.lake.row_columns import changes_in, columns_of, source_of
 from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
 from adapters.lakehouse.history import history_batch, history_columns
@@ -109,7 +110,7 @@ class Merger:
     def _batch(self, gathered: Gathered) -> Batch:
         if self._settings.mode is TableMode.APPEND:
             return history_batch(gathered.batches, gathered.turns)
-        return replica_batch(Fold(gathered.batches, self._placeholders))
+        return replica_batch(Fold(TurnEvents(gathered.batches), self._placeholders))
 
     def _left_out(self, name: TableName, gathered: Gathered, error: SinkRefused) -> None:
         """Leave a group's changes out of a table that can't take them, so that all other tables go on.

@@ -169,7 +169,7 @@ class LakeSink:
         if self._merging is None:
             return
         self._merging.heed()
-        self._merging.wait_while(lambda: sum(one.bytes for one in self._journal.waiting()) > _MOST_WAITING)
+        self._merging.wait_while(lambda: sum(turn.bytes for turn in self._journal.waiting()) > _MOST_WAITING)
 
 
 class Merging:

@@ -20,7 +20,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
 from adapters.lakehouse.statements import SOURCE, altering, literal, merging, quoted
-from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import telling_line
 from engine.errors import SinkError
 
 if TYPE_CHECKING:

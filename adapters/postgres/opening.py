@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log.opening import await_past
-from adapters.postgres.log.subscription import Start
+from adapters.postgres.log.stream.subscription import Start
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.position import position_at, shown_position

@@ -156,7 +156,7 @@ class PostgresSource:
 
     def row_reads(self, collection: CollectionId) -> RowReads:
         """How rows of a collection are read from another table with its columns. Raises SourceError."""
-        return self._opened().windows.row_reads(collection)
+        return self._opened().windows.table_reads.elsewhere(collection)
 
     def settled(self) -> SettledIn:
         """Whether the transactions of events are visible in snapshots from now on. Raises SourceError."""

@@ -70,7 +70,7 @@ class FilesSink:
         with sink_errors(self._directory):
             for mine in (self._root, self._windows):
                 take_over(mine)
-        self._staging = Staging(self._root)
+        self._staging, self._empty = Staging(self._root), _EmptyTurn(self._directory, self._root)
         self._committed: int | None = None
 
     @property
@@ -112,14 +112,14 @@ class FilesSink:
                     staged.chmod(self._mode | (self._mode & 0o444) >> 2)
                 staged.rename(self._path(turn))
         else:
-            self._mark_empty(turn)
+            self._empty.mark(turn)
         force(self._directory)
         self._committed = turn
 
     def applied(self, turn: int) -> bool:
         """Whether the turn's directory exists, or the turn was the last one without events."""
         with sink_errors(self._directory):
-            found = self._path(turn).is_dir() or self._last_empty() == turn
+            found = self._path(turn).is_dir() or self._empty.last() == turn
         if found:
             # The process that renamed it may have died before forcing the name to disk.
             force(self._directory)
@@ -129,7 +129,7 @@ class FilesSink:
         """The newest turn that has a directory or had no events."""
         with sink_errors(self._directory):
             found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
-            empty = self._last_empty()
+            empty = self._empty.last()
         return max([*found, *([] if empty is None else [empty])], default=None)
 
     def resume(self, saved: Mapping[str, str]) -> None:
@@ -208,25 +208,30 @@ class FilesSink:
             if self._mode is not None:
                 path.chmod(self._mode)
 
-    @property
-    def _marker(self) -> Path:
-        return self._directory / ".empty-turn"
 
-    def _last_empty(self) -> int | None:
-        # A damaged marker names no turn. At worst, a turn without events is begun again.
+class _EmptyTurn:
+    """The file that names the last turn without events, written by way of another in `partials`.
+
+    An idle job turns every second: one file with a number, not a directory for each turn.
+    """
+
+    def __init__(self, directory: Path, partials: Path) -> None:
+        self._marker, self._partial = directory / ".empty-turn", partials / ".empty-turn"
+
+    def last(self) -> int | None:
+        """The turn. A damaged marker names none: at worst, a turn without events is begun again."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             return int(self._marker.read_text("ascii"))
         return None
 
-    def _mark_empty(self, turn: int) -> None:
-        # An idle job turns every second: one file with a number, not a directory for each turn.
-        partial = self._root / ".empty-turn"
+    def mark(self, turn: int) -> None:
+        """Name this turn. Raises SinkError."""
         with sink_errors(self._marker):
-            with partial.open("w", encoding="ascii") as file:
+            with self._partial.open("w", encoding="ascii") as file:
                 file.write(f"{turn}\n")
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(self._marker)
+            self._partial.replace(self._marker)
 
 
 def _names(directory: Path) -> list[str]:

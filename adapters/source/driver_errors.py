@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from engine.config.text.references import refuse
+from engine.config.text.refusals import refuse
 from engine.errors import ConfigError, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
 
 from engine.config.settings import SnapshotRestart
 from engine.errors import PositionLost, SourceError
+from engine.snapshot.changes.commands import begin_initial
+from engine.snapshot.changes.restarts import restart_all
 from engine.snapshot.initial import Log, Standing, Start, start
 
 if TYPE_CHECKING:
@@ -262,7 +264,7 @@ class InitialSnapshot(Generic[ViewT]):
     def _queued(self, state: State, view: ViewT) -> State:
         """Queue everything that the view shows. Nothing known of an earlier log applies any more."""
         _log.info("an initial snapshot of %d collections is taken at %s", len(view.collections), view)
-        anew = replace(state, position=view.position, snapshot=state.snapshot.anew(), memory={})
+        anew = replace(state, position=view.position, snapshot=restart_all(state.snapshot), memory={})
         return self._noted(self._begin(anew, view.collections))
 
     def _begin(self, state: State, collections: Sequence[CollectionId]) -> State:
@@ -270,7 +272,7 @@ class InitialSnapshot(Generic[ViewT]):
         filters = {
             collection: given[str(collection)] for collection in collections if str(collection) in given
         }
-        return replace(state, snapshot=state.snapshot.begin(collections, _LABEL, filters))
+        return replace(state, snapshot=begin_initial(state.snapshot, collections, _LABEL, filters))
 
     def _noted(self, state: State) -> State:
         return replace(state, memory={**state.memory, "first": self.memory()})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from adapters.spark import outcomes
-from adapters.spark.failures import SPARK_ERRORS
+from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.kept_blocks import Item, KeptBlock, KeptRows, Result, lost_or_failed
 from adapters.spark.outcomes import Attempt
 from adapters.spark.pools import ahead

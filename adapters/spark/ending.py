@@ -15,7 +15,8 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from adapters.spark.failures import MORE_MEMORY, SPARK_ERRORS, ran_out_of_memory
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import MORE_MEMORY, ran_out_of_memory
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from adapters.spark.failures import SPARK_ERRORS, of_executors
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import of_executors
 from adapters.spark.outcomes import Attempt, result
 
 if TYPE_CHECKING:

@@ -6,24 +6,21 @@ This module picks the line worth keeping; `disclosure` decides how much of it ma
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
-from pyspark.errors import PySparkException
-
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
-from engine.config.text.references import refuse
+from adapters.spark.exceptions import SPARK_ERRORS
+from engine import errors
+from engine.config.text.refusals import refuse
 from engine.errors import ExecutorsFailed, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.model import CollectionId
-
-SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
-"""What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<said>.*))?$")
@@ -33,6 +30,7 @@ _INVALID_AUTHORIZATION: Final = "28"
 """PostgreSQL's SQLSTATE class."""
 _LOGIN_FAILED: Final = 18456
 """SQL Server's error number."""
+_OWN_ERRORS: Final = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass))
 _LONGEST: Final = 500
 _NO_MEMORY: Final = "OutOfMemoryError"
 MORE_MEMORY: Final = (
@@ -113,7 +111,7 @@ def _causes(error: Exception) -> Iterator[Any]:
 def _of_a_task(error: Exception) -> str:
     """What a Python task raised, or the driver itself where it does a task's work."""
     if not isinstance(error, SPARK_ERRORS):
-        return python_message(type(error).__name__, str(error))
+        return python_message(type(error).__name__, str(error), _OWN_ERRORS)
     text = _text(error)
     if _TRACEBACK not in text:
         return ""
@@ -122,7 +120,7 @@ def _of_a_task(error: Exception) -> str:
         for line in text[text.rindex(_TRACEBACK) :].splitlines()[1:]
         if (found := _RAISED.match(line)) and not line.startswith(("  ", "\t"))
     ]
-    return python_message(raised[0]["name"], raised[0]["said"] or "") if raised else ""
+    return python_message(raised[0]["name"], raised[0]["said"] or "", _OWN_ERRORS) if raised else ""
 
 
 def _of_the_jvm(error: Exception) -> str:

@@ -27,8 +27,9 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import functions
 
 from adapters.spark import outcomes
+from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.failures import SPARK_ERRORS, of_executors
+from adapters.spark.failures import of_executors
 from adapters.spark.outcomes import Attempt
 from adapters.spark.pools import ahead
 from adapters.staging.executor_blocks import (

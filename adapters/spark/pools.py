@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from adapters.spark.failures import SPARK_ERRORS
+from adapters.spark.exceptions import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

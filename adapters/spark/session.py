@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from adapters.spark.cluster.shipping import executors_python, is_cluster, shipped
 from adapters.spark.connect import refuse_connect
-from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import telling_line
 from adapters.spark.java_output import quiet_start
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
 from adapters.spark.worker import NICENESS

@@ -18,6 +18,7 @@ from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
+from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.sqlserver.schema.history import history
@@ -26,7 +27,11 @@ from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.position import numbers, shown
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
-from adapters.sqlserver.source import SqlServerSource
+from adapters.sqlserver.snapshot.initial import InitialReads
+from adapters.sqlserver.snapshot.tables import SqlServerTables
+from adapters.sqlserver.snapshot.windows import OpenWindows
+from adapters.sqlserver.source import SourceParts, SqlServerSource
+from adapters.sqlserver.spans import StreamedSpans
 from adapters.sqlserver.tools import SourceTools
 from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
@@ -111,7 +116,28 @@ def make_source(
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),
     )
     first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
-    return SqlServerSource(settings, found, databases, tools, first)
+    parts = parts_of(settings, databases, tools, first)
+    return SqlServerSource(settings, found, databases, tools, parts)
+
+
+def parts_of(
+    settings: Settings, databases: Databases, tools: SourceTools, first: InitialSnapshot[Held]
+) -> SourceParts:
+    """What the source is made of."""
+    sqlserver = settings.source_as(SqlServerSettings)
+    initial = InitialReads(sqlserver.isolation, databases, first)
+    whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
+    tables = SqlServerTables(
+        databases,
+        keyless=lambda: initial.waits,
+        conditions=settings.snapshot.conditions,
+        monotonic=tools.clock.monotonic,
+        **whole,
+    )
+    codecs = Codecs(settings.events, sqlserver.signal_tables)
+    windows = OpenWindows(settings, databases, codecs, tables, tools, initial)
+    spans = StreamedSpans(settings, databases, codecs, tools, windows)
+    return SourceParts(first, initial, tables, windows, spans)
 
 
 def _bounds(settings: Settings, tasks: int) -> LogBounds:

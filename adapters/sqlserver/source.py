@@ -7,23 +7,18 @@ windows.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
-from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.capture_instances import marks_of, marks_out
 from adapters.sqlserver.log.reader import Span
 from adapters.sqlserver.opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.position import places_of, position_of
-from adapters.sqlserver.settings import SqlServerSettings
-from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
-from adapters.sqlserver.snapshot.tables import SqlServerTables
-from adapters.sqlserver.snapshot.windows import OpenWindows
-from adapters.sqlserver.spans import StreamedSpans
+from adapters.sqlserver.snapshot.initial import CaptureStart
 from engine.errors import InvariantError
 from signals.actions import SignalAction
 
@@ -37,8 +32,11 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Began, Memory
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.snapshot.initial import Held
+    from adapters.sqlserver.snapshot.initial import Held, InitialReads
+    from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
+    from adapters.sqlserver.snapshot.windows import OpenWindows
+    from adapters.sqlserver.spans import StreamedSpans
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
@@ -52,6 +50,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 
 
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """The initial snapshot and how it reads, the tables, their windows, and what is streamed of them."""
+
+    first: InitialSnapshot[Held]
+    initial: InitialReads
+    tables: SqlServerTables
+    windows: OpenWindows
+    spans: StreamedSpans
+
+
 class SqlServerSource:
     """The engine's `Source`. Used by the job's thread alone."""
 
@@ -61,26 +70,13 @@ class SqlServerSource:
         server: Server,
         databases: Databases,
         tools: SourceTools,
-        first: InitialSnapshot[Held],
+        parts: SourceParts,
     ) -> None:
         self._settings, self._server, self._databases = settings, server, databases
-        self._tools, self._first = tools, first
-        sqlserver = settings.source_as(SqlServerSettings)
-        self._initial = InitialReads(sqlserver.isolation, databases, first)
-        whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
-        conditions = settings.snapshot.conditions
-        self._extents = SqlServerTables(
-            databases,
-            keyless=lambda: self._initial.waits,
-            conditions=conditions,
-            monotonic=tools.clock.monotonic,
-            **whole,
-        )
+        self._tools, self._first, self._initial = tools, parts.first, parts.initial
+        self._extents, self._windows, self._spans = parts.tables, parts.windows, parts.spans
         self._checks = DatabaseChecks(settings, databases)
-        codecs = Codecs(settings.events, sqlserver.signal_tables)
-        self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
-        self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
-        self._opening = LogOpening(settings, databases, tools, self._spans, streams=first.streams)
+        self._opening = LogOpening(settings, databases, tools, parts.spans, streams=parts.first.streams)
 
     # The log.
 

@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 
 from adapters.storage.disk import force_directory, make_private, open_private
 from engine.errors import StateError, StateNotSaved
-from engine.staging.files import write_all
+from engine.staging.writing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

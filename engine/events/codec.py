@@ -128,11 +128,11 @@ class TableCodec:
         return join([self.header_wrap[0], payloads, self.header_wrap[1]], len(keys))
 
     def reads(self, columns: Sequence[Text]) -> tuple[Text | None, Text]:
-        """The keys of READ events, and the rows in their values, to be completed by `around_reads`."""
+        """The keys of READ events, and the rows in their values, to be completed by `read_affixes`."""
         encoded = self.row(columns)
         return encoded.key, join(encoded.pieces, len(columns[0]))
 
-    def around_reads(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+    def read_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The text before and after the row in the value of a READ event.
 
         `source_json` is the source block, `ts_ms` the current time.
@@ -140,7 +140,7 @@ class TableCodec:
         (opened, closed), (before, after) = self.value_wrap, around_read(source_json, ts_ms)
         return opened + before, after + closed
 
-    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+    def delete_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The same for the row in the value of a delete event."""
         (opened, closed), (before, after) = self.value_wrap, around_delete(source_json, ts_ms)
         return opened + before, after + closed

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from engine.snapshot.queue_entry import Table
 
 
+_GONE = "no snapshot tells of rows that are gone: remove them from the copy"
+_SNAPSHOT = "other tables go on; a completed snapshot of this one makes its copy whole"
+_COMES_BACK = (
+    "other tables go on; what is kept goes out once the topic takes events again,"
+    " and a completed snapshot makes its copy whole, too"
+)
+
+
 class Cause(StrEnum):
     """Why a collection is incomplete."""
 
@@ -95,6 +103,13 @@ class Letters:
     count: int
     size: int
     lines: Callable[[], Iterable[bytes]]
+
+
+def advice(fault: Incomplete) -> str:
+    """What to do about a fault, or what will happen by itself."""
+    if fault.cause is Cause.REFUSED:
+        return _COMES_BACK
+    return _GONE if fault.cause is Cause.DELETIONS else _SNAPSHOT
 
 
 def letter(position: str, transaction: int | str | None, operation: str, message: bytes) -> bytes:
@@ -169,14 +184,14 @@ def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) ->
     return tuple(_taken_up(fault, _ticket(fault, tickets.get(fault.collection, [])), turn) for fault in known)
 
 
-def _taken_up(one: Incomplete, ticket: int, turn: int) -> Incomplete:
-    if ticket and not one.taken_up and not one.streamed:
-        return replace(one, taken_up=ticket, gap=True, out=(turn + 1, 0, 0))
-    return replace(one, taken_up=ticket)
+def _taken_up(fault: Incomplete, ticket: int, turn: int) -> Incomplete:
+    if ticket and not fault.taken_up and not fault.streamed:
+        return replace(fault, taken_up=ticket, gap=True, out=(turn + 1, 0, 0))
+    return replace(fault, taken_up=ticket)
 
 
-def _ticket(one: Incomplete, tickets: Sequence[int]) -> int:
-    return one.taken_up if one.taken_up in tickets else min(tickets, default=0)
+def _ticket(fault: Incomplete, tickets: Sequence[int]) -> int:
+    return fault.taken_up if fault.taken_up in tickets else min(tickets, default=0)
 
 
 def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
@@ -184,7 +199,7 @@ def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ..
     return tuple(fault for fault in known if not _made_whole(fault, table))
 
 
-def _made_whole(one: Incomplete, table: Table) -> bool:
-    if one.collection != table.target.collection or not table.target.whole:
+def _made_whole(fault: Incomplete, table: Table) -> bool:
+    if fault.collection != table.target.collection or not table.target.whole:
         return False
-    return one.streamed or one.taken_up == table.ticket
+    return fault.streamed or fault.taken_up == table.ticket

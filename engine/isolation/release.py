@@ -97,16 +97,16 @@ class Releases:
     def _asking_of(self, collection: CollectionId) -> _Asking:
         return self._asking.setdefault(collection, _Asking())
 
-    def _is_due(self, one: Incomplete, now_s: float) -> bool:
-        refused = one.cause is Cause.REFUSED and one.aside and one.kept > 0
-        return refused and self._asking_of(one.collection).due_s <= now_s
+    def _is_due(self, fault: Incomplete, now_s: float) -> bool:
+        refused = fault.cause is Cause.REFUSED and fault.aside and fault.kept > 0
+        return refused and self._asking_of(fault.collection).due_s <= now_s
 
-    def _piece(self, one: Incomplete) -> Piece:
-        most = self._asking_of(one.collection).events
+    def _piece(self, fault: Incomplete) -> Piece:
+        most = self._asking_of(fault.collection).events
         lines: list[bytes] = []
         emptied: list[Bundle] = []
-        out, rest = one.out, True
-        for bundle, begin, kept_lines in self._bundles(one):
+        out, rest = fault.out, True
+        for bundle, begin, kept_lines in self._bundles(fault):
             size = size_of(lines)
             if lines and (len(lines) >= most or size >= _PIECE_BYTES):
                 break
@@ -120,15 +120,15 @@ class Releases:
             rest = False
         if not lines:
             # None of it may be sent, or it has been removed.
-            return Piece(one, _released(replace(one, gap=True)), no_events(), ())
-        left = replace(one, out=out, kept=one.kept - len(lines), size=one.size - size_of(lines))
-        return Piece(one, left if rest else _released(one), events_of(lines), tuple(emptied))
+            return Piece(fault, _released(replace(fault, gap=True)), no_events(), ())
+        left = replace(fault, out=out, kept=fault.kept - len(lines), size=fault.size - size_of(lines))
+        return Piece(fault, left if rest else _released(fault), events_of(lines), tuple(emptied))
 
-    def _bundles(self, one: Incomplete) -> Iterator[tuple[Bundle, int, Sequence[bytes]]]:
+    def _bundles(self, fault: Incomplete) -> Iterator[tuple[Bundle, int, Sequence[bytes]]]:
         """The bundles to send, in order, each with the index of its first unsent event, and its lines."""
-        turn, number, event = one.out
-        for bundle in self._letters.bundles(one.collection):
-            if (bundle.turn, bundle.number) < (turn, number) or bundle.epoch != epoch_of(one, bundle.turn):
+        turn, number, event = fault.out
+        for bundle in self._letters.bundles(fault.collection):
+            if (bundle.turn, bundle.number) < (turn, number) or bundle.epoch != epoch_of(fault, bundle.turn):
                 continue
             begin = event if (bundle.turn, bundle.number) == (turn, number) else 0
             lines = self._letters.lines_of(bundle)
@@ -136,21 +136,21 @@ class Releases:
                 yield bundle, begin, lines
 
 
-def epoch_of(one: Incomplete, turn: int) -> int:
+def epoch_of(fault: Incomplete, turn: int) -> int:
     """The epoch of the lease under which this turn kept events."""
-    return next((epoch for since, epoch in reversed(one.epochs) if since <= turn), -1)
+    return next((epoch for since, epoch in reversed(fault.epochs) if since <= turn), -1)
 
 
-def under_epoch(one: Incomplete, turn: int, epoch: int) -> Incomplete:
+def under_epoch(fault: Incomplete, turn: int, epoch: int) -> Incomplete:
     """Record the epoch under which events are kept from this turn on."""
-    if one.cause is not Cause.REFUSED or (one.epochs and one.epochs[-1][1] == epoch):
-        return one
-    before = tuple(known for known in one.epochs if known[0] < turn)
-    return replace(one, epochs=(*before, (turn, epoch)))
+    if fault.cause is not Cause.REFUSED or (fault.epochs and fault.epochs[-1][1] == epoch):
+        return fault
+    before = tuple(known for known in fault.epochs if known[0] < turn)
+    return replace(fault, epochs=(*before, (turn, epoch)))
 
 
-def _released(one: Incomplete) -> Incomplete | None:
+def _released(fault: Incomplete) -> Incomplete | None:
     """What a collection still lacks once all kept events are sent; None for nothing."""
-    if not (one.gap or one.dropped):
+    if not (fault.gap or fault.dropped):
         return None
-    return Incomplete(one.collection, Cause.GAP, one.since, _LACKS)
+    return Incomplete(fault.collection, Cause.GAP, fault.since, _LACKS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
+from engine.snapshot.changes.commands import ahead_of, execute, pause, resume, stop
 from engine.snapshot.groups import spread
 from engine.snapshot.queue_entry import asked
 
@@ -61,9 +62,9 @@ class Commands:
                 return state
 
     def _execute(self, state: State, command: ExecuteSnapshot) -> State:
-        desk = self._parts.desk
+        answers = self._parts.desk.answers
         if (refusal := refused(state.snapshot, command, self._pace)) is not None:
-            desk.failed(asked(command, command.targets[0]), refusal)
+            answers.failed(asked(command, command.targets[0]), refusal)
             return state
         verifiable = self._verifiable(state, command)
         if verifiable is None:
@@ -72,10 +73,10 @@ class Commands:
         if command.dry_run:
             self._dry_runs.answer(command)
             return state
-        snapshot = state.snapshot.execute(command, self._windows.tickets)
+        snapshot = execute(state.snapshot, command, self._windows.in_progress.tickets)
         self._parts.notices.queued(command)
-        if ahead := snapshot.ahead_of(command):
-            desk.queued(command.signal, command.id, len(command.targets), ahead)
+        if ahead := ahead_of(snapshot, command):
+            answers.queued(command.signal, command.id, len(command.targets), ahead)
         return replace(state, snapshot=snapshot)
 
     def _verifiable(self, state: State, command: ExecuteSnapshot) -> ExecuteSnapshot | None:
@@ -83,25 +84,25 @@ class Commands:
         kept = []
         for target in command.targets:
             if target.compared and (refusal := self._parts.verification.refusal(state, target, self._parts)):
-                self._parts.desk.failed(asked(command, target), refusal)
+                self._parts.desk.answers.failed(asked(command, target), refusal)
             else:
                 kept.append(target)
         return replace(command, targets=tuple(kept)) if kept or not command.targets else None
 
     def _stop(self, state: State, command: StopSnapshot) -> State:
-        changed = state.snapshot.stop(command)
-        self._parts.notices.stopped(changed[1], named=command.collections is not None)
-        return self._requeued(state, changed, self._parts.desk.stopped)
+        changed = stop(state.snapshot, command)
+        self._parts.notices.stopped(changed[1], by_name=command.collections is not None)
+        return self._requeued(state, changed, self._parts.desk.answers.stopped)
 
     def _pause(self, state: State, command: PauseSnapshot) -> State:
-        changed = state.snapshot.pause(command)
+        changed = pause(state.snapshot, command)
         self._parts.notices.paused(changed[1])
-        return self._requeued(state, changed, self._parts.desk.paused)
+        return self._requeued(state, changed, self._parts.desk.answers.paused)
 
     def _resume(self, state: State, command: ResumeSnapshot) -> State:
-        changed = state.snapshot.resume(command)
+        changed = resume(state.snapshot, command)
         self._parts.notices.resumed(changed[1])
-        return self._requeued(state, changed, self._parts.desk.resumed)
+        return self._requeued(state, changed, self._parts.desk.answers.resumed)
 
     def _requeued(
         self, state: State, changed: tuple[Snapshot, tuple[Table, ...]], answer: Callable[[Table], None]
@@ -110,5 +111,5 @@ class Commands:
         snapshot, tables = changed
         for table in tables:
             answer(table)
-        self._windows.drop(tables)
+        self._windows.in_progress.drop(tables)
         return replace(state, snapshot=snapshot)

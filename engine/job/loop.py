@@ -64,7 +64,7 @@ class Job:
     @property
     def window(self) -> Window | None:
         """The window opened last, if any is in progress."""
-        return self._windows.window
+        return self._windows.in_progress.last
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Turn until `stopping`. After a failure that may pass, reopen the log, with growing pauses."""
@@ -88,7 +88,7 @@ class Job:
                 self._turn_until(stopping)
         except TopicsRefused as refused:
             self._parts.tally.failed(refused)
-            self._isolation.refused(refused)
+            self._isolation.topics.refused(refused)
             self._end_session()
             return False
         except SinkRefused:
@@ -191,15 +191,15 @@ class Job:
         writer = job_parts.sink.writer(after.turn)
         if after.recovery is not None:
             job_parts.notices.lost(after.recovery)
-        after = self._checkpoint.commit(after, job_parts.notices.write(writer, 0))
+        after = self._checkpoint.commit(after, job_parts.notices.outbox.write(writer, 0))
         self._turns.state = self._checkpoint.state = after
         self._lost = None
         job_parts.desk.tell(after.turn)
-        job_parts.notices.saved()
+        job_parts.notices.outbox.saved()
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""
-        self._windows.close()
+        self._windows.in_progress.close()
         self._parts.verification.close()
         self._parts.tally.closed()
         if self._log is not None:

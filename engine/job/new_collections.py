@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.model import ExecuteSnapshot, Target
+from engine.snapshot.changes.commands import execute
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,7 +59,7 @@ def _with_snapshot(
 ) -> State:
     label, collection = _label(found), found.collection
     _log.info("%s %s; its rows are read by snapshot %s", collection, _why(found), label)
-    snapshot = state.snapshot.execute(ExecuteSnapshot(label, (Target(collection),), label), reading)
+    snapshot = execute(state.snapshot, ExecuteSnapshot(label, (Target(collection),), label), reading)
     for table in snapshot.tables:
         if any(request.signal == label for request in table.requests):
             listener.appeared(table, label, _why(found))

@@ -197,4 +197,4 @@ class JobParts:
     @property
     def listener(self) -> SnapshotListener:
         """Whoever is told what happens to collections of the queue."""
-        return Listeners((self.desk, self.notices, self.tally.snapshots))
+        return Listeners((self.desk.answers, self.notices.collections, self.tally.snapshots))

@@ -25,6 +25,8 @@ from engine.errors import Loss, PositionLost
 from engine.isolation.incomplete import Cause, Incomplete, noted
 from engine.job.saved.recovery import Recovery
 from engine.model import ExecuteSnapshot, Purpose, Target
+from engine.snapshot.changes.commands import execute
+from engine.snapshot.changes.restarts import restart_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +53,7 @@ def lost(state: State, error: PositionLost, since: str) -> State:
     after = state.next_turn()
     recovery = Recovery(error.loss or Loss.LOG_REMOVED, str(error.message), since, after.turn)
     identity = {} if recovery.loss is Loss.REPLACED else state.identity
-    snapshot = state.snapshot.anew()
+    snapshot = restart_all(state.snapshot)
     return replace(after, position=None, memory={}, identity=identity, snapshot=snapshot, recovery=recovery)
 
 
@@ -94,7 +96,7 @@ def _queued(state: State, command: ExecuteSnapshot, parts: JobParts) -> State:
     _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
     if not command.targets:
         return state
-    snapshot = state.snapshot.execute(command)
+    snapshot = execute(state.snapshot, command)
     for table in snapshot.tables:
         if any(request.signal == command.signal for request in table.requests):
             parts.listener.appeared(table, command.signal, "may lack what a lost log had")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.errors import Loss, PositionLost, SinkRefused, StateError
 from engine.job.saved import state_document as saved
 from engine.job.saved.state import State
+from engine.snapshot.changes.failures import forget_failures
 
 if TYPE_CHECKING:
     from engine.job.isolation import Isolation
@@ -48,10 +49,10 @@ def without_excluded(state: State, job_parts: JobParts) -> State:
     tables = state.snapshot.tables
     excluded = [table for table in tables if job_parts.excluded(table.target.collection)]
     for table in excluded:
-        job_parts.desk.stopped(table, "the settings leave the table out now")
-        job_parts.notices.excluded(table)
+        job_parts.desk.answers.stopped(table, "the settings leave the table out now")
+        job_parts.notices.collections.excluded(table)
     collections = {table.target.collection for table in excluded}
-    return replace(state, snapshot=state.snapshot.without(excluded).forgot(collections))
+    return replace(state, snapshot=forget_failures(state.snapshot.without(excluded), collections))
 
 
 def not_behind(state: State, job_parts: JobParts, pace: Pace) -> tuple[State, PositionLost | None]:

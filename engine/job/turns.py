@@ -19,9 +19,9 @@ from engine.job.commands import Commands
 from engine.job.new_collections import welcomed
 from engine.job.reports.observation import Observation
 from engine.job.saved.state import State
-from engine.job.snapshots.measuring import with_moved
 from engine.job.turn_size import TurnSize
 from engine.ports.source import Encoded
+from engine.snapshot.changes.moved_rows import with_moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class Turns:
     @property
     def window(self) -> Window | None:
         """The window opened last, if any is in progress."""
-        return self._windows.window
+        return self._windows.in_progress.last
 
     def opened(self, log: LogReader) -> None:
         """Begin with a log that has just been opened."""
@@ -78,11 +78,11 @@ class Turns:
         """Take a span, send its events and a finished window's rows. Returns whether there was anything."""
         self._parts.tally.passes += 1
         released = self._release(log)
-        found = [*self._parts.source.tick(self.state), *self._isolation.found(self.state)]
+        found = [*self._parts.source.tick(self.state), *self._isolation.topics.found(self.state)]
         appeared = self._parts.appeared()
         span = self._take(log)
         self.state = self._windows.poll(self.state)
-        log.hurry(on=self._windows.read)
+        log.hurry(on=self._windows.in_progress.any_waits)
         sends = bool(span or found or appeared) or self._due() or self._windows.has_rows(self.state)
         if sends:
             self._send(log, span, found, appeared)
@@ -95,7 +95,7 @@ class Turns:
     def _due(self) -> bool:
         """Whether a turn is due although the log is silent: for what is to be told, a heartbeat or a save."""
         job_parts = self._parts
-        if job_parts.desk.pending() or job_parts.notices.waiting:
+        if job_parts.desk.pending() or job_parts.notices.outbox.waiting:
             return True
         if job_parts.pulse.due(job_parts.clock()):
             return True
@@ -137,17 +137,17 @@ class Turns:
         if span:
             after = replace(after, position=span.end)
         after = self._isolation.note(after, encoded)
-        refused = self._isolation.withheld(after)
+        refused = self._isolation.topics.withheld(after.incomplete)
         after = self._isolation.settle(self._commands.obey(after, encoded.signals))
         after = self._welcomed(after, appeared)
         after = replace(after, snapshot=with_moved(after.snapshot, encoded.moved))
-        self._windows.supersede(encoded)
+        self._windows.in_progress.supersede(encoded)
         after, parts, events = self._with_rows(after, encoded.parts, writer)
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
-        parts += job_parts.notices.write(writer, _next_number(parts))
-        after = self._isolation.withhold(after, parts, refused)
-        self._windows.give_way(encoded)
+        parts += job_parts.notices.outbox.write(writer, _next_number(parts))
+        after = self._isolation.topics.withhold(after, parts, refused)
+        self._windows.in_progress.give_way(encoded)
         begun_s = job_parts.clock()
         after = self._checkpoint.commit(after, parts)
         if span:
@@ -174,7 +174,9 @@ class Turns:
         job_parts = self._parts
         appeared = [*appeared, *job_parts.appeared()]
         job_parts.tally.appeared(new.collection for new in appeared)
-        return welcomed(state, appeared, job_parts.listener, self._windows.tickets, reads=job_parts.reads_new)
+        return welcomed(
+            state, appeared, job_parts.listener, self._windows.in_progress.tickets, reads=job_parts.reads_new
+        )
 
     def _with_rows(
         self, state: State, streamed: Sequence[Part], writer: PartWriter
@@ -199,7 +201,7 @@ class Turns:
         self.state = self._checkpoint.state = after
         self._checkpoint.saved_s = clock_s
         self._parts.desk.tell(after.turn)
-        self._parts.notices.saved()
+        self._parts.notices.outbox.saved()
         if after.position is not None:
             log.acknowledge(after.position)
         seen = Observation(after, events, self.lag_s, now_s, self.window, clock_s)
@@ -222,7 +224,7 @@ class Turns:
         """
         job_parts, begun_s, taken = self._parts, self._parts.clock(), False
         while job_parts.clock() - begun_s < _RELEASING_S and (
-            piece := self._isolation.next_release(self.state)
+            piece := self._isolation.topics.next_release(self.state)
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
             after, parts = self._alone(piece.events)
@@ -231,10 +233,10 @@ class Turns:
                 after = self._checkpoint.commit(after, parts)
             except TopicsRefused as refused:
                 job_parts.store.discard(after.turn)
-                self._isolation.not_released(piece, refused)
+                self._isolation.topics.not_released(piece, refused)
                 continue
             self._committed(log, after, parts[0].events, now_s, clock_s)
-            self._isolation.released(piece)
+            self._isolation.topics.released(piece)
             taken = True
         return taken
 
@@ -251,12 +253,12 @@ class Turns:
     def _alone(self, events: pa.RecordBatch) -> tuple[State, list[Part]]:
         """The next turn's state and parts, if these are all of its events. They are the first part."""
         job_parts = self._parts
-        self._windows.wait_for_rows()
+        self._windows.in_progress.wait_for_rows()
         after = self.state.next_turn()
         writer = job_parts.sink.writer(after.turn)
         part = writer.write(0, [events])
         after = replace(after, memory=dict(job_parts.source.memory()))
-        return after, [part, *job_parts.notices.write(writer, 1)]
+        return after, [part, *job_parts.notices.outbox.write(writer, 1)]
 
 
 def _next_number(parts: Sequence[Part]) -> int:

@@ -13,21 +13,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
-from engine.patterns.character_sets import EVERYTHING, LINE_ENDS, CharacterSet, between
+from engine.patterns.character_class import ClassParser, as_set
+from engine.patterns.character_sets import EVERYTHING, LINE_ENDS, CharacterSet
 from engine.patterns.scanner import Scanner
 from engine.patterns.tree import Choice, Node, Place, Repeat, Sequence, has_place, written
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_Read = TypeVar("_Read")
-_MOST_NESTED: Final = 100
 _MOST_REPEATS: Final = 1000
 """RE2's own bound."""
-_MOST_RANGES: Final = 100_000
-"""The most ranges of code points to process for the classes of one expression."""
 _SIMPLE: Final = ((0, 1), (0, None), (1, None))
 """What `?`, `*` and `+` mean."""
 
@@ -89,7 +83,7 @@ class _Parser:
         self._scanner = scanner
         self._flags = _Flags(ignore_case)
         self._names: set[str] = set()
-        self._depth = self._ranges = 0
+        self._classes = ClassParser(scanner)
         self.bounded = False
 
     def whole(self) -> Node:
@@ -127,12 +121,12 @@ class _Parser:
         character = scanner.next()
         match character:
             case "[":
-                return self._nested(self._class)
+                return self._classes.read(ignore_case=self._flags.ignore_case)
             case "^" | "$":
                 return self._line(character)
             case ".":
                 return self._dot()
-        return self._folded(CharacterSet.characters(character))
+        return as_set(character, ignore_case=self._flags.ignore_case)
 
     def _line(self, character: str) -> Place:
         if self._flags.multiline:
@@ -145,9 +139,6 @@ class _Parser:
         ends = CharacterSet.characters("\n") if self._flags.unix_lines else LINE_ENDS
         return ends.complement()
 
-    def _folded(self, members: CharacterSet) -> CharacterSet:
-        return members.folded() if self._flags.ignore_case else members
-
     def _escape(self) -> Node:
         scanner = self._scanner
         letter = scanner.text[scanner.at + 1 : scanner.at + 2]
@@ -159,17 +150,14 @@ class _Parser:
             scanner.at += 2
             self.bounded |= letter in {"b", "B"}
             return Place(_PLACES[letter])
-        return self._set(scanner.escaped(ignore_case=self._flags.ignore_case))
-
-    def _set(self, found: CharacterSet | str) -> CharacterSet:
-        """A class unchanged, or a character, in both cases if case is ignored."""
-        return self._folded(CharacterSet.characters(found)) if isinstance(found, str) else found
+        ignore_case = self._flags.ignore_case
+        return as_set(scanner.escaped(ignore_case=ignore_case), ignore_case=ignore_case)
 
     def _group(self) -> Node | None:
         flags = self._flags
         if not self._open():
             return None
-        inside = self._nested(self._choice)
+        inside = self._scanner.nested(self._choice)
         if not self._scanner.took(")"):
             self._scanner.refuse("a group that is not closed")
         self._flags = flags
@@ -238,74 +226,3 @@ class _Parser:
         if max(least, most or 0) > _MOST_REPEATS:
             scanner.lacking(f"more than {_MOST_REPEATS} repetitions")
         return least, most
-
-    # Classes.
-
-    def _class(self) -> CharacterSet:
-        """The class after `[`, up to its `]`: intersections of unions."""
-        scanner = self._scanner
-        negated = scanner.took("^")
-        members = self._operand(first=True)
-        while scanner.took("&&"):
-            if scanner.sees("]", "&", "^"):
-                scanner.refuse("'&&' in a class with nothing behind it")
-            members &= self._operand(first=False)
-        if not scanner.took("]"):
-            scanner.refuse("a class that is not closed")
-        return members.complement() if negated else members
-
-    def _operand(self, *, first: bool) -> CharacterSet:
-        """The members up to the next `&&` or `]`. A `]` in first place is a member."""
-        scanner = self._scanner
-        members, empty, nested = CharacterSet(), True, False
-        while not scanner.ended and not scanner.sees("&&"):
-            if scanner.sees("]") and not (first and empty):
-                break
-            if scanner.took("["):
-                members |= self._nested(self._class)
-                nested = True
-            elif nested and not first:
-                # Java ignores the nested class in this case
-                scanner.refuse("an intersection with a class and more behind it")
-            else:
-                members |= self._range()
-            self._ranges += len(members.ranges)
-            if self._ranges > _MOST_RANGES:
-                scanner.refuse("classes that are too large")
-            empty = False
-        if empty:
-            scanner.refuse("an empty class")
-        return members
-
-    def _range(self) -> CharacterSet:
-        scanner = self._scanner
-        if scanner.sees(r"\v-"):
-            scanner.refuse(r"a range from \v")
-        low = self._member()
-        if isinstance(low, CharacterSet) or not scanner.sees("-") or scanner.sees("-]", "-["):
-            return self._set(low)
-        if scanner.sees("-&&"):
-            scanner.refuse("a range without an end")
-        scanner.at += 1
-        high = self._member()
-        if isinstance(high, CharacterSet):
-            scanner.refuse("a range that ends with a class")
-        if high < low:
-            scanner.refuse("a range that ends before it begins")
-        return self._folded(between(low, high))
-
-    def _member(self) -> CharacterSet | str:
-        """One character of a class, or the set of a shorthand."""
-        if self._scanner.sees("\\"):
-            return self._scanner.escaped(ignore_case=self._flags.ignore_case)
-        if self._scanner.ended:
-            self._scanner.refuse("a class that is not closed")
-        return self._scanner.next()
-
-    def _nested(self, read: Callable[[], _Read]) -> _Read:
-        self._depth += 1
-        if self._depth > _MOST_NESTED:
-            self._scanner.lacking(f"more than {_MOST_NESTED} brackets within each other")
-        found = read()
-        self._depth -= 1
-        return found

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from engine.patterns.character_sets import SHORTHANDS, CharacterSet, property_set
 from engine.patterns.untranslatable import Untranslatable
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Read = TypeVar("_Read")
+_MOST_NESTED: Final = 100
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.|[^\\]+", re.DOTALL)
 _PROPERTY = re.compile(r"([a-zA-Z])|\{([^{}]*)\}")
 _HEX = re.compile(r"([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,6})\}")
@@ -30,6 +35,7 @@ class Scanner:
         if any("\ud800" <= character <= "\udfff" for character in expression):
             raise Untranslatable("it has half of a surrogate pair")
         self.text, self.at = _unquoted(expression), 0
+        self._depth = 0
 
     @property
     def ended(self) -> bool:
@@ -51,6 +57,15 @@ class Scanner:
         """The next character, whatever it is."""
         self.at += 1
         return self.text[self.at - 1]
+
+    def nested(self, read: Callable[[], _Read]) -> _Read:
+        """Read what is in brackets. Refuses too many of them within each other."""
+        self._depth += 1
+        if self._depth > _MOST_NESTED:
+            self.lacking(f"more than {_MOST_NESTED} brackets within each other")
+        found = read()
+        self._depth -= 1
+        return found
 
     def matched(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """The rest of an escape."""

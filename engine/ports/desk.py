@@ -39,12 +39,35 @@ class SnapshotListener(Protocol):
         """A collection was compared with its copy."""
 
 
+class Answers(SnapshotListener, Protocol):
+    """Answers those who asked for a snapshot. Each answer waits for `SignalDesk.tell`."""
+
+    def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
+        """A signal's collections wait behind others; `name` is what its sender calls it."""
+
+    def planned(self, table: Table, estimate: Estimate) -> None:
+        """What a snapshot of a collection would read, to a signal that asks only for that."""
+
+    def stopped(self, table: Table, why: str = "") -> None:
+        """A collection left the queue before its end; `why` if no signal asked for it."""
+
+    def paused(self, table: Table) -> None:
+        """A collection is read no further until it is resumed."""
+
+    def resumed(self, table: Table) -> None:
+        """A paused collection is read further."""
+
+
 class SignalDesk(Protocol):
     """Receives signals and answers them. All answers are given here.
 
     Answers wait for `tell`, so nothing is promised that a failed turn would take back. They are saved with
     the turn, so a crash before `tell` loses none; a crash during `tell` repeats some.
     """
+
+    @property
+    def answers(self) -> Answers:
+        """What becomes of snapshots is answered here."""
 
     def resume(self, saved: Mapping[str, Any], turn: int) -> None:
         """Resume from the state saved with `turn`, which holds the answers still to be told. Drop others."""
@@ -69,36 +92,3 @@ class SignalDesk(Protocol):
         `known` lists the collections that may be named. `position` shows how far the stream is; it is asked
         only if there are signals. Refused signals are answered and left out.
         """
-
-    def finished(self, table: Table, note: str = "") -> None:
-        """Answer that a collection was read completely, with an optional note."""
-
-    def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
-        """Note that a signal's collections wait behind others; `name` is what its sender calls it."""
-
-    def started(self, table: Table) -> None:
-        """Note that the first window of a collection was opened."""
-
-    def progress(self, table: Table, percent: int) -> None:
-        """Note how much of a collection is read."""
-
-    def appeared(self, table: Table, label: str, why: str) -> None:
-        """Answer, under a label of the job's own, that a collection is read; `why`, as a clause about it."""
-
-    def planned(self, table: Table, estimate: Estimate) -> None:
-        """Answer what a snapshot of a collection would read, to a signal that asks only for that."""
-
-    def stopped(self, table: Table, why: str = "") -> None:
-        """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
-
-    def paused(self, table: Table) -> None:
-        """Answer that a collection is read no further until it is resumed."""
-
-    def resumed(self, table: Table) -> None:
-        """Answer that a paused collection is read further."""
-
-    def failed(self, table: Table, error: Exception) -> None:
-        """Answer that a collection could not be read, and why."""
-
-    def verified(self, table: Table, verdict: Verdict) -> None:
-        """Answer what comparing a collection with its copy has shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from engine.events.counts import NO_EVENTS, EventCounts
 from engine.model import CollectionId
@@ -92,15 +92,6 @@ class OpenWindow(Protocol):
 
     def close(self) -> None:
         """Stop reading, release what the database holds for the window, and remove the staged rows, soon."""
-
-
-@runtime_checkable
-class TellsVisibility(Protocol):
-    """A window that tells what its rows were read in."""
-
-    @property
-    def visible(self) -> str:
-        """What the window's snapshot could see, as the source writes it."""
 
 
 class Source(Protocol):

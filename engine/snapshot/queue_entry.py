@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from engine.model import NO_LIMIT, Purpose, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from engine.model import (
-        CollectionId,
         ExecuteSnapshot,
         Key,
         Limit,
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from engine.snapshot.extent import Advance, Extent, Failed, Progress
 
 
-Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
-"""Keys before and after; None before for a row that nobody has read."""
 ORDINARY: Final = 2
 """The rank of entries that are neither initial nor blocking."""
 
@@ -95,14 +92,10 @@ class Table:
             return 0, ""
         return (1, self.signal) if self.blocking else (ORDINARY, "")
 
-    def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
-        """Whether it was measured or read before the place in the log given for its collection."""
-        if self.progress is None:
-            return self.resumes is not None
-        return self.progress.extent.as_of < places[self.target.collection]
-
     def began(self, extent: Extent, now_ms: int) -> Table:
-        """The entry after it was measured."""
+        """The entry after it was measured. A repair that was sending single rows begins anew instead."""
+        if self.target.purpose is Purpose.MEND:
+            return self.anew
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
         return replace(self, progress=extent.begun(now_ms))
@@ -165,14 +158,6 @@ class Table:
         """The entry after a window; one that is not measured stays as it is."""
         return replace(self, progress=advance.applied(self.progress)) if self.progress else self
 
-    def moved(self, pairs: Pairs) -> Table:
-        """The entry with those of these rows that must be read again."""
-        if self.target.compared:
-            return self  # nobody waits for its values
-        if self.resumes is not None:
-            return replace(self, resumes=self.resumes.with_keys(frozenset(after for _before, after in pairs)))
-        return replace(self, progress=_reading_again(self.progress, pairs)) if self.progress else self
-
 
 def asked(command: ExecuteSnapshot, target: Target) -> Table:
     """An entry that is in no queue, for an answer about a collection of a command."""
@@ -198,29 +183,3 @@ def rank(table: Table) -> tuple[int, int]:
     log.
     """
     return table.stage[0], -table.priority
-
-
-def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
-    """The progress with the moved rows that must be read again.
-
-    While ranges are left or rows are missing, any moved row may have escaped. Once all ranges are read, only
-    two kinds of moves matter: away from a key that is to be read again, and into the collection from outside,
-    since nobody has read such a row. All other moves are counted by the windows themselves. If only some
-    rows were asked for, any row may come in from those that nobody has read.
-    """
-    if progress.left or progress.points or progress.missing or progress.extent.scoped:
-        moved = {after for _before, after in pairs}
-    else:
-        moved = _whither(progress.reread, pairs) | {after for before, after in pairs if before is None}
-    added = tuple(sorted(moved.difference(progress.reread), key=str))
-    return replace(progress, reread=progress.reread + added)
-
-
-def _whither(keys: Sequence[Key], pairs: Pairs) -> set[Key]:
-    """The keys to which rows under these keys may have moved, over several moves."""
-    found: set[Key] = set()
-    there = set(keys)
-    while more := {after for before, after in pairs if before in there} - found:
-        found |= more
-        there |= more
-    return found

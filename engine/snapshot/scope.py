@@ -91,10 +91,10 @@ def _meets(end: Ranked | None, start: Ranked | None) -> bool:
     return end is None or start is None or start.rank <= end.rank
 
 
-def _later(one: Ranked | None, other: Ranked | None) -> Ranked | None:
-    if one is None or other is None:
+def _later(end: Ranked | None, other: Ranked | None) -> Ranked | None:
+    if end is None or other is None:
         return None
-    return max(one, other, key=lambda end: end.rank)
+    return max(end, other, key=lambda bound: bound.rank)
 
 
 def _range(start: Ranked | None, end: Ranked | None, greatest: Key | None) -> Range:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from xxhash import xxh3_64
 
 from engine.model import Checksum
-from engine.staging.files import write_all
+from engine.staging.writing import write_all
 
 if TYPE_CHECKING:
     from pathlib import Path

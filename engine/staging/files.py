@@ -10,7 +10,6 @@ from engine.errors import SinkError, SinkRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import FileIO
     from pathlib import Path
 
 _HINTS: Final = {
@@ -34,11 +33,3 @@ def sink_errors(path: Path | str) -> Iterator[None]:
         reason = (exc.strerror or str(exc)).lower()
         kind = SinkRefused if exc.errno == errno.EPIPE else SinkError
         raise kind(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
-
-
-def write_all(file: FileIO, text: memoryview) -> int:
-    """Write all of `text`; returns its size. The kernel takes at most 2 GiB per call, so this loops."""
-    written = 0
-    while written < len(text):
-        written += file.write(text[written:])
-    return written

@@ -52,7 +52,7 @@ class ReadEvents:
     @property
     def around(self) -> Surroundings:
         """What surrounds each row in its event's value."""
-        around = partial(self.codec.around_reads, ts_ms=self.ts_ms)
+        around = partial(self.codec.read_affixes, ts_ms=self.ts_ms)
         return surroundings(around, self.source_json, self.marked)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:

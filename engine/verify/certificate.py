@@ -51,14 +51,14 @@ class Circumstances:
     position: str
 
 
-def certificate(table: Table, sent: CertifiedRanges, around: Circumstances, previous: str) -> str:
+def certificate(table: Table, sent: CertifiedRanges, circumstances: Circumstances, previous: str) -> str:
     """The certificate of an entry that is read to its end. `previous` is the SHA-256 of the one before."""
     progress = table.progress
     document = {
         "version": VERSION,
-        "engine": around.engine,
+        "engine": circumstances.engine,
         "signals": [{"signal": request.signal, "id": request.id} for request in table.requests],
-        "source": dict(around.source),
+        "source": dict(circumstances.source),
         "scope": {
             "collection": str(table.target.collection),
             "condition": table.target.condition,
@@ -67,8 +67,8 @@ def certificate(table: Table, sent: CertifiedRanges, around: Circumstances, prev
             "key": list(progress.extent.key) if progress else [],
         },
         "began_ms": progress.since_ms if progress else None,
-        "ended_ms": around.ended_ms,
-        "position": around.position,
+        "ended_ms": circumstances.ended_ms,
+        "position": circumstances.position,
         "hash": {"algorithm": ALGORITHM, "seed": sent.seed},
         "rows": _counts(sent.read, sent.emitted),
         "sum": sum_of(sent.all),

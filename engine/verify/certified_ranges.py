@@ -99,7 +99,7 @@ class CertifiedRanges:
 def sum_of(parts: Iterable[CertifiedRange]) -> str | None:
     """The sum of the sums, in hexadecimal; None if one is missing."""
     found = [part.sum for part in parts]
-    sums = [int(one, 16) for one in found if one is not None]
+    sums = [int(text, 16) for text in found if text is not None]
     return shown(sum(sums) % MODULUS) if len(sums) == len(found) else None
 
 

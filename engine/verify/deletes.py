@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 class DeleteEvents:
     """How the delete events of a collection are written, as of now.
 
-    `key_wrap` is the text around a key, `around` the text around the row in the event's value. Rows have
+    `key_wrap` is the text around a key, `affixes` the text around the row in the event's value. Rows have
     these `columns`. With `tombstones` each delete is followed by one.
     """
 
     topic: str
     key_wrap: tuple[str, str]
-    around: tuple[str, str]
+    affixes: tuple[str, str]
     columns: Columns
     tombstones: bool
 
     @classmethod
     def of_table(cls, codec: TableCodec, source_json: str, now_ms: int, *, tombstones: bool) -> Self:
         """Those of a described table, with this source block."""
-        around = codec.around_deletes(source_json, now_ms)
+        affixes = codec.delete_affixes(source_json, now_ms)
         columns = tuple(member.name for member in codec.fields)
-        return cls(codec.topic, codec.key_wrap, around, columns, tombstones)
+        return cls(codec.topic, codec.key_wrap, affixes, columns, tombstones)
 
     def batch(self, rows: Sequence[tuple[str, str | None]]) -> pa.RecordBatch:
         """The events for these keys and rows, as a batch of EVENTS."""
         keys: list[str] = []
         values: list[str | None] = []
         for key, row in rows:
-            made = [f"{self.around[0]}{self._before(row)}{self.around[1]}", *([None] * self.tombstones)]
+            made = [f"{self.affixes[0]}{self._before(row)}{self.affixes[1]}", *([None] * self.tombstones)]
             keys += [f"{self.key_wrap[0]}{key}{self.key_wrap[1]}"] * len(made)
             values += made
         topics = pa.DictionaryArray.from_arrays(

@@ -27,14 +27,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
-from engine.verify.certified_ranges import MODULUS
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALGORITHM: Final = "xxh3-128-sum"
 """The name of this way to add up rows, in certificates."""
 DIGEST_BYTES: Final = 16
+_MODULUS: Final = 1 << 8 * DIGEST_BYTES
 _AT_ONCE: Final = 4096
 _BREAK: Final = pa.scalar(b"\n", pa.large_binary())
 
@@ -61,4 +60,4 @@ def digest_sum(digests: bytes | memoryview | pa.Buffer, survives: NDArray[np.boo
     total = 0
     for word in chosen.sum(axis=0, dtype=np.uint64).tolist():
         total = (total << 32) + word
-    return total % MODULUS
+    return total % _MODULUS

@@ -67,17 +67,17 @@ class Verdict:
         )
         return f"the copy is rejected {where}: {kinds}; {found.equal} rows are equal{changed}"
 
-    def document(self, table: Table, around: Circumstances, previous: str) -> str:
+    def document(self, table: Table, circumstances: Circumstances, previous: str) -> str:
         """One line of JSON, which names the SHA-256 of the certificate before it."""
         document = {
             "version": VERSION,
-            "engine": around.engine,
+            "engine": circumstances.engine,
             "kind": "verification" if self.mended is None else "repair",
             "signals": [{"signal": request.signal, "id": request.id} for request in table.requests],
-            "source": dict(around.source),
+            "source": dict(circumstances.source),
             "scope": {"collection": str(table.target.collection)},
             "began_ms": table.progress.since_ms if table.progress else None,
-            "ended_ms": around.ended_ms,
+            "ended_ms": circumstances.ended_ms,
             "position": None if self.findings.settled else self.position,
             "turns": {"since": self.span.since, "upto": self.span.upto},
             **self.facts,

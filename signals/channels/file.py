@@ -3,9 +3,9 @@
 The file is only read. A line counts once its newline is there; blank lines are skipped. A new job reads the
 file from its beginning.
 
-The place is a byte count and a digest of the bytes right before it. If those bytes have changed, the file is
-another one (truncated, rotated, rewritten) and is read from its beginning. A copy, or an editor's new file
-that contains the old lines, is resumed where the old file ended.
+The position is a byte count and a digest of the bytes right before it. If those bytes have changed, the file
+is another one (truncated, rotated, rewritten) and is read from its beginning. A copy, or an editor's new
+file that contains the old lines, is resumed where the old file ended.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("signals")
 _KNOWN_BY: Final = 4096
-"""How many bytes before the place identify the file."""
+"""How many bytes before the position identify the file."""
 _READ_AT_ONCE: Final = 2 * MAX_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace:
+class FilePosition:
     """The number of bytes read, and the digest of the last of them."""
 
     bytes: int = 0
@@ -45,14 +45,18 @@ class FileChannel:
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
-        self._inbox = Inbox(FilePlace())
+        self._inbox = Inbox(FilePosition())
         self._seen: tuple[int, ...] = ()
         self._fault = ""
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Resume after the lines that the saved state has taken."""
-        place = FilePlace(read_integer(saved["bytes"]), read_text(saved["digest"])) if saved else FilePlace()
-        self._inbox.resume(place, is_new=not saved)
+        position = (
+            FilePosition(read_integer(saved["bytes"]), read_text(saved["digest"]))
+            if saved
+            else FilePosition()
+        )
+        self._inbox.resume(position, is_new=not saved)
         self._seen = ()
 
     def memory(self) -> Mapping[str, Any]:
@@ -61,7 +65,7 @@ class FileChannel:
         return {"bytes": saved.bytes, "digest": saved.digest}
 
     def pending(self) -> bool:
-        """Whether complete lines wait, or a first place to save."""
+        """Whether complete lines wait, or a first position to save."""
         return self._looked().pending
 
     def receive(self) -> Sequence[Message]:
@@ -71,7 +75,7 @@ class FileChannel:
     def close(self) -> None:
         """Do nothing: no file is kept open."""
 
-    def _looked(self) -> Inbox[FilePlace]:
+    def _looked(self) -> Inbox[FilePosition]:
         """The inbox, with new lines if the file has changed since the last check."""
         self._absorb()
         return self._inbox
@@ -91,23 +95,23 @@ class FileChannel:
             self._say_once(f"the file of signals {str(self._path)!r} can't be read: {error.strerror}")
 
     def _read(self, file: BinaryIO) -> bool:
-        """Take the lines after the place. Returns whether the file is read to its end."""
+        """Take the lines after the position. Returns whether the file is read to its end."""
         inbox = self._inbox
-        if _digest(file, inbox.place.bytes) != inbox.place.digest:
+        if _digest(file, inbox.position.bytes) != inbox.position.digest:
             _log.warning("%r is not the file it was: it is read from its beginning", str(self._path))
-            inbox.place = FilePlace()
-        file.seek(inbox.place.bytes)
+            inbox.position = FilePosition()
+        file.seek(inbox.position.bytes)
         text = file.read(_READ_AT_ONCE)
         # An unfinished line longer than any signal is taken as it is, instead of waiting for its end.
         full = len(text) == _READ_AT_ONCE
         end = text.rfind(b"\n") + 1 or (len(text) if full else 0)
-        at = inbox.place.bytes
+        at = inbox.position.bytes
         for line in text[:end].split(b"\n"):
             if line.strip():
                 inbox.add(Message(Channel.FILE, f"{self._path.name}@{at}", line))
             at += len(line) + 1
-        end += inbox.place.bytes
-        inbox.place = FilePlace(end, _digest(file, end))
+        end += inbox.position.bytes
+        inbox.position = FilePosition(end, _digest(file, end))
         return not full
 
     def _say_once(self, fault: str) -> None:

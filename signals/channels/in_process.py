@@ -52,7 +52,7 @@ class InProcessChannel:
         return {"taken": self._taken}
 
     def pending(self) -> bool:
-        """Whether signals wait, or a first place to save."""
+        """Whether signals wait, or a first position to save."""
         return self._is_new or self._next > self._taken
 
     def receive(self) -> Sequence[Message]:

@@ -1,10 +1,10 @@
 """The Kafka channel: records of one topic whose key is this job's become messages.
 
-Owns which records count, their labels and the place to resume from. A `TopicReader` reads the topic.
+Owns which records count, their labels and the position to resume from. A `TopicReader` reads the topic.
 
-The place is an offset per partition plus a time, usually a minute before the first start, kept in the job's
-own state. A partition without an offset (nothing received yet, or added later) is read from the first record
-that is not older than that time. So signals sent after the first start count, even if the job was not
+The position is an offset per partition plus a time, usually a minute before the first start, kept in the
+job's own state. A partition without an offset (nothing received yet, or added later) is read from the first
+record that is not older than that time. So signals sent after the first start count, even if the job was not
 running. Signals that an earlier engine has obeyed do not.
 """
 
@@ -38,7 +38,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TopicPosition:
     """Where reading begins: at the next offset of each partition, or for other partitions at `since_ms`.
 
     `since_ms` is Unix time in ms. The offsets are valid only for the topic with this id.
@@ -52,8 +52,8 @@ class Place:
 class TopicReader(Protocol):
     """Reads every partition of one topic in the background. Faults are logged, and it retries."""
 
-    def begin(self, place: Place) -> None:
-        """Read from this place on. Drop what was read before and not taken."""
+    def begin(self, position: TopicPosition) -> None:
+        """Read from this position on. Drop what was read before and not taken."""
 
     def take(self) -> Sequence[Record]:
         """The records read since the last call, each partition in order. Returns immediately."""
@@ -67,7 +67,7 @@ class TopicChannel:
 
     def __init__(self, topic: str, key: str, reader: TopicReader, first_ms: int) -> None:
         self._topic, self._key, self._reader, self._first_ms = topic, key.encode(), reader, first_ms
-        self._inbox = Inbox(Place({}, first_ms))
+        self._inbox = Inbox(TopicPosition({}, first_ms))
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Resume after the records that the saved state has taken, if they belong to this topic."""
@@ -75,16 +75,16 @@ class TopicChannel:
         known = before == self._topic
         if before is not None and not known:
             _log.warning("signals come from the topic %r now; %r is left", self._topic, before)
-        place = _place_in(saved) if known else Place({}, self._first_ms)
-        self._inbox.resume(place, is_new=not known)
-        self._reader.begin(place)
+        position = _position_in(saved) if known else TopicPosition({}, self._first_ms)
+        self._inbox.resume(position, is_new=not known)
+        self._reader.begin(position)
 
     def memory(self) -> Mapping[str, Any]:
         """The topic, the time from which records count, and each partition's next offset."""
-        return {"topic": self._topic, **_place_out(self._inbox.saved())}
+        return {"topic": self._topic, **_position_out(self._inbox.saved())}
 
     def pending(self) -> bool:
-        """Whether signals wait, or a first place to save. Records with other keys are skipped."""
+        """Whether signals wait, or a first position to save. Records with other keys are skipped."""
         return self._filled().pending
 
     def receive(self) -> Sequence[Message]:
@@ -95,11 +95,11 @@ class TopicChannel:
         """Stop reading."""
         self._reader.close()
 
-    def _filled(self) -> Inbox[Place]:
+    def _filled(self) -> Inbox[TopicPosition]:
         """The inbox, with what was read since the last call."""
         inbox = self._inbox
         for record in self._reader.take():
-            inbox.place = _behind(record, inbox.place)
+            inbox.position = _behind(record, inbox.position)
             label = f"{self._topic}-{record.partition}@{record.offset}"
             if record.key == self._key:
                 inbox.add(Message(Channel.KAFKA, label, record.value or b""))
@@ -108,19 +108,19 @@ class TopicChannel:
         return inbox
 
 
-def _behind(record: Record, place: Place) -> Place:
-    offsets = place.offsets if record.topic_id == place.topic_id else {}
-    return Place({**offsets, record.partition: record.offset + 1}, place.since_ms, record.topic_id)
+def _behind(record: Record, position: TopicPosition) -> TopicPosition:
+    offsets = position.offsets if record.topic_id == position.topic_id else {}
+    return TopicPosition({**offsets, record.partition: record.offset + 1}, position.since_ms, record.topic_id)
 
 
-def _place_out(place: Place) -> dict[str, Any]:
-    offsets = {str(number): place.offsets[number] for number in sorted(place.offsets)}
-    return {"id": place.topic_id, "since_ms": place.since_ms, "offsets": offsets}
+def _position_out(position: TopicPosition) -> dict[str, Any]:
+    offsets = {str(number): position.offsets[number] for number in sorted(position.offsets)}
+    return {"id": position.topic_id, "since_ms": position.since_ms, "offsets": offsets}
 
 
-def _place_in(fields: Mapping[str, Any]) -> Place:
+def _position_in(fields: Mapping[str, Any]) -> TopicPosition:
     offsets = {
         read_integer(int(number), most=_LAST_PARTITION): read_integer(at)
         for number, at in fields["offsets"].items()
     }
-    return Place(offsets, read_integer(fields["since_ms"]), read_text(fields["id"]))
+    return TopicPosition(offsets, read_integer(fields["since_ms"]), read_text(fields["id"]))

@@ -227,8 +227,8 @@ def _unknown_type(type_: str) -> SignalError:
     if type_ in WINDOW_TYPES:
         message = f"{type_!r} marks a window in the signal table and asks for nothing"
         return SignalError(message, hint=f"known: {known}")
-    near = did_you_mean(type_.lower(), _READERS)
-    return SignalError(f"no signal type {shown(type_)}{near}", hint=f"known: {known}")
+    similar = did_you_mean(type_.lower(), _READERS)
+    return SignalError(f"no signal type {shown(type_)}{similar}", hint=f"known: {known}")
 
 
 def _snapshot_type(text: str, known: tuple[str, ...]) -> str:
@@ -276,8 +276,8 @@ def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...],
 def _missed(patterns: list[str], known: Known) -> str:
     named: list[str] = []
     for pattern in patterns[:_MAX_NAMED]:
-        near = known.like(pattern)
-        named.append(shown(pattern) + (f" (did you mean {near!r}?)" if near else ""))
+        similar = known.like(pattern)
+        named.append(shown(pattern) + (f" (did you mean {similar!r}?)" if similar else ""))
     more = len(patterns) - len(named)
     tail = f" and {more} more" if more else ""
     return f"no collection matches {', '.join(named)}{tail}"
@@ -309,16 +309,16 @@ def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
 
 
 def _condition(entry: object, number: int, collections: Known) -> dict[CollectionId, str | None]:
-    place = f"entry {number} of {_CONDITIONS!r}"
+    where = f"entry {number} of {_CONDITIONS!r}"
     if not isinstance(entry, dict):
-        raise SignalError(f"{place} must be an object, not {kind(entry)}")
+        raise SignalError(f"{where} must be an object, not {kind(entry)}")
     stray = [name for name in entry if name not in {"data-collection", "filter"}]
     pattern, text = text_in(entry, "data-collection"), text_in(entry, "filter")
     if pattern is None or stray:
-        message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {shown(stray[0])}"
+        message = f"{where} has no 'data-collection'" if pattern is None else f"{where} has {shown(stray[0])}"
         raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")
     match = match_names(pattern.strip(), collections)
     # If a condition applied to no collection, the named collections would be read without it.
     if collections.collections and not match.collections:
-        raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
+        raise SignalError(f"{where}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
     return dict.fromkeys(match.collections, text)

@@ -56,8 +56,8 @@ def few(notes: list[str], total: int) -> tuple[str, ...]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to add if a word is like a known one; otherwise empty."""
-    near = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.75)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    similar = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.75)
+    return f" (did you mean {similar[0]!r}?)" if similar else ""
 
 
 def text_in(fields: Fields, name: str) -> str | None:

@@ -37,8 +37,8 @@ def signal_of(message: Message) -> Signal:
     fields, text = _unwrapped(_object(message.text), message.text)
     for name in fields:
         if name not in _FIELDS and name not in _ADDITIONAL:
-            near = difflib.get_close_matches(name[:100].lower(), _FIELDS, n=1)
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            similar = difflib.get_close_matches(name[:100].lower(), _FIELDS, n=1)
+            meant = f" (did you mean {similar[0]!r}?)" if similar else ""
             raise SignalError(f"a message has no field {shown(name)}{meant}", hint=_HINT)
     return Signal(
         message.channel, message.label, _text(fields, _ID), _text(fields, _TYPE), _data(fields, text)

@@ -63,9 +63,9 @@ class Known:
         self._by_length: dict[int, list[int]] = {}
         self._by_end: dict[tuple[int, int, bool], dict[str, list[tuple[int, str]]]] = {}
         self._by_name: dict[str, list[int]] = {}
-        for place, name in enumerate(self._names):
-            self._by_name.setdefault(name, []).append(place)
-            self._by_length.setdefault(len(name), []).append(place)
+        for index, name in enumerate(self._names):
+            self._by_name.setdefault(name, []).append(index)
+            self._by_length.setdefault(len(name), []).append(index)
 
     def among(self, collections: Iterable[CollectionId]) -> Known:
         """Some of them, matched and searched alike."""
@@ -77,8 +77,8 @@ class Known:
 
     def named(self, name: str) -> tuple[CollectionId, ...]:
         """The collections with exactly this name."""
-        places = self._by_name.get(name, ())
-        return tuple(self.collections[place] for place in places)
+        indexes = self._by_name.get(name, ())
+        return tuple(self.collections[index] for index in indexes)
 
     def matched(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
         """The collections whose name an expression matches. Raises ValueError if it can't be read."""
@@ -86,11 +86,11 @@ class Known:
             return self._spelled(pattern, ignore_case=ignore_case)
         matches = self._matcher(pattern, ignore_case=ignore_case)
         found = []
-        for place, name in enumerate(self._names):
-            if not place % 16:
+        for index, name in enumerate(self._names):
+            if not index % 16:
                 self.check()
             if matches(name):
-                found.append(self.collections[place])
+                found.append(self.collections[index])
         return tuple(found)
 
     def _spelled(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
@@ -99,14 +99,14 @@ class Known:
         signs = pattern.replace(r"\.", "\0")
         start = signs.rfind(".") + 1
         wanted = _folded(signs.replace("\0", "."), ignore_case=ignore_case)
-        fixed = [place for place, sign in enumerate(signs[:start]) if sign != "."]
-        loose = [place for place, sign in enumerate(signs[:start]) if sign == "."]
+        fixed = [index for index, sign in enumerate(signs[:start]) if sign != "."]
+        loose = [index for index, sign in enumerate(signs[:start]) if sign == "."]
         found = []
-        for place, name in self._ending(len(signs), start, wanted[start:], ignore_case=ignore_case):
+        for index, name in self._ending(len(signs), start, wanted[start:], ignore_case=ignore_case):
             if all(name[at] == wanted[at] for at in fixed) and not any(
                 name[at] in _LINE_ENDS for at in loose
             ):
-                found.append(self.collections[place])
+                found.append(self.collections[index])
         return tuple(found)
 
     def _ending(self, length: int, start: int, end: str, *, ignore_case: bool) -> Sequence[tuple[int, str]]:
@@ -114,9 +114,9 @@ class Known:
         shape = (length, start, ignore_case)
         if shape not in self._by_end:
             ends: dict[str, list[tuple[int, str]]] = {}
-            for place in self._by_length.get(length, ()):
-                name = _folded(self._names[place], ignore_case=ignore_case)
-                ends.setdefault(name[start:], []).append((place, name))
+            for index in self._by_length.get(length, ()):
+                name = _folded(self._names[index], ignore_case=ignore_case)
+                ends.setdefault(name[start:], []).append((index, name))
             self._by_end[shape] = ends
         return self._by_end[shape].get(end, ())
 
@@ -127,8 +127,8 @@ class Known:
         self.check()
         wanted = text.replace("\\", "").replace('"', "")
         names = {name.lower(): name for name in self._names[:_SUGGEST_FROM]}
-        near = difflib.get_close_matches(wanted.lower(), names, n=1, cutoff=0.75)
-        return names[near[0]] if near else ""
+        similar = difflib.get_close_matches(wanted.lower(), names, n=1, cutoff=0.75)
+        return names[similar[0]] if similar else ""
 
 
 _LINE_ENDS: Final = frozenset("\n\r\x85\u2028\u2029")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.log.subscription import Start, Subscription
+from adapters.postgres.log.stream.subscription import Start, Subscription
 from engine.model import Position
 from tests.servers.postgres import PostgresServer
 

@@ -55,11 +55,11 @@ class NotedReach:
     queries: list[str] = field(default_factory=list)
 
     def engine(self, database: str) -> Engine:
-        """See the port."""
+        """The engine of the one behind."""
         return self.behind.engine(database)
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
-        """See the port; notes the query."""
+        """What the one behind gives; notes the query."""
         jdbc = self.behind.jdbc(database, query, session)
         self.queries.append(jdbc.query)
         return jdbc

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -15,11 +16,12 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
-from engine.job.snapshots.measuring import with_moved
 from engine.job.snapshots.opened_window import Opened
 from engine.job.snapshots.windows import Windows
 from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
 from engine.ports.source import Encoded
+from engine.snapshot.changes.commands import execute
+from engine.snapshot.changes.moved_rows import with_moved
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Newer, Superseded
 from engine.snapshot.merge_key import KEY_TYPE
@@ -90,7 +92,7 @@ class EngineSteps:
         self._known: dict[Hashable, Any] = {}
         self.calls = 0
         """How often the engine's code was run."""
-        first = Snapshot().execute(ExecuteSnapshot("signal", targets=(Target(T),)))
+        first = execute(Snapshot(), ExecuteSnapshot("signal", targets=(Target(T),)))
         self.first = self._snapshot(first)
         self.nothing = self._number(Superseded())
 
@@ -153,8 +155,8 @@ class EngineSteps:
         found = {
             str(at): Superseded() if has else superseding([change.entry]) for at, has in enumerate(contained)
         }
-        real.supersede(Encoded(superseded_in=found))
-        return tuple(self._number(opened.superseded) for opened in real._opened)
+        real.in_progress.supersede(Encoded(superseded_in=found))
+        return tuple(self._number(opened.superseded) for opened in real.in_progress.opened)
 
     # Windows.
 
@@ -207,7 +209,7 @@ class EngineSteps:
         """Whether rows of the front window may be sent at a position."""
         front = windows[0]
         key = ("may", front.staged is None, front.shown, position)
-        return self._remembered(key, lambda: self._windows(windows).may_emit(self._state(0, position)))
+        return self._remembered(key, lambda: self._opened(0, front).may_emit(Position((position,))))
 
     def sent(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
         """Send the front window's next slice."""
@@ -219,7 +221,7 @@ class EngineSteps:
     def _send(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
         real, written = self._windows([front]), _Writer()
         state, _parts, _rows = real.emit(self._state(snapshot, position), written, 0)  # type: ignore[arg-type]  # all that a slice needs
-        left = front._replace(sent=real._opened[0].sent) if real._opened else None
+        left = front._replace(sent=real.in_progress.opened[0].sent) if real.in_progress.opened else None
         return Sent(self._snapshot(state.snapshot), left, tuple(written.keys))
 
     def failed(self, windows: tuple[OpenedWindow, ...], at: int) -> tuple[OpenedWindow, ...]:
@@ -229,10 +231,10 @@ class EngineSteps:
 
     def _fail(self, windows: Sequence[OpenedWindow], at: int) -> tuple[int, ...]:
         real = self._windows(windows)
-        for number, opened in enumerate(real._opened):
+        for number, opened in enumerate(real.in_progress.opened):
             opened.reading.fails = number == at  # type: ignore[attr-defined]  # ours
         real.poll(self._state(self.first))
-        return tuple(int(opened.window.id) for opened in real._opened)
+        return tuple(int(opened.window.id) for opened in real.in_progress.opened)
 
     # The engine's values.
 
@@ -241,7 +243,7 @@ class EngineSteps:
 
     def _windows(self, opened: Sequence[OpenedWindow], source: _Source | None = None) -> Windows:
         real = Windows(_parts(source or _Source(self._keys, -1, ())), _PACE)
-        real._opened = [self._opened(at, window) for at, window in enumerate(opened)]
+        real.in_progress.opened = [self._opened(at, window) for at, window in enumerate(opened)]
         return real
 
     def _opened(self, at: int, window: OpenedWindow) -> Opened:
@@ -339,7 +341,7 @@ class _Source:
         return _Reading(0, Superseded())
 
 
-class _Desk:
+class _Answers:
     """Hears that the table is finished; that it failed is an error here."""
 
     def finished(self, _table: Any, _note: str = "") -> None:
@@ -362,7 +364,7 @@ def _parts(source: _Source) -> JobParts:
         sink=nothing,
         store=nothing,
         executors=nothing,
-        desk=_Desk(),  # type: ignore[arg-type]  # the same
+        desk=SimpleNamespace(answers=_Answers()),
         pulse=nothing,
         now=lambda: 1.0,
         clock=lambda: 1.0,

@@ -11,7 +11,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from engine.job.snapshots import measuring
-from engine.job.snapshots.windows import Windows
+from engine.job.snapshots.opened_window import Opened
+from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from engine.snapshot.merge import Newer, Superseded
 from tests.exhaustive import engine_steps
 from tests.exhaustive.engine_steps import EngineSteps
@@ -48,16 +49,16 @@ def _without_truncates(newer: Newer, keys: pa.ChunkedArray) -> pa.ChunkedArray |
     return _SURVIVORS(replace(newer, truncated=False), keys)
 
 
-def _whatever_the_position(windows: Windows, _state: Any) -> bool:
-    return bool(windows._opened) and windows._opened[0].staged is not None
+def _whatever_the_position(opened: Opened, _position: Any) -> bool:
+    return opened.staged is not None
 
 
 GUARDS = (
     Guard(
         "Entries supersede rows of open windows",
-        "`Windows.supersede`",
+        "`WindowsInProgress.supersede`",
         AFTER,
-        ((Windows, "supersede", lambda _windows, _encoded: None),),
+        ((WindowsInProgress, "supersede", lambda _windows, _encoded: None),),
     ),
     Guard(
         "Entries streamed before a window opens, which it does not show, supersede its rows",
@@ -73,9 +74,9 @@ GUARDS = (
     ),
     Guard(
         "A window waits for the stream",
-        "`Windows.may_emit`",
+        "`Opened.may_emit`",
         BEFORE,
-        ((Windows, "may_emit", _whatever_the_position),),
+        ((Opened, "may_emit", _whatever_the_position),),
     ),
     Guard(
         "A row dropped for an entry that lacks a value is read again",
@@ -85,7 +86,7 @@ GUARDS = (
     ),
     Guard(
         "A row that moves without its value is read again",
-        "`Snapshot.moved`",
+        "`moved_rows.read_again`",
         WHOLE,
         tuple(
             (module, "with_moved", lambda snapshot, _moved: snapshot) for module in (measuring, engine_steps)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents.bson_walk import concatenated
+from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.codec import Rules as MongoRules
 from adapters.mongodb.events.codec import codec_of
 from adapters.mongodb.events.decode import decode as decode_mongodb
@@ -231,7 +232,7 @@ _ANSWER = {
     "$clusterTime": {"clusterTime": Timestamp(9, 1)},
     "ok": 1.0,
 }
-_RULES = MongoRules(_SETTINGS, CaptureSettings(), "rs0")
+_RULES = MongoRules(_SETTINGS, CaptureSettings(), "rs0", FieldRules())
 _READ = ReadEvents(codec_of(CollectionId(("shop", "t")), _RULES), "{}", 7)
 _ALIKE = (*({"_id": number, "a": "x", "b": [1, {"c": 2.5}]} for number in range(3)), _DOCUMENT)
 

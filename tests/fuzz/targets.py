@@ -13,6 +13,7 @@ import pyarrow as pa
 from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents.bson_walk import concatenated, document_starts
+from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.decode import decode
 from adapters.mongodb.events.facts import Watch
@@ -110,7 +111,7 @@ def _row(data: bytes) -> object:
 
 
 def _change(data: bytes) -> object:
-    rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
+    rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0", FieldRules())
     return decode([data], rules, Watch(), 0)
 
 

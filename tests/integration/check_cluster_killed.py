@@ -57,7 +57,7 @@ def survive(job: Driven, condition: Callable[[], Any]) -> int:
 
 def opened(job: Driven) -> Any:
     """The window in front; None if none is in progress."""
-    windows = job.job._windows._opened
+    windows = job.job._windows.in_progress.opened
     return windows[0] if windows else None
 
 

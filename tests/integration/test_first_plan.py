@@ -16,6 +16,7 @@ from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config.settings import Conditions
 from engine.model import CollectionId, Range
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
 from engine.snapshot.queue import Snapshot
@@ -58,7 +59,7 @@ def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(databas
         )
         connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
         tables = extents(connection)
-        snapshot = Snapshot().begin([T], "test")
+        snapshot = begin_initial(Snapshot(), [T], "test")
         tracemalloc.start()
         since = time.perf_counter()
 

@@ -110,7 +110,7 @@ def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Databas
         with pytest.raises(SourceError, match="stopped"):
             begin_log(server(filled), Beginning(SLOT, 300, STOPPED), lambda: [T])
 
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 60
     assert find_slot(server(filled), SLOT, CLOCK) is None
 
 

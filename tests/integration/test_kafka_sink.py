@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import adapters.kafka.sink as kafka_sink
-from adapters.kafka.delivery import Delivery
 from adapters.kafka.partitions import key_hashes
+from adapters.kafka.producers.delivery import Delivery
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated

@@ -45,7 +45,7 @@ def staged(job: Driven) -> list[list[int]]:
         nonlocal seen
         window = job.job.window
         if window is not None and window.id != seen:
-            opened: Any = job.job._windows._opened[-1]
+            opened: Any = job.job._windows.in_progress.opened[-1]
             seen = window.id
             # Not all files of its directory: an attempt that failed may have left one half written.
             runs = opened.reading._rows._staged.result()

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from adapters.mongodb.documents.keys import id_text
+from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.server.connection import RAW, Server, connection_of, shared_client
@@ -31,7 +32,7 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.sources.selection import CaptureSettings
-from engine.config.text.references import refuse
+from engine.config.text.refusals import refuse
 from engine.events.settings import EventSettings
 from engine.model import CollectionId, Key, Range, Run, Staged, Target
 from engine.snapshot.extent import Extent
@@ -80,7 +81,7 @@ class Reader:
         self._server = Server(self._connection)
         self._questions = Questions(self._server)
         self.extents = MongoCollections(self._questions, lambda _one: True, monotonic=time.monotonic)
-        rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
+        rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0", FieldRules())
         self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
 
     def fill(self, ids: list[Any], **options: Any) -> list[Key]:

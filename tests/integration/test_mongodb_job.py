@@ -27,6 +27,7 @@ from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job.loop import Job
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Extent
 from engine.snapshot.pace.slices import Slices
 from engine.snapshot.queue import Snapshot
@@ -109,7 +110,9 @@ class Driven:
 
     def read_window(self, count: int = 1) -> None:
         """Turn until so many windows are read, and wait for the log."""
-        self.until(lambda: sum(one.staged is not None for one in self.job._windows._opened) >= count)
+        self.until(
+            lambda: sum(one.staged is not None for one in self.job._windows.in_progress.opened) >= count
+        )
 
     def events(self, collection: str | None = None) -> list[dict[str, Any]]:
         found = read_events(self.directory / "events")
@@ -412,7 +415,7 @@ def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(overtaken, tmp_path,
 
 def test_a_signalled_collection_begins_anew_where_a_lost_log_may(overtaken, tmp_path, spark):
     server, began = overtaken
-    asked = Snapshot().execute(ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
+    asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
     progress = asked.began(1, Extent(100, 1000, greatest=("100",)), 5)
     with driven(server, tmp_path, spark, snapshot__mode="when_needed") as job:
         state, log = job.job._parts.source.open_log(replace(began, snapshot=progress))
@@ -442,7 +445,7 @@ def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_o
             windows._emitter._slices = Slices(0.0, 1)  # a run of keys at a time
             signal(client, "inventory.t")
             job.until(lambda: bool(job.events("t")))
-            amid = windows._opened[0].sent
+            amid = windows.in_progress.opened[0].sent
             # The other slices wait until the signal has come.
             emits, windows.may_emit = windows.may_emit, lambda _state: False
             client["inventory"]["t"].update_many({"n": {"$gte": 200}}, {"$set": {"changed": True}})

@@ -120,7 +120,7 @@ def test_a_rename_counts_for_windows_whose_time_is_earlier_alone(
                 data = '{"type": "incremental", "data-collections": ["inventory.u"]}'
                 signals.write_text(f'{{"id": "u", "type": "execute-snapshot", "data": {data}}}\n')
                 job.read_window(2)
-                windows = job.job._windows._opened
+                windows = job.job._windows.in_progress.opened
                 ids = [one.window.id for one in windows]
             held = ended(job, client)
 

@@ -112,7 +112,7 @@ def test_what_is_streamed_while_a_window_opens_is_not_followed_by_an_older_row(
             "DELETE FROM t WHERE id = 5",
             "UPDATE t SET id = 60 WHERE id = 6",
         )
-        opening = job.job._windows._opened[0]
+        opening = job.job._windows.in_progress.opened[0]
         unopened = (opening.is_open, job.answered("finished"))
         gates.after.set()
         job.until_answered("finished")

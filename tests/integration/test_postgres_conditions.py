@@ -139,7 +139,7 @@ def test_a_condition_of_an_older_state_is_looked_at_again(
         ask(tagged, "id > 0")
         job.until(lambda: job.job.state.snapshot.tables and job.job.state.snapshot.tables[0].progress)
         (table,) = job.job.state.snapshot.tables
-        job.job._windows.close()
+        job.job._windows.in_progress.close()
         older = replace(table, target=replace(table.target, condition=attack))
         job.job._turns.state = replace(
             job.job.state, snapshot=replace(job.job.state.snapshot, tables=(older,))

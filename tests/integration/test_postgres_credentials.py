@@ -136,7 +136,7 @@ def test_a_window_that_logs_in_with_an_expired_password_is_read_again_and_leaves
         with role.database.connect() as connection:
             connection.execute(SNAPSHOT.encode())
         job.until(lambda: job.job.window is not None)
-        job.job._windows.close()
+        job.job._windows.in_progress.close()
         opening = job.job._windows._opening
         opening._pace = replace(opening._pace, window_retries=0)
         served = role.file.read_text()

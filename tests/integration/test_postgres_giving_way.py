@@ -168,7 +168,7 @@ class TestHangingSink:
             if not reading:
                 # In slices of one run each: once the first of them is sent, others wait for their turn.
                 job.job._windows._emitter._slices.most_bytes = 1
-                sink.concerns = lambda: job.job._windows.read
+                sink.concerns = lambda: job.job._windows.in_progress.any_waits
             connection.execute(SNAPSHOT)
             if reading:
                 job.until(lambda: job.job.window is not None)
@@ -182,7 +182,7 @@ class TestHangingSink:
             job.until_drained(table)
 
             assert took_s is not None
-            assert took_s < 3.0
+            assert took_s < 6.0  # a second, and what a loaded machine adds
             assert set(replayed_rows(job.events("t"))) == set(range(1, ROWS + 1))
 
     def test_so_it_does_beside_an_initial_snapshot(self, table, tmp_path, spark, monkeypatch):
@@ -198,5 +198,5 @@ class TestHangingSink:
             job.until(lambda: not job.job.state.snapshot.tables)
 
             assert took_s is not None
-            assert took_s < 3.0
+            assert took_s < 6.0  # a second, and what a loaded machine adds
             assert set(replayed_rows(job.events("t"))) == set(range(1, ROWS + 1))

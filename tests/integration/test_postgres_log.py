@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.log.subscription import LogBounds, Start, Subscription
+from adapters.postgres.log.stream.subscription import LogBounds, Start, Subscription
 from engine.errors import SourceError
 from engine.model import Position
 

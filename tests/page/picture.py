@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from adapters.http.history import EVERY_S, Sample
-from adapters.http.monitor import Told
+from adapters.http.monitor import TimedAnswer
 from engine.job.reports.observation import Observation
 from engine.job.reports.tally import Phase
 from engine.job.saved.state import State
@@ -64,7 +64,7 @@ def shown(job: WatchedJob) -> None:
     )
     for at, (outcome, text) in enumerate(told):
         answer = Answer("0/2F1A0000/3", "nightly", outcome, text)
-        monitor.answers.append(Told(84_000 + at, 1_795_000_000 + 40 * at, answer))
+        monitor.answers.append(TimedAnswer(84_000 + at, 1_795_000_000 + 40 * at, answer))
     sent = read = 0
     for step in range(720):
         wave = 1 + math.sin(step / 40) * 0.5 + (0.6 if 300 < step < 330 else 0)

@@ -19,6 +19,7 @@ from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config.settings import Conditions
 from engine.model import CollectionId, ExecuteSnapshot, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
 from engine.snapshot.queue import Snapshot
@@ -114,7 +115,7 @@ def runs_of(extents: PostgresTables, target: Target, budget: Budget) -> list[Run
     """The runs of all windows, as a job plans them."""
     (extent,) = extents.measure([target])
     assert isinstance(extent, Extent), extent
-    snapshot = Snapshot().execute(ExecuteSnapshot("s", (target,))).began(1, extent, 0)
+    snapshot = execute(Snapshot(), ExecuteSnapshot("s", (target,))).began(1, extent, 0)
     runs: list[Run] = []
     while not snapshot.done:
         assert len(runs) < 200

@@ -20,6 +20,7 @@ from engine.events.batch import EVENTS
 from engine.model import Position, SignalRow, Staged
 from engine.ports.source import Encoded
 from engine.snapshot import copies
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
@@ -164,7 +165,7 @@ class SimSource:
             database.slot = database.acknowledged = len(database.log)
             self._held = frozenset(entry.transaction for entry in database.log)
             self._life.world.begun(database.slot)
-        snapshot = state.snapshot.begin(TABLES, "initial")
+        snapshot = begin_initial(state.snapshot, TABLES, "initial")
         return replace(state, position=Position((database.slot,)), snapshot=snapshot)
 
     def encode(

@@ -10,6 +10,7 @@ import pytest
 
 from engine.job.snapshots.rows_beside import RowsBeside, Taking
 from engine.job.snapshots.windows import Windows
+from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from tests.simulation.script import History, draw, from_json
 from tests.simulation.world import World
 
@@ -51,7 +52,7 @@ def _blind(says: Callable[[Any], bool]) -> Callable[..., Any]:
 
 
 RULES: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "changes-do-not-wait": (Windows, "give_way", lambda _windows, _encoded: None),
+    "changes-do-not-wait": (WindowsInProgress, "give_way", lambda _windows, _encoded: None),
     "a-window-given-up-does-not-wait": (RowsBeside, "stop", lambda rows: rows._on_their_way.clear()),
     "truncates-do-not-wait": (Taking, "touched", _blind(lambda newer: newer.truncated)),
     "copies-do-not-wait": (Taking, "touched", _blind(lambda newer: newer.taken.num_rows)),

@@ -93,7 +93,8 @@ class OneJob:
         self.building = building
         if self.order["slice_bytes"]:
             job._windows._emitter._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
-        job._isolation._releases._first_s, job._isolation._releases._longest_s = 0.2, 1.0
+        releases = job._isolation.topics._releases
+        releases._first_s, releases._longest_s = 0.2, 1.0
         self.journal.note("started")
         job.run(self.stop.is_set)
 

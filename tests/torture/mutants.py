@@ -41,11 +41,11 @@ from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
 from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
-from engine.job.snapshots.windows import Windows
+from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from engine.job.turns import Turns
 from engine.snapshot import copies
+from engine.snapshot.changes import moved_rows
 from engine.snapshot.merge import Superseded
-from engine.snapshot.queue import Snapshot
 from engine.staging import text_rows
 from signals.desk import Desk
 
@@ -185,20 +185,20 @@ def _telling_at_once(commands: Any) -> Any:
 
 def _not_between_slices(supersede: Any) -> Any:
     def superseding_whole(windows: Any, superseded: Any) -> None:
-        opened = windows._opened
-        windows._opened = [one for one in opened if not one.sent]
+        opened = windows.opened
+        windows.opened = [one for one in opened if not one.sent]
         supersede(windows, superseded)
-        windows._opened = opened
+        windows.opened = opened
 
     return superseding_whole
 
 
 def _first_window_only(supersede: Any) -> Any:
     def superseding_first(windows: Any, superseded: Any) -> None:
-        opened = windows._opened
-        windows._opened = opened[:1]
+        opened = windows.opened
+        windows.opened = opened[:1]
         supersede(windows, superseded)
-        windows._opened = opened
+        windows.opened = opened
 
     return superseding_first
 
@@ -313,7 +313,7 @@ MUTANTS: dict[str, Mutant] = {
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
     "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
     "large values, of rows moved": Mutant(
-        "moved-past", ((Snapshot, "moved", lambda _was: lambda now, *_: now),)
+        "moved-past", ((moved_rows, "read_again", lambda _was: lambda now, *_: now),)
     ),
     "large values, moved in hiding": Mutant("hidden-move", ((_SOURCE, "hidden_moves", _always({})),)),
     "when to emit": Mutant("stalled-log", ((watermark.VisibilityWatermark, "reached", _always(gives=True)),)),
@@ -324,9 +324,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
-    "bounds of a changed key": Mutant(
-        "other-key", ((windows.OpenWindows, "_refuse_other_forms", _always(None)),)
-    ),
+    "bounds of a changed key": Mutant("other-key", ((windows, "_refuse_other_forms", _always(None)),)),
     "text of keys and values": Mutant(
         "odd-settings",
         ((text_settings, "TEXT_SETTINGS", _no_settings), (chunk_reader, "TEXT_SETTINGS", _no_settings)),
@@ -348,8 +346,8 @@ MUTANTS: dict[str, Mutant] = {
         "every-step",
         ((Turns, "turn", _showing_the_log), (Checkpoint, "commit", _acknowledging_early)),
     ),
-    "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
-    "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
+    "between slices": Mutant("between-slices", ((WindowsInProgress, "supersede", _not_between_slices),)),
+    "both windows": Mutant("beside-another", ((WindowsInProgress, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),
     "tables as they were": Mutant("exporter-ends", ((windows.OpenWindows, "_check_tables", _always(None)),)),
     "locks are watched beside the turn": Mutant(

@@ -201,10 +201,17 @@ def _slice_on_its_way(scene: Scene) -> Iterator[None]:
             time.sleep(1.0)
 
 
+@contextmanager
+def _open_and_streamed(scene: Scene, surrogate: str = "") -> Iterator[None]:
+    """Open a window whose rows wait for nothing in the log any more, only for the release of `poll`."""
+    with scene.open_window(surrogate):
+        scene.until_streamed()
+        yield
+
+
 def beside_another_window(scene: Scene) -> None:
     """Changes of rows that a second window has read, while the first one waits for the log."""
-    scene.until_streamed()
-    with scene.open_window(), scene.held("take"):
+    with _open_and_streamed(scene), scene.held("take"):
         scene.run(["bulk", 0, 1, 0])
         scene.release("poll")
         # The first window has nothing to wait for; the second one waits, and the third is read beside it.
@@ -254,8 +261,7 @@ def alike_hidden(scene: Scene) -> None:
 
 def alike_beside_another(scene: Scene) -> None:
     """One of several equal rows is deleted after one window opened, and before the window that reads it."""
-    scene.until_streamed()
-    with scene.open_window(surrogate="n"), scene.held("take"):
+    with _open_and_streamed(scene, "n"), scene.held("take"):
         # Not the deleted rows, whose copies are counted.
         scene.run(["bulk", 0, 13, 0])
         with scene.held("read"):

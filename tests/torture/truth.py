@@ -68,7 +68,12 @@ class Truth:
         self.transactions = 0
 
     def read(self, connection: psycopg.Connection[tuple[object, ...]]) -> Iterator[Entry]:
-        """The entries committed since the last call, in log order."""
+        """The entries committed since the last call, in log order.
+
+        With as much memory as it takes: in little memory, `test_decoding` of PostgreSQL 18.6 has crashed the
+        server over transactions that were rolled back.
+        """
+        connection.execute("SET logical_decoding_work_mem = '1GB'")
         rows = connection.execute(
             "SELECT (lsn - '0/0')::bigint, xid::text::bigint, data FROM pg_logical_slot_get_changes("
             "%s, NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')",

@@ -49,10 +49,10 @@ class Mailbox:
     def close(self) -> None: ...
 
     def _filled(self) -> Inbox[int]:
-        for number in range(self._inbox.place, len(self._letters)):
+        for number in range(self._inbox.position, len(self._letters)):
             label = f"mailbox-{self._prefix}@{number}"
             self._inbox.add(Message(Channel.CUSTOM, label, self._letters[number]))
-            self._inbox.place = number + 1
+            self._inbox.position = number + 1
         return self._inbox
 
 

@@ -18,7 +18,7 @@ from adapters.http.page.snapshot_section import MOST_SHOWN, SnapshotSection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.http.monitor import Monitor, Told
+    from adapters.http.monitor import Monitor, TimedAnswer
     from adapters.http.page.signal_forms import SignalForms
     from signals.answers import Answer
 
@@ -144,7 +144,7 @@ class StatusPage:
         return f'{title("answers", "Signals and answers")}<ol class="answers">{items}</ol>'
 
 
-def _answer(told: Told) -> str:
+def _answer(told: TimedAnswer) -> str:
     answer, outcome = told.answer, str(told.answer.outcome)
     at = datetime.fromtimestamp(told.at_s, UTC)
     named = answer.label if answer.id is None else answer.id

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.kafka.delivery import Delivery
+from adapters.kafka.producers.delivery import Delivery
 from engine.config.sinks.kafka_login import LINE
 from engine.config.text.references import may_change
 from engine.errors import SinkError, TopicsRefused

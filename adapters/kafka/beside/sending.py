@@ -1,6 +1,6 @@
 """Sends runs beside the turns: who sends them, with which producers, and what of them is on its way.
 
-Owns the slots, each of which sends one run at a time. What a failure means to the sink is told it (`Owner`).
+Owns the slots, each of which sends one run at a time. The sink is told of failures (`Owner`).
 """
 
 from __future__ import annotations

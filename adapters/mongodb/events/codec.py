@@ -7,12 +7,11 @@ with its first event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import Kind, documents, elements, fields, int32, string
 from adapters.mongodb.documents.extended_json import STRICT, UPDATED, embedded, text, tree, value_text
-from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.source_block import CONNECTOR, envelope_schema, key_schema, source_collection
 from engine.events.batch import EventForm
 from engine.events.names import schema_name, topic_of
@@ -22,6 +21,7 @@ from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
+    from adapters.mongodb.documents.selection import FieldRules
     from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
@@ -34,7 +34,7 @@ class Rules:
     settings: EventSettings
     capture: CaptureSettings
     replica_set: str
-    field_rules: FieldRules = field(default_factory=FieldRules)
+    field_rules: FieldRules
     signal: CollectionId | None = None
     aside: frozenset[CollectionId] = frozenset()
 
@@ -91,7 +91,7 @@ class CollectionCodec:
             f',"truncatedArrays":{truncated_json}}}'
         )
 
-    def around_deletes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+    def delete_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The text before and after `before` in the value of a delete event."""
         opened, closed = self.value_wrap
         after = (

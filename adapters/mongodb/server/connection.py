@@ -21,7 +21,8 @@ from adapters.mongodb.server.credentials import Token
 from adapters.mongodb.server.primary_watch import PrimaryWatch
 from adapters.mongodb.settings import CaptureMode, Oversize
 from engine.config.text.hidden import hidden_in
-from engine.config.text.references import fresh, refusals
+from engine.config.text.references import fresh
+from engine.config.text.refusals import refusals
 from engine.errors import ConfigError, OtherServer
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ class OpenWindows:
         rules, settings = session.rules, self._settings.events
         codec = codec_of(collection, rules)
         source = read_source(settings, collection, rules.replica_set, streamed_to, "incremental")
-        around = codec.around_deletes(source, self._clock.now_ms)
+        around = codec.delete_affixes(source, self._clock.now_ms)
         return DeleteEvents(codec.topic, codec.key_wrap, around, (), settings.tombstones)
 
     def _forget(self, window_id: str) -> None:

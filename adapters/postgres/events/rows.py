@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.columns.builtin_types import type_of
-from adapters.postgres.events.columns.scalars import RANGES
+from adapters.postgres.events.columns.builtin_types import RANGES, type_of
 from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident
 from engine.errors import InvariantError
 from engine.events.values.row_form import RowMode, RowShape

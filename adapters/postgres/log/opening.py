@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.log.subscription import LogBounds, Subscription
+from adapters.postgres.log.stream.subscription import LogBounds, Subscription
 from adapters.postgres.server.position import shown
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import PostgresSettings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from adapters.postgres.log.subscription import Sent, Start
+    from adapters.postgres.log.stream.subscription import Sent, Start
     from adapters.postgres.server.connection import Server
     from engine.clock import Clock
     from engine.config.settings import Settings

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from adapters.postgres.server.answering import answer
 from adapters.postgres.server.failures import said_of
 from adapters.postgres.server.text_settings import startup_options
-from engine.config.text.references import refuse
+from engine.config.text.refusals import refuse
 from engine.errors import LoginRefused, Loss, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0

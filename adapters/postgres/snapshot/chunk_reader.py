@@ -20,7 +20,8 @@ from adapters.postgres.server.session_pool import NO_IDLE_TIMEOUTS
 from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot.local_reader import Query
-from adapters.spark.failures import SPARK_ERRORS, job_error
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import job_error
 from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
 from adapters.spark.windows.window_jobs import WindowJobs

@@ -13,7 +13,7 @@ from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
 from adapters.postgres.log.slots.slot import Slot, allow_failover, check_slot, drop_slot, find_slot
 from adapters.postgres.log.slots.takeover import Takeover
-from adapters.postgres.log.subscription import Sent
+from adapters.postgres.log.stream.subscription import Sent
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import PostgresSettings

@@ -6,11 +6,11 @@ Decides what a table's extent and boundaries are. All questions for them use the
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapters.postgres.conditions.planning import ConditionPlanning
 from adapters.postgres.server.failures import table_errors
 from adapters.postgres.server.sql import quote_table
 from adapters.postgres.server.table import is_bag
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.model import CollectionId, Key, Range, Target
 
-_PLAN_ANSWER_S = 6.0
-"""How long to wait for a condition's plan."""
-_REMEMBERED = 1_000
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
 
 
@@ -77,9 +74,8 @@ class PostgresTables:
     ) -> None:
         self._questions, self._publication, self._readable = questions, publication, readable
         self._clock, self._blocking = clock, blocking
-        self._plan_on, self._planner = plan_on, questions
-        self._too_long: set[bytes] = set()
         self._checking = CheckingTime(clock.monotonic)
+        self._planning = ConditionPlanning(questions, self._checking, plan_on)
         self._whole_bytes = WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
@@ -114,7 +110,7 @@ class PostgresTables:
         try:
             return [self._judged(target, measuring) for target in targets]
         finally:
-            self._end_planning()
+            self._planning.end()
 
     def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> CatalogAnswer:
         names = list(dict.fromkeys(target.collection for target in targets))
@@ -143,7 +139,7 @@ class PostgresTables:
         if not (target.initial and self._readable.held(target)):
             self.await_writers(read, measuring.until_s)
         if read.condition is not None:
-            self._check_condition(read, read.condition)
+            self._planning.check(read.table.id, read.relation, read.condition)
         if target.blocking and read.keyset == PLACES and not self._readable.held(target):
             # Places mean nothing outside the snapshot that they are read in.
             self.blocking_view([target])
@@ -204,37 +200,6 @@ class PostgresTables:
         looked = self._readable.looked_up(list(dict.fromkeys(names)))
         return self._blocking.open({name: table.oid for name, table in looked.tables.items()})
 
-    def _check_condition(self, read: ReadTable, condition: str) -> None:
-        """Have the server plan the signal's condition, and refuse it now if that fails."""
-        place, digest = read.table.id, hashlib.sha256(condition.encode()).digest()
-        if digest in self._too_long:
-            raise _takes_too_long(place)
-        with self._checking.of(place):
-            try:
-                refusal = self._planning().probes.refusal(read.relation, condition)
-            except TimeoutError as error:
-                if len(self._too_long) >= _REMEMBERED:
-                    self._too_long.clear()
-                self._too_long.add(digest)
-                raise _takes_too_long(place) from error
-        if refusal is not None:
-            raise SignalError(
-                f"the condition is refused: {refusal}",
-                place=place,
-                hint="EXPLAIN a SELECT with this condition says more",
-            )
-
-    def _planning(self) -> Questions:
-        """The connection that plans conditions."""
-        if self._plan_on is not None and (self._planner is self._questions or self._planner.closed):
-            self._planner = self._plan_on(_PLAN_ANSWER_S)
-        return self._planner
-
-    def _end_planning(self) -> None:
-        if self._planner is not self._questions:
-            self._planner.close()
-            self._planner = self._questions
-
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
         """How to read each target now. Raises SchemaChanged if one can't be read any more."""
         looked = self._looked_up(targets, defaults=True)
@@ -284,11 +249,3 @@ class PostgresTables:
             if found is not None:
                 return found
         return key(keyset.order, last, rows - 1)
-
-
-def _takes_too_long(place: CollectionId) -> SignalError:
-    return SignalError(
-        "the condition is refused: the server takes too long to plan it",
-        place=place,
-        hint="leave out arithmetic of constants",
-    )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.rows import row_expression, row_shape
-from adapters.postgres.events.source_block import ReadPlace, marked_sources, read_source
+from adapters.postgres.events.source_block import ReadPlace
+from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
-from adapters.postgres.log.reader import PostgresLog
-from adapters.postgres.server.table import relation_of
-from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
@@ -25,18 +21,13 @@ from adapters.postgres.snapshot.watermark import (
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
 from adapters.source.window_reader import reading_of
-from adapters.verify.row_reads import RowReads
-from engine.config.settings import GeneratedColumns, Watermarking
+from engine.config.settings import Watermarking
 from engine.errors import (
     InvariantError,
     SchemaChanged,
     TableBusy,
     TidemarkError,
 )
-from engine.events.values.row_form import RowMode
-from engine.model import Target
-from engine.staging.reads import ReadEvents
-from engine.verify.deletes import DeleteEvents
 from signals.window_rows import rows_of
 
 if TYPE_CHECKING:
@@ -46,16 +37,17 @@ if TYPE_CHECKING:
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.snapshots import Exported
-    from adapters.postgres.server.table import Relation
     from adapters.postgres.session import Session, Views
     from adapters.postgres.snapshot.blocking import BlockingView
     from adapters.postgres.snapshot.eligibility import ReadTable
+    from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.watermark import GivesWay, Watermark
     from adapters.postgres.streamed import Streamed
     from adapters.postgres.tools import SourceTools
+    from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.events.codec import TableCodec
-    from engine.model import CollectionId, Window
+    from engine.model import CollectionId, Target, Window
+    from engine.verify.deletes import DeleteEvents
 
 
 _HELD_FOR_KEYS = 1000
@@ -76,6 +68,7 @@ class OpenWindows:
         self._settings, self._tools, self._view = settings, tools, views.initial
         self._blocking = views.blocking
         self._session, self._streamed = session, streamed
+        self.table_reads = TableReads(settings, session)
         self.opened: dict[str, PostgresWindow] = {}
         self.meanwhile: Meanwhile | None = None
 
@@ -98,7 +91,7 @@ class OpenWindows:
         if window.initial:
             self._view.release_if_ended()
             if self._tools.initial.held is None:
-                self._await_beginning(window)
+                self._await_writers(window)
         if log is None or not self._holds(window):
             oids = self._oids(window) if log is not None else frozenset()
             return self._begin(window, oids) if oids else self._open_window(window, *self._watermark(window))
@@ -143,7 +136,7 @@ class OpenWindows:
     def _export(self, window: Window, pending: PendingVisibility) -> ExportedSnapshot:
         """Take a window's snapshot, in a session of its own. Touches nothing that others change."""
         tables = list(dict.fromkeys(target.collection for target in window.targets))
-        before = partial(self._settle, pending)
+        before = partial(_settle, self._tools.clock, pending)
         return ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch, before=before)
 
     def _join(self, window: Window, meanwhile: Meanwhile, held: ExportedSnapshot) -> PostgresWindow:
@@ -154,10 +147,8 @@ class OpenWindows:
 
     def _open_blocking(self, window: Window) -> PostgresWindow:
         """Read the runs in the view for which the stream waits."""
-        extents = self._session.extents
-        for read in extents.readings(window.targets).values():
-            extents.await_writers(read)
-        view = extents.blocking_view(window.targets)
+        self._await_writers(window)
+        view = self._session.extents.blocking_view(window.targets)
         shared = VisibilityWatermark(
             view.held, self._session.questions.transactions, self._tools.clock.monotonic, shared=True
         )
@@ -189,13 +180,13 @@ class OpenWindows:
         try:
             # Under the locks, so that the description matches what the snapshot shows.
             tables = session.extents.readings(window.targets)
-            self._refuse_other_forms(window, tables)
+            _refuse_other_forms(self._session.extents, window, tables)
             if view is None:
                 self._streamed.pending = pending.seen(exported.visibility)
                 pending = self._streamed.pending if meanwhile is None else meanwhile.seen(exported.visibility)
-                self._refuse_unknown_keys(tables, pending)
-                self._refuse_unknown_keys(tables, self._streamed.pending)
-            reads = self._reads(window, tables, exported, self._tools.clock.now_ms)
+                _refuse_unknown_keys(tables, pending)
+                _refuse_unknown_keys(tables, self._streamed.pending)
+            reads = self._reads(window, tables, exported)
         except TidemarkError:
             watermark.close()
             raise
@@ -222,104 +213,43 @@ class OpenWindows:
 
     def _check_tables(self, window: Window) -> None:
         """Raise SchemaChanged if a table of the window is not as it was when the window opened."""
-        self._refuse_other_forms(window, self._session.extents.readings(window.targets))
+        _refuse_other_forms(self._session.extents, window, self._session.extents.readings(window.targets))
 
-    def _await_beginning(self, window: Window) -> None:
-        """Raise TableBusy while a transaction from before the log's beginning may be hidden from snapshots.
+    def _await_writers(self, window: Window) -> None:
+        """Raise TableBusy while an older transaction on the window's tables may be hidden from snapshots.
 
-        Such a transaction is in no log, and holds its lock on a table for as long as it is hidden.
+        A transaction from before the log's beginning is in no log, and holds its lock on a table for as long
+        as it is hidden.
         """
         extents = self._session.extents
         for read in extents.readings(window.targets).values():
             extents.await_writers(read)
 
-    def _reads(
-        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported, now_ms: int
-    ) -> list[RunRead]:
-        session = self._session
-        relations = session.relations
-        relations.learn_types(read.table for read in tables.values())
-        prepared = {}
-        for target, read in tables.items():
-            relation, codec = self._codec(read)
-            codec = codec.unmasked if target.against else codec
-            shape = row_shape(relation, read.table, relations.types)
-            place = self._view.place(exported) if target.as_initial else self._place(exported)
-            source = read_source(self._settings.events, read.table.id, place)
-            marked = marked_sources(self._settings.events, read.table.id, place)
-            events = ReadEvents(codec, shape, source, now_ms, marked, target.compared)
-            prepared[target] = (read, events)
+    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
+        def place(target: Target) -> ReadPlace:
+            return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
+
+        events = self.table_reads.events(tables, place, self._tools.clock.now_ms)
+        row_bytes = self._session.extents.row_bytes
         return [
-            RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
+            RunRead(run, tables[run.target], events[run.target], row_bytes(run.target)) for run in window.runs
         ]
-
-    def _codec(self, read: ReadTable) -> tuple[Relation, TableCodec]:
-        """How the rows of a table that can be read become events."""
-        relations = self._session.relations
-        relations.adopt(read)
-        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
-        relation = relation_of(read.table, read.columns, stored=stored)
-        return relation, relations.codec(relation, read.table)
-
-    def row_reads(self, collection: CollectionId) -> RowReads:
-        """How rows of a collection are read from another table with its columns. Raises SourceError."""
-        (read,) = self._session.extents.readings([Target(collection)]).values()
-        relations = self._session.relations
-        relations.learn_types([read.table])
-        relation, codec = self._codec(read)
-        shape = row_shape(relation, read.table, relations.types)
-        shape = replace(shape, nullable=tuple(True for _column in shape.columns))
-        return RowReads(
-            {column.name: (column.type, column.typmod) for column in relation.columns},
-            row_expression(shape, RowMode.EXACT),
-            ReadEvents(codec.unmasked, shape, "{}", 0, compared=True),
-            {name: value for name, value in TEXT_SETTINGS.items() if name != "client_encoding"},
-        )
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
-        settings, now_ms = self._settings.events, self._tools.clock.now_ms
-        (read,) = self._session.extents.readings([Target(collection)]).values()
-        self._session.relations.learn_types([read.table])
-        _relation, codec = self._codec(read)
-        last = self._streamed.committed_before_reads
-        source = read_source(settings, collection, ReadPlace(now_ms, last_commit_end=last, sequence_lsn=last))
-        return DeleteEvents.of_table(codec, source, now_ms, tombstones=settings.tombstones)
+        return self.table_reads.deletes(collection, self._place(self._streamed.committed_before_reads))
 
-    def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
-        """Refuse a table whose fingerprint changed.
-
-        The bounds of one key would cut another key anywhere, and rewritten rows must be read again.
-        """
-        for run in window.runs:
-            read = tables[run.target]
-            if read.fingerprint != run.key:
-                self._session.extents.await_writers(read)
-                raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
-
-    @staticmethod
-    def _refuse_unknown_keys(tables: Mapping[Target, ReadTable], pending: PendingVisibility) -> None:
-        """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
-        for target, read in tables.items():
-            if pending.everything_of(read.table.oid):
-                raise TableBusy(
-                    f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
-                    place=target.collection,
-                    hint="it may wait for a standby that the server's synchronous_standby_names asks for",
-                )
-
-    def _settle(self, pending: PendingVisibility, session: Questions) -> None:
-        """Wait a moment for streamed transactions to become visible; most do within microseconds."""
-        clock = self._tools.clock
-        until = clock.monotonic() + _SETTLE_S
-        while pending.transactions and clock.monotonic() < until:
-            pending = pending.seen(session.transactions.visible()[0])
-            clock.sleep(_SETTLE_POLL_S)
+    def _place(self, horizon: int | None) -> ReadPlace:
+        return ReadPlace(
+            self._tools.clock.now_ms,
+            last_commit_end=self._streamed.committed_before_reads,
+            sequence_lsn=horizon,
+        )
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
         if window.initial and (first := self._tools.initial.held) is not None:
             return AtBeginning(first.snapshot.exported), self._view
-        self._settle(self._streamed.pending, self._session.questions)
+        _settle(self._tools.clock, self._streamed.pending, self._session.questions)
         tables = list(dict.fromkeys(target.collection for target in window.targets))
         questions = self._session.questions
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
@@ -334,9 +264,33 @@ class OpenWindows:
         rows = SignalRows(self._session.pool, tables, marks, table, lambda: clock.now_ms, watch)
         return rows, rows.held
 
-    def _place(self, exported: Exported) -> ReadPlace:
-        return ReadPlace(
-            self._tools.clock.now_ms,
-            last_commit_end=self._streamed.committed_before_reads,
-            sequence_lsn=exported.horizon,
-        )
+
+def _refuse_unknown_keys(tables: Mapping[Target, ReadTable], pending: PendingVisibility) -> None:
+    """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
+    for target, read in tables.items():
+        if pending.everything_of(read.table.oid):
+            raise TableBusy(
+                f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
+                place=target.collection,
+                hint="it may wait for a standby that the server's synchronous_standby_names asks for",
+            )
+
+
+def _refuse_other_forms(extents: PostgresTables, window: Window, tables: Mapping[Target, ReadTable]) -> None:
+    """Refuse a table whose fingerprint changed.
+
+    The bounds of one key would cut another key anywhere, and rewritten rows must be read again.
+    """
+    for run in window.runs:
+        read = tables[run.target]
+        if read.fingerprint != run.key:
+            extents.await_writers(read)
+            raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
+
+
+def _settle(clock: Clock, pending: PendingVisibility, session: Questions) -> None:
+    """Wait a moment for streamed transactions to become visible; most do within microseconds."""
+    until = clock.monotonic() + _SETTLE_S
+    while pending.transactions and clock.monotonic() < until:
+        pending = pending.seen(session.transactions.visible()[0])
+        clock.sleep(_SETTLE_POLL_S)

@@ -13,20 +13,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.http.watching import watching
-from adapters.lakehouse.formats import packages as lake_packages
-from adapters.lakehouse.formats import session_settings
 from adapters.source.assembly.job_sink import make_sink
 from adapters.source.assembly.leasing import leased_checkpoint
 from adapters.source.assembly.notifier import Notifier, make_notices
 from adapters.source.assembly.signal_desk import Own, make_desk
-from adapters.source.assembly.staging import asked_of
+from adapters.source.assembly.spark_wanted import wanted_by
+from adapters.source.assembly.staging import asked_of, staging_of
 from adapters.source.assembly.supplied import NOBODY
 from adapters.source.assembly.wiring import job_parts, observer, opened, pace
-from adapters.spark.cluster import preflight
+from adapters.spark.cluster import preflight, slots
 from adapters.spark.connect import refuse_connect
 from adapters.spark.ending import outlived
 from adapters.spark.pools import in_pool, pool_of
-from adapters.spark.shared_session import OF_PROCESS, SparkWanted
+from adapters.spark.shared_session import OF_PROCESS
 from adapters.storage.answer_journal import AnswerJournal, last_answers
 from adapters.storage.figures import FiguresFile
 from engine.errors import LeaseLost, SourceError
@@ -136,7 +135,7 @@ class SourceJob:
             monitor.tally.standing = Standing.STANDING_BY
         with (
             leased_checkpoint(settings, spark, sleep) as checkpoint,
-            opened(settings, spark, checkpoint, sleep, make_sink) as site,
+            _opened(settings, spark, checkpoint, sleep) as site,
             closing(self.wire(settings, spark, site.places)) as wired,
             closing(_desk(settings, site, onlookers, wired)) as desk,
             closing(_figures(checkpoint, wired)) as figures,
@@ -151,6 +150,13 @@ class SourceJob:
                     monitor.recall(last_answers(checkpoint.directory, _RECALLED))
                 parts = replace(parts, tally=monitor.tally)
             yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
+
+
+def _opened(
+    settings: Settings, spark: SparkSession, leased: LeasedCheckpoint, sleep: Callable[[float], object]
+) -> AbstractContextManager[Site]:
+    stages = staging_of(settings.job.staging_kind, spark, leased.staging, slots.now(spark.sparkContext))
+    return opened(settings, spark, leased, sleep, stages, make_sink)
 
 
 def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
@@ -188,17 +194,6 @@ def on_spark(
     shared = nullcontext(spark) if spark is not None else OF_PROCESS.used(wanted_by(settings, packages))
     with shared as session, outlived(session, stop):
         yield session
-
-
-def wanted_by(settings: Settings, packages: tuple[str, ...]) -> SparkWanted:
-    """What a job needs of Spark."""
-    job = settings.job
-    return SparkWanted(
-        job.spark_master,
-        session_settings(settings.sink, dict(job.spark_conf)),
-        (*packages, *lake_packages(settings.sink)),
-        job.spark_archive,
-    )
 
 
 def pooled(spark: SparkSession, name: str) -> AbstractContextManager[None]:

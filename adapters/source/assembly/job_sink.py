@@ -1,34 +1,37 @@
-"""Makes the sink that a job's settings name."""
+"""Makes the sink that a job's settings name.
+
+A sink with a client or a table format of its own is made by a module of `adapters/source/sinks`. Only the one
+that the settings name is loaded, as with sources.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from adapters.jdbc.sink import Holder, JdbcSink
-from adapters.kafka.beside.row_task import is_portable
-from adapters.kafka.sink import KafkaSink
-from adapters.lake.table_name import Naming
-from adapters.lakehouse.formats import LONGEST, dialect_of
-from adapters.lakehouse.journal import Journal
-from adapters.lakehouse.merger import Admission, Merger
-from adapters.lakehouse.sink import LakeSink, Merging
-from adapters.lakehouse.spark_tables import SparkTables
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.null import NullSink
-from adapters.system import start_thread, system_clock
-from adapters.verify.table_copy import TableCopy
-from engine.config.sinks.lake import FORMAT
 from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
-    from engine.config.sinks.settings import LakeSettings, SinkSettings
-    from engine.ports.executors import Executors
+    from engine.config.sinks.settings import SinkSettings
     from engine.ports.sink import Sink
+
+Make: TypeAlias = "Callable[[SinkSettings, Staging, LeasedCheckpoint, SparkSession], Sink]"
+MODULES: Final = {
+    SinkKind.KAFKA: "adapters.source.sinks.kafka",
+    SinkKind.JDBC: "adapters.source.sinks.jdbc",
+    SinkKind.DELTA: "adapters.source.sinks.lakehouse",
+    SinkKind.ICEBERG: "adapters.source.sinks.lakehouse",
+}
+"""The module whose `make` makes a sink."""
 
 
 def make_sink(
@@ -38,15 +41,14 @@ def make_sink(
 
     A sink that stages does so in a directory of its own.
     """
-    executors = stages.senders
-    staging, name, tasks = (
-        f"{leased.staging}/sink",
-        leased.name,
-        max(1, spark.sparkContext.defaultParallelism),
-    )
     if settings.custom is not None:
-        custom = settings.custom
-        return custom.make(custom.settings, executors=executors, staging=staging, tasks=tasks, name=name)
+        return settings.custom.make(
+            settings.custom.settings,
+            executors=stages.senders,
+            staging=f"{leased.staging}/sink",
+            tasks=max(1, spark.sparkContext.defaultParallelism),
+            name=leased.name,
+        )
     match kind := SinkKind(settings.kind):
         case SinkKind.FILES:
             return FilesSink(settings.directory, leased.sink_epoch, settings.mode)
@@ -54,40 +56,6 @@ def make_sink(
             return ConsoleSink()
         case SinkKind.NULL:
             return NullSink()
-        case SinkKind.KAFKA:
-            senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(settings.kafka) else None
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name, senders=senders)
-        case SinkKind.JDBC | SinkKind.DELTA | SinkKind.ICEBERG:
-            return _sink_of_tables(kind, settings, leased, spark)
-        case _:
-            assert_never(kind)
-
-
-def _sink_of_tables(
-    kind: SinkKind, settings: SinkSettings, leased: LeasedCheckpoint, spark: SparkSession
-) -> Sink:
-    if kind is SinkKind.JDBC:
-        return _VerifiedTables(settings.jdbc, f"{leased.staging}/sink", _holder(leased))
-    return _lake_sink(kind, settings.lake, spark, leased.sink_epoch)
-
-
-def _lake_sink(kind: SinkKind, settings: LakeSettings, spark: SparkSession, epoch: int) -> LakeSink:
-    journal = Journal(settings.journal, epoch)
-    tables = SparkTables(spark, dialect_of(kind, settings, journal.identity, epoch))
-    naming = Naming(settings.table_format, FORMAT, LONGEST)
-    merger, admission = Merger(journal, tables, settings, naming), Admission(tables, settings)
-    monotonic = system_clock().monotonic
-    merging = Merging(merger, start_thread, monotonic, settings.upkeep_s, admission.forget)
-    return LakeSink(journal, merger, admission, naming, merging)
-
-
-def _holder(leased: LeasedCheckpoint) -> Holder:
-    return Holder(leased.job, leased.owner, leased.checkpoint, leased.epoch)
-
-
-class _VerifiedTables(JdbcSink):
-    """The sink with the copy that its tables are."""
-
-    def copy(self, work: str, executors: Executors, database: str) -> TableCopy:
-        """Its tables as a copy."""
-        return TableCopy(self, work, executors, database)
+        case SinkKind.KAFKA | SinkKind.JDBC | SinkKind.DELTA | SinkKind.ICEBERG:
+            make = cast("Make", import_module(MODULES[kind]).make)
+            return make(settings, stages, leased, spark)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from adapters.http.webhook import Webhook
 from engine.config.settings import NotificationChannel
 from engine.events.record.notification import notification_records
-from engine.job.reports.notices import Notices, Outlet
+from engine.job.reports.notices import Notices
+from engine.job.reports.outbox import Outlet
 from engine.printable import printable
 
 if TYPE_CHECKING:

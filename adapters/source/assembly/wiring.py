@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.release import release
-from adapters.source.assembly.staging import staging_of
 from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Onlookers, Places, Site, Wired
 from adapters.source.assembly.verifying import Ground, verification_of
-from adapters.spark.cluster.slots import now, slots_of
+from adapters.spark.cluster.slots import slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import storage
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.source.assembly.staging import Staging
     from adapters.storage.figures import FiguresFile
     from engine.config.settings import Settings
     from engine.config.sinks.settings import SinkSettings
@@ -59,11 +59,11 @@ def opened(
     spark: SparkSession,
     leased: LeasedCheckpoint,
     sleep: Callable[[float], object],
+    stages: Staging,
     make_sink: Callable[..., Sink],
 ) -> Iterator[Site]:
     """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
     with ExitStack() as held:
-        stages = staging_of(settings.job.staging_kind, spark, leased.staging, now(spark.sparkContext))
         held.callback(stages.spans.clear)
         made = make_sink(settings.sink, stages, leased, spark=spark)
         held.callback(made.close)

@@ -15,6 +15,7 @@ import orjson
 from adapters.source.debezium.java_objects import UnknownObject, read_key
 from engine.errors import StateError
 from engine.model import ExecuteSnapshot, Scope, Stretch, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.queue import Snapshot
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def remaining(offset: Mapping[str, Any], named: Callable[[str], CollectionId]) -
         )
     name = offset.get(_ID)
     command = ExecuteSnapshot(LABEL, tuple(targets), id=name if isinstance(name, str) else None)
-    return Snapshot().execute(command)
+    return execute(Snapshot(), command)
 
 
 def _entries(text: object) -> list[Mapping[str, Any]]:

@@ -24,7 +24,8 @@ from adapters.spark.cluster import executor_look
 from adapters.spark.cluster.archive import NEEDED, OURS
 from adapters.spark.cluster.executor_look import digest, look, reached
 from adapters.spark.cluster.shipping import is_cluster
-from adapters.spark.failures import SPARK_ERRORS, telling_line
+from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.failures import telling_line
 from adapters.spark.pools import pool_of
 from engine.errors import ConfigError
 from engine.staging.files import sink_errors

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
 from adapters.source.driver_errors import DriverErrors, Fault, Meaning
-from adapters.spark.failures import SPARK_ERRORS
+from adapters.spark.exceptions import SPARK_ERRORS
 from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
 from engine.config.text.java import parse_properties
 from engine.config.text.mask import MASK, shown_name
+from engine.config.text.refusals import refusals
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?P<rest>[^}]*)\}")
 _PROGRAM_S: Final = 30.0
 _PRINTED_FOR_S: Final = 5.0
 """How long a program's output is reused, since several connections are opened at once."""
-_printed: dict[str, tuple[float, str]] = {}
-_refusals = 0
+_printed: dict[str, tuple[int, float, str]] = {}
+"""By program: how many refusals there had been when it printed, when that was, and what it printed."""
 
 
 class Hidden(str):
@@ -132,18 +133,6 @@ def may_change(value: str) -> bool:
     return any(reference["provider"] != "env" for reference in _REFERENCE.finditer(template))
 
 
-def refuse() -> None:
-    """Note that credentials were refused: programs are run again, and long-lived clients are recreated."""
-    global _refusals  # noqa: PLW0603  it is this process's
-    _refusals += 1
-    _printed.clear()
-
-
-def refusals() -> int:
-    """How often credentials were refused. Whatever was created at a lower count holds refused ones."""
-    return _refusals
-
-
 def _resolve(value: str, environment: Mapping[str, str]) -> str:
     def replacement(found: re.Match[str]) -> str:
         return _look_up(found["provider"], found["rest"], environment)
@@ -195,8 +184,9 @@ def _text(path: str) -> str:
 
 def _from_program(command: str) -> str:
     """A program's output. It runs without a shell, and nothing that it prints is shown."""
-    since_s, text = _printed.get(command, (-_PRINTED_FOR_S, ""))
-    if time.monotonic() - since_s < _PRINTED_FOR_S:
+    asked_at = refusals()
+    refused, since_s, text = _printed.get(command, (asked_at, -_PRINTED_FOR_S, ""))
+    if refused == asked_at and time.monotonic() - since_s < _PRINTED_FOR_S:
         return text
     try:
         words = shlex.split(command)
@@ -210,7 +200,7 @@ def _from_program(command: str) -> str:
         raise LookupError(f"the program {words[0]!r} took more than {_PROGRAM_S:g} s") from None
     except (OSError, ValueError, IndexError) as exc:
         raise LookupError(f"a program can't be run: {type(exc).__name__}") from None
-    _printed[command] = time.monotonic(), text
+    _printed[command] = asked_at, time.monotonic(), text
     return text
 
 

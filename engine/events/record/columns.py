@@ -51,35 +51,35 @@ class Described:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-def key_field(one: Described, settings: EventSettings) -> Field | None:
+def key_field(described: Described, settings: EventSettings) -> Field | None:
     """The column as a member of a key, never masked; None if it is left out."""
-    conversion = one.conversion
+    conversion = described.conversion
     if conversion is None:
         return None
-    default = _default(one, conversion)
-    schema = replace(conversion.schema, optional=one.nullable, default=default)
-    missing = "null" if one.nullable else conversion.filler
-    if default is not None and (not one.nullable or settings.replace_null_with_default):
+    default = _default(described, conversion)
+    schema = replace(conversion.schema, optional=described.nullable, default=default)
+    missing = "null" if described.nullable else conversion.filler
+    if default is not None and (not described.nullable or settings.replace_null_with_default):
         missing = default
-    return Field(field_name(one.name, settings), one.index, conversion, schema, missing)
+    return Field(field_name(described.name, settings), described.index, conversion, schema, missing)
 
 
-def value_field(one: Described, named: CollectionId, settings: EventSettings) -> Field | None:
+def value_field(described: Described, named: CollectionId, settings: EventSettings) -> Field | None:
     """The column as a member of the row: masked, or with the propagated type if that is asked for.
 
     `named` is the table as used in lists. Only one of the two applies, as in Debezium. There, however, a
     propagated type disables a hash.
     """
-    made = key_field(one, settings)
-    mask = shaping.mask_of(named, one.name, settings)
+    made = key_field(described, settings)
+    mask = shaping.mask_of(named, described.name, settings)
     if made is None:
         return None
     if mask is None:
-        return replace(made, schema=_with_parameters(made.schema, _propagated(one, named, settings)))
-    if mask.truncate and one.length is not None and one.length <= mask.length:
+        return replace(made, schema=_with_parameters(made.schema, _propagated(described, named, settings)))
+    if mask.truncate and described.length is not None and described.length <= mask.length:
         return made
     made = replace(made, schema=_with_parameters(made.schema, shaping.mask_parameters(mask)))
-    return _shaped(made, mask, one.length)
+    return _shaped(made, mask, described.length)
 
 
 def _shaped(made: Field, mask: ColumnMask, length: int | None) -> Field:
@@ -153,13 +153,13 @@ def _envelope(topic: str, fields: Sequence[Field], source: Schema, settings: Eve
     return envelope_schema(schema_name(topic, "Envelope", settings), row, source)
 
 
-def _default(one: Described, conversion: Conversion) -> str | None:
+def _default(described: Described, conversion: Conversion) -> str | None:
     """The default as JSON, as the conversion writes it."""
-    if one.default is None or conversion.schema.type in {"struct", "array", "map"}:
+    if described.default is None or conversion.schema.type in {"struct", "array", "map"}:
         return None
     try:
         pieces = Field("", 0, conversion, conversion.schema, "null").pieces(
-            pa.array([one.default], pa.large_string())
+            pa.array([described.default], pa.large_string())
         )
     except ValueError:  # a word that only the server understands, such as 'now' or 'today'
         return None
@@ -167,10 +167,12 @@ def _default(one: Described, conversion: Conversion) -> str | None:
     return None if shown == "null" else shown
 
 
-def _propagated(one: Described, named: CollectionId, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    by_name = matches(settings.propagate_columns, f"{named}.{one.name}")
-    by_type = matches(settings.propagate_types, f"{named}.{one.type}")
-    return one.parameters if by_name or by_type else ()
+def _propagated(
+    described: Described, named: CollectionId, settings: EventSettings
+) -> tuple[tuple[str, str], ...]:
+    by_name = matches(settings.propagate_columns, f"{named}.{described.name}")
+    by_type = matches(settings.propagate_types, f"{named}.{described.type}")
+    return described.parameters if by_name or by_type else ()
 
 
 def _with_parameters(schema: Schema, more: tuple[tuple[str, str], ...]) -> Schema:

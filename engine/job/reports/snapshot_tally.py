@@ -110,7 +110,7 @@ class SnapshotTally:
             course.last_s = now_s
         self.drop()
         tables = snapshot.tables
-        held = snapshot.held
+        held = snapshot.all_paused
         mark = (len(tables), snapshot.next_ticket, held)
         if mark == self._mark:
             return

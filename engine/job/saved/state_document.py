@@ -211,7 +211,7 @@ def _with_waiting(begun: list[Table], places: list[int | UnsetType], waiting: Wa
 
 def _begun(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[TableForm, ...]:
     """The entries that do not merely wait, each with its index in the queue."""
-    return tuple(_table_out(table, conditions, merged=(), at=at) for at, table in snapshot.touched)
+    return tuple(_table_out(table, conditions, merged=(), at=at) for at, table in snapshot.begun)
 
 
 def _tables(snapshot: Snapshot, conditions: dict[str, int]) -> tuple[TableForm, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import SourceError
 from engine.isolation import incomplete
+from engine.snapshot.changes.failures import remember_failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def ended(state: State, parts: JobParts) -> State:
             continue
         left = incomplete.completed(state.incomplete, table)
         if parts.certificates is not None:
-            state = parts.certificates.issued(state, table, parts.notices)
+            state = parts.certificates.issued(state, table, parts.notices.collections)
         parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
         state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
     return state
@@ -60,7 +61,7 @@ def gave_up(state: State, listener: SnapshotListener, tables: Sequence[Table], e
     """The state without queued collections that can't be read. What they lack is remembered."""
     for table in tables:
         listener.failed(table, error)
-    return replace(state, snapshot=state.snapshot.gave_up(tables))
+    return replace(state, snapshot=remember_failures(state.snapshot, tables))
 
 
 def overrun(table: Table) -> SourceError:

@@ -32,22 +32,22 @@ class DryRuns:
 
     def answer(self, command: ExecuteSnapshot) -> None:
         """Answer for each collection what would be read, or why it can't be read."""
-        desk, count = self._parts.desk, len(command.targets)
+        answers, count = self._parts.desk.answers, len(command.targets)
         if count > self._left or self._parts.clock() >= self._until_s:
             error = SignalError(
                 f"dry runs of more than {MEASURED} collections at once, or that take more than"
                 f" {LONGEST_S:g} s together, are not taken",
                 hint="name fewer collections, or send the signal again later",
             )
-            desk.failed(asked(command, command.targets[0]), error)
+            answers.failed(asked(command, command.targets[0]), error)
             return
         self._left -= count
         extents = self._parts.source.tables().measure(command.targets)
         for target, extent in zip(command.targets, extents, strict=True):
             if isinstance(extent, Extent):
-                desk.planned(asked(command, target), self._estimate(command, extent))
+                answers.planned(asked(command, target), self._estimate(command, extent))
             else:
-                desk.failed(asked(command, target), extent)
+                answers.failed(asked(command, target), extent)
 
     def _estimate(self, command: ExecuteSnapshot, extent: Extent) -> Estimate:
         return estimate(extent, self._pace.chunk_rows, self._windows.speed(command.limit, extent))

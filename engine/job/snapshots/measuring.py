@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from engine.errors import SignalError, TableBusy
 from engine.job.snapshots.completion import unsteady
+from engine.snapshot.changes.failures import remember_failures
+from engine.snapshot.changes.moved_rows import with_moved
 from engine.snapshot.extent import Extent
-from engine.snapshot.merge_key import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from engine.job.snapshots.pauses import Pauses
     from engine.job.snapshots.window_size import WindowSize
     from engine.model import Window
-    from engine.ports.source import Moved
     from engine.snapshot.extent import Advance
     from engine.snapshot.queue import Snapshot
     from engine.snapshot.queue_entry import Table
@@ -79,14 +79,14 @@ class Measuring:
         for table, extent in zip(begun, extents, strict=True):
             if isinstance(extent, SignalError):
                 self._parts.listener.failed(table, extent)
-                snapshot = snapshot.gave_up([table])
+                snapshot = remember_failures(snapshot, [table])
             elif isinstance(extent, TableBusy):
                 snapshot = snapshot.postponed([table])
             elif table.progress and table.progress.extent.key != extent.key:
                 times = self._changed[table.ticket] = self._changed.get(table.ticket, 0) + 1
                 if times > _CHANGED:
                     self._parts.listener.failed(table, unsteady(table, times))
-                    snapshot = snapshot.gave_up([table])
+                    snapshot = remember_failures(snapshot, [table])
                     continue
                 _log.warning("the definition of %s has changed; it is read anew", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
@@ -103,12 +103,8 @@ class Measuring:
         if not isinstance(extent, Extent) or not extent.ranges:
             # What is empty by now is read whole: a window tells when the stream has passed what emptied it.
             return state
-        return replace(
-            state,
-            snapshot=self._with_hidden(
-                state.snapshot.changed(table.ticket, lambda entry: entry.bounded(extent))
-            ),
-        )
+        bounded = state.snapshot.changed((table.ticket,), lambda entry: entry.bounded(extent))
+        return replace(state, snapshot=self._with_hidden(bounded))
 
     def _extents(self, tables: Sequence[Table]) -> list[Extent | SignalError | TableBusy]:
         """Measure the first of these collections: as many as the stream can wait for."""
@@ -148,11 +144,3 @@ def once_emitted(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
         return snapshot
     snapshot = snapshot.advanced(*ahead)
     return snapshot.without(snapshot.done)
-
-
-def with_moved(snapshot: Snapshot, moved: Moved) -> Snapshot:
-    """Add rows to the queue that may have moved and lack a value (`Encoded.moved`)."""
-    for collection, pairs in moved.items():
-        keys = frozenset((None if old is None else key_of(old), key_of(new)) for old, new in pairs)
-        snapshot = snapshot.moved(collection, keys)
-    return snapshot

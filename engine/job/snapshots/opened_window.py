@@ -13,7 +13,7 @@ from engine.snapshot.merge import Superseded
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.model import Run, Staged, Window
+    from engine.model import Position, Run, Staged, Window
     from engine.ports.source import OpenWindow
 
 
@@ -52,6 +52,12 @@ class Opened:
     def reads(self, tickets: Collection[int]) -> bool:
         """Whether it reads one of these queue entries."""
         return any(run.ticket in tickets for run in self.window.runs)
+
+    def may_emit(self, position: Position | None) -> bool:
+        """Whether its rows may be emitted at this position: all are read, and the stream has passed them."""
+        if self.staged is None or position is None:
+            return False
+        return self.reading.reached(position)
 
     @property
     def waiting(self) -> list[Staged]:

@@ -26,9 +26,9 @@ def refused(snapshot: Snapshot, command: ExecuteSnapshot, pace: Pace) -> SignalE
         return SignalError("blocking snapshots are not taken", hint="see tidemark.signals.blocking")
     if command.dry_run or not targets:
         return None
-    if snapshot.queued + len(targets) > pace.most_queued:
+    if (queued := requests(snapshot)) + len(targets) > pace.most_queued:
         return SignalError(
-            f"{snapshot.queued} collections are queued, and none of the {len(targets)} named is taken on top",
+            f"{queued} collections are queued, and none of the {len(targets)} named is taken on top",
             hint=f"tidemark.signals.max.queued allows {pace.most_queued}; {_LATER}",
         )
     known = [*(table.target for table in snapshot.tables), *(failed.target for failed in snapshot.failed)]
@@ -46,6 +46,11 @@ def refused(snapshot: Snapshot, command: ExecuteSnapshot, pace: Pace) -> SignalE
             hint=_LATER,
         )
     return None
+
+
+def requests(snapshot: Snapshot) -> int:
+    """How many requests of signals are in the queue."""
+    return sum(1 + len(table.merged) for table in snapshot.tables if not table.initial)
 
 
 def _keys(targets: Iterable[Target]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.job.snapshots.completion import ended, gave_up, note_steps, restless
-from engine.ports.source import TellsVisibility
+from engine.ports.visibility import TellsVisibility
 from engine.snapshot.extent import Advance
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.verify.certified_ranges import Frontier

@@ -24,6 +24,7 @@ from engine.job.snapshots.measuring import Measuring, once_emitted
 from engine.job.snapshots.pauses import Pauses
 from engine.job.snapshots.window_size import WindowSize
 from engine.model import Window
+from engine.snapshot.changes.restarts import restart_collection
 from engine.snapshot.extent import Advance, gap_of
 from engine.snapshot.failure_policy import FailureRecord, Remedy, Yielding
 from engine.snapshot.pace.throttle import lane
@@ -117,7 +118,7 @@ class WindowScheduler:
                 state = self._given_up(state, [table], overrun(table))
             else:
                 _log.warning("%s; the table is read anew", overrun(table))
-                state = replace(state, snapshot=state.snapshot.anew_of(table.target.collection))
+                state = replace(state, snapshot=restart_collection(state.snapshot, table.target.collection))
         return state
 
     def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:

@@ -24,14 +24,14 @@ The rules, and why they hold:
   already contain an entry that is newer than A. Dropping the row from B as well loses nothing, because the
   stream has carried it.
 
-The merge rule itself is in `merge.py`. `window_scheduler.py` decides which window opens next and what a
-failure means. `emitter.py` emits the rows. The job's turns (`turns.py`) save and send.
+The merge rule itself is in `merge.py`. `windows_in_progress.py` has the windows and how they end.
+`window_scheduler.py` decides which window opens next and what a failure means. `emitter.py` emits the rows.
+The job's turns (`turns.py`) save and send.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ from engine.job.reports.tally import Phase
 from engine.job.snapshots.emitter import Emitter
 from engine.job.snapshots.opened_window import Opened
 from engine.job.snapshots.window_scheduler import WindowScheduler
-from engine.snapshot.merge import Superseded
+from engine.job.snapshots.windows_in_progress import WindowsInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.model import Limit, Part, Position, Staged, Window
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Encoded
     from engine.snapshot.extent import Extent
     from engine.snapshot.pace.estimate import Speed
     from engine.snapshot.queue_entry import Table
@@ -66,81 +65,41 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 
 
-_AT_ONCE = 2
-"""The most windows in progress: one being emitted, one being read."""
-
-
 class Windows:
     """Opens windows one after another and emits their surviving rows, in order."""
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
-        self._opened: list[Opened] = []
         self._opening = WindowScheduler(job_parts, pace)
         self._emitter = Emitter(job_parts, pace, self._opening)
-
-    @property
-    def window(self) -> Window | None:
-        """The window opened last, if any is in progress."""
-        return self._opened[-1].window if self._opened else None
-
-    @property
-    def tickets(self) -> frozenset[int]:
-        """The queue entries that the windows in progress read."""
-        return frozenset(run.ticket for opened in self._opened for run in opened.window.runs)
-
-    @property
-    def read(self) -> bool:
-        """Whether any window is read to its end and waits, for the stream or for its turn to be emitted."""
-        return any(opened.staged is not None for opened in self._opened)
-
-    def close(self) -> None:
-        """Give up all windows in progress. Their rows will be read again."""
-        self._give_up(0)
-
-    def drop(self, tables: Sequence[Table]) -> None:
-        """Give up the first window that reads one of these queue entries, and the window behind it."""
-        tickets = {table.ticket for table in tables}
-        self._give_up(next((at for at, opened in enumerate(self._opened) if opened.reads(tickets)), _AT_ONCE))
-
-    def _give_up(self, first: int) -> None:
-        """Close this window and those behind it, which start where it would have ended."""
-        self._opened, given_up = self._opened[:first], self._opened[first:]
-        self._parts.tally.given_up += len(given_up)
-        self._tell()
-        for opened in given_up:
-            self._opening.size.closed(opened.window)
-        with ExitStack() as closing:
-            for opened in given_up:
-                closing.callback(opened.reading.close)
-                closing.callback(opened.beside.stop)
+        self.in_progress = WindowsInProgress(job_parts, self._opening.size)
 
     # Emitting.
 
     def poll(self, state: State) -> State:
         """Check the progress of reading, and handle a window that failed."""
-        for at, opened in enumerate(self._opened):
+        for at, opened in enumerate(self.in_progress.opened):
             try:
                 staged = opened.reading.poll()
             except SourceError as error:
                 if not opened.is_open:
-                    self._give_up(at)
+                    self.in_progress.give_up(at)
                     return self._unopened(state, error)
                 self._parts.tally.failed(error)
-                self._give_up(at)
+                self.in_progress.give_up(at)
                 return self._failed(state, opened.window, error)
             except SinkRefused:
                 raise
             except SinkError as error:
                 # There was no room to stage rows. The log and the window in front are fine.
                 self._parts.tally.failed(error)
-                self._give_up(at)
+                self.in_progress.give_up(at)
                 self._opening.pauses.held_up(error)
                 return state
             self._note_open(opened)
             self._note(opened, staged, state.position)
-        if self.may_emit(state):
-            self._begin(self._opened[0], state)
+        if front := self._ready(state):
+            self._begin(front, state)
         return state
 
     def _note_open(self, opened: Opened) -> None:
@@ -156,7 +115,7 @@ class Windows:
             rows, size = sum(file.rows for file in staged), sum(file.bytes for file in staged)
             self._opening.size.read(opened.window, rows, size)
             self._parts.tally.spent(Phase.READ, opened.read_s)
-            self._tell()
+            self.in_progress.report()
         if not opened.reached and position is not None and opened.reading.reached(position):
             opened.reached, opened.reached_s = True, now_s
             waited_s = now_s - opened.since_s - opened.read_s
@@ -165,8 +124,8 @@ class Windows:
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
         if isinstance(error, GaveWay):
-            return self._opening.yielded(state, window, error, behind=bool(self._opened))
-        if isinstance(error, SchemaChanged) or self._opened:
+            return self._opening.yielded(state, window, error, behind=bool(self.in_progress.opened))
+        if isinstance(error, SchemaChanged) or self.in_progress.opened:
             # A failure behind another window is judged once that window is read alone.
             _log.warning("window %s is given up and will be read again: %s", window.id, error)
             self._opening.pauses.give_way()
@@ -180,38 +139,27 @@ class Windows:
 
     def has_rows(self, state: State) -> bool:
         """Whether the next turn has rows to emit, or progress to save of rows that went beside the turns."""
-        if self._opened and self._opened[0].goes_beside:
-            return self._opened[0].beside.any_taken
-        return self.may_emit(state)
+        front = self.in_progress.front
+        if front is not None and front.goes_beside:
+            return front.beside.any_taken
+        return self._ready(state) is not None
 
-    def may_emit(self, state: State) -> bool:
-        """Whether rows may be emitted at the state's position."""
-        if not self._opened or self._opened[0].staged is None or state.position is None:
-            return False
-        return self._opened[0].reading.reached(state.position)
-
-    def supersede(self, encoded: Encoded) -> None:
-        """Add the keys that a span superseded to every open window, and to single windows by id.
-
-        The window behind may already contain an entry that is newer than the window in front. A source that
-        can't tell counts it for both. That loses nothing, because the stream has carried the entry.
-        """
-        for opened in self._opened:
-            own = encoded.superseded_in.get(opened.window.id, Superseded())
-            opened.superseded |= encoded.superseded | own
+    def _ready(self, state: State) -> Opened | None:
+        """The window in front, if its rows may be emitted at the state's position."""
+        front = self.in_progress.front
+        return front if front is not None and front.may_emit(state.position) else None
 
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part], int]:
         """If the watermark is reached, emit the next slice of the window in front: see `Emitter.emit`."""
-        if not self.may_emit(state):
+        opened = self._ready(state)
+        if opened is None:
             return state, [], 0
-        opened = self._opened[0]
         self._begin(opened, state)
         state, parts, rows = self._emitter.emit(state, opened, writer, first_part)
         if opened.sent == len(opened.window.runs):
-            self._opened.remove(opened)
-            opened.reading.close()
+            self.in_progress.end_front()
             self._parts.tally.spent(Phase.EMIT, self._parts.clock() - opened.reached_s)
-        self._tell()
+        self.in_progress.report()
         return state, parts, rows
 
     def _begin(self, opened: Opened, state: State) -> None:
@@ -230,23 +178,9 @@ class Windows:
 
         Called between turns, when the sink has everything up to the state's position.
         """
-        if self.may_emit(state):
-            self._begin(self._opened[0], state)
-            self._emitter.send_beside(self._opened[0], state)
-
-    def give_way(self, encoded: Encoded) -> None:
-        """Wait until the sink has the rows on their way that a span touches.
-
-        Raises SinkError or SourceError.
-        """
-        for opened in self._opened:
-            own = encoded.superseded_in.get(opened.window.id, Superseded())
-            opened.beside.wait_for(encoded.superseded | own)
-
-    def wait_for_rows(self) -> None:
-        """Wait until the sink has every row on its way. Raises SinkError or SourceError."""
-        for opened in self._opened:
-            opened.beside.wait()
+        if front := self._ready(state):
+            self._begin(front, state)
+            self._emitter.send_beside(front, state)
 
     # Opening.
 
@@ -258,28 +192,27 @@ class Windows:
         """Open the next window if there is something to read and the stream keeps up."""
         crowded = [table for table in state.snapshot.measured if self._crowded(table)]
         if crowded:
-            self.drop(crowded)
+            self.in_progress.drop(crowded)
             state = self._opening.crowded(state, crowded)
-        if len(self._opened) == _AT_ONCE or any(opened.staged is None for opened in self._opened):
+        if not self.in_progress.has_room:
             return state
+        before = self.in_progress.tickets
         try:
-            state, window = self._opening.next(
-                state, lag_s, [advance for opened in self._opened for advance in opened.ahead()]
-            )
+            state, window = self._opening.next(state, lag_s, self.in_progress.ahead())
             if window is None:
                 return state
             self._open(state, window)
         except SourceError as error:
             return self._unopened(state, error)
-        before = {run.ticket for opened in self._opened[:-1] for run in opened.window.runs}
-        tickets = {run.ticket for run in window.runs} - before
-        return replace(state, snapshot=state.snapshot.opened(tickets, int(self._parts.now() * 1000)))
+        tickets, now_ms = {run.ticket for run in window.runs} - before, int(self._parts.now() * 1000)
+        opened = state.snapshot.changed(tickets, lambda table: table.opened(now_ms))
+        return replace(state, snapshot=opened)
 
     def _unopened(self, state: State, error: SourceError) -> State:
         """Handle a window that did not open. Raises the error if the session has to end."""
         if isinstance(error, TableBusy | SchemaChanged):
-            return self._opening.refused(state, error, behind=bool(self._opened))
-        if isinstance(error, PositionLost) or not self._opened:
+            return self._opening.refused(state, error, behind=bool(self.in_progress.opened))
+        if isinstance(error, PositionLost) or not self.in_progress.opened:
             raise error
         # A lost session shows in the log, or when the next window opens alone.
         _log.warning("the next window does not open yet: %s", error)
@@ -293,11 +226,7 @@ class Windows:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
         self._opening.size.opened(state, window)
-        self._opened.append(Opened(window, reading, since_s))
-        self._note_open(self._opened[-1])
-        self._tell()
-
-    def _tell(self) -> None:
-        """Say which windows are in progress, and how much of them waits to be emitted."""
-        waiting = sum(file.bytes for opened in self._opened for file in opened.waiting)
-        self._parts.tally.in_progress([opened.window for opened in self._opened], waiting)
+        opened = Opened(window, reading, since_s)
+        self.in_progress.add(opened)
+        self._note_open(opened)
+        self.in_progress.report()

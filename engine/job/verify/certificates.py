@@ -17,7 +17,7 @@ from engine.verify.certified_ranges import CertifiedRange, CertifiedRanges, Fron
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.job.reports.notices import Notices
+    from engine.job.reports.collection_notices import CollectionNotices
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import Emitted
     from engine.model import Position, Run, Staged
@@ -82,7 +82,7 @@ class Certificates:
             sent = sent.with_next(more)
         return sent
 
-    def issued(self, state: State, table: Table, notices: Notices) -> State:
+    def issued(self, state: State, table: Table, notices: CollectionNotices) -> State:
         """The state with the certificate of an entry that is read to its end."""
         progress = table.progress
         sent = progress.certified if progress is not None else None
@@ -95,7 +95,7 @@ class Certificates:
         notices.certified(table, text)
         return replace(state, certificates=state.certificates.with_next(text))
 
-    def verified(self, state: State, table: Table, verdict: Verdict, notices: Notices) -> State:
+    def verified(self, state: State, table: Table, verdict: Verdict, notices: CollectionNotices) -> State:
         """The state with the verdict about an entry among its certificates."""
         text = verdict.document(table, self._around(state), state.certificates.last)
         notices.certified(table, text)
@@ -127,5 +127,5 @@ class Certificates:
 
 
 def _sum(sums: Sequence[int | None]) -> str | None:
-    parts = [CertifiedRange(0, 0, None if one is None else shown(one)) for one in sums]
+    parts = [CertifiedRange(0, 0, None if total is None else shown(total)) for total in sums]
     return sum_of(parts)

@@ -101,7 +101,7 @@ class Verification:
         self.close()
         for table in state.snapshot.tables:
             if table.target.judged and table.progress is not None:
-                state = replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
+                state = replace(state, snapshot=state.snapshot.changed((table.ticket,), _anew))
         return state
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class Verification:
             self._courses[table.ticket].measured = True
             if table.progress.done and not table.progress.chunks:
                 # It was empty. Only a window tells when the stream has passed what emptied it.
-                whole = state.snapshot.changed(table.ticket, lambda entry: entry.unbounded)
+                whole = state.snapshot.changed((table.ticket,), lambda entry: entry.unbounded)
                 state = replace(state, snapshot=whole)
             elif table.progress.done and not table.paused:
                 state = self._considered(state, table, self._courses[table.ticket], parts)
@@ -255,11 +255,11 @@ class Verification:
             self._note_due(state, table.target.collection, repair, parts)
             return state
         if keys := repair.next_keys():
-            sends = state.snapshot.changed(table.ticket, lambda entry: entry.mending(keys))
+            sends = state.snapshot.changed((table.ticket,), lambda entry: entry.mending(keys))
             return replace(state, snapshot=sends)
         repair.ends()
         self._begin_anew(state, table.ticket, parts)
-        return replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
+        return replace(state, snapshot=state.snapshot.changed((table.ticket,), _anew))
 
     def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
@@ -276,7 +276,7 @@ class Verification:
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:
-            state = parts.certificates.verified(state, table, verdict, parts.notices)
+            state = parts.certificates.verified(state, table, verdict, parts.notices.collections)
         if verdict.accepts and not table.target.against:
             # Whatever the log has left out, the copy has what it should.
             state = replace(state, incomplete=incomplete.completed(state.incomplete, table))
@@ -298,11 +298,11 @@ class Verification:
             why = "the copy was truncated or altered" if found.stale else "not all that was sent was visible"
             _log.info("%s is read again: %s", table.target.collection, why)
             self._begin_anew(state, table.ticket, parts, course.looks)
-            return replace(state, snapshot=state.snapshot.changed(table.ticket, _anew))
+            return replace(state, snapshot=state.snapshot.changed((table.ticket,), _anew))
         course.looked_at |= dict(found.undecided)
         keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
         _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
-        again = state.snapshot.changed(table.ticket, lambda entry: entry.looking_again(keys))
+        again = state.snapshot.changed((table.ticket,), lambda entry: entry.looking_again(keys))
         return replace(state, snapshot=again)
 
     def _forget(self, ticket: int) -> Course | None:

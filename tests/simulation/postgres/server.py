@@ -6,10 +6,10 @@ from collections import deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adapters.postgres.log.opening import open_stream
-from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.log.reader import PostgresLog, SessionTools
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from adapters.postgres.log.subscription import Start, Subscription
+    from adapters.postgres.log.stream.subscription import Start, Subscription
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.visibility import Visibility
     from engine.config.settings import Settings
@@ -321,9 +321,9 @@ class SimLog(PostgresLog):
 
     def _wait(self, until_s: float) -> None:  # noqa: ARG002  the caller waits
         self.idle = True
-        sender: Any = self._connection
+        sender: Any = self._intake.connection
         if sender.spoke:
-            sender.spoke, self._heard_s = False, self._clock()
+            sender.spoke, self._silence.heard_s = False, self.tools.clock()
 
     def close(self) -> None:
         """End the session; the world may do so, too, when the job has died."""
@@ -369,13 +369,7 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
         class Log(SimLog):
             """The log of this job."""
 
-            def _clock(self) -> float:
-                return life.world.clock()
-
-            def _replicate(
-                self, conninfo: str, subscription: Subscription, lsn: int, timeline: int | None
-            ) -> Any:
-                return replicate(conninfo, subscription, lsn, timeline)
+            tools = SessionTools(life.world.clock, cast("Any", replicate))
 
         log = open_stream(settings, connections, start, silence_s, directory, Log)
         assert isinstance(log, SimLog)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.sqlserver.databases import Databases
+from adapters.sqlserver.job import parts_of
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.server.position import places_of, shown
 from adapters.sqlserver.source import SqlServerSource
@@ -123,7 +124,9 @@ class SqlServerWorld(SourceWorld):
             log_opener(life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
         )
-        source = _Source(settings, server, Databases(settings, server, chosen.statement), tools, first)
+        databases = Databases(settings, server, chosen.statement)
+        parts = parts_of(settings, databases, tools, first)
+        source = _Source(settings, server, databases, tools, parts)
         source.world = self
         return source
 

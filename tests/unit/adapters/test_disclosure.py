@@ -12,6 +12,7 @@ from adapters.disclosure import (
     sqlserver_message,
 )
 
+OURS = {"SourceError"}
 ROW = "the-value-of-a-row"
 
 
@@ -30,8 +31,8 @@ ROW = "the-value-of-a-row"
         mongodb_message(291, "NoQueryExecutionPlans", f'error processing query: a $eq "{ROW}"'),
         mongodb_message(11_000, "DuplicateKey", f"dup key: {ROW}"),
         mongodb_message(40_485, "", ROW),
-        python_message("ValueError", f"invalid literal: '{ROW}'"),
-        python_message("pyarrow.lib.ArrowInvalid", ROW),
+        python_message("ValueError", f"invalid literal: '{ROW}'", OURS),
+        python_message("pyarrow.lib.ArrowInvalid", ROW, OURS),
         java_message("java.lang.NumberFormatException", f'For input string: "{ROW}"'),
         java_message("org.postgresql.util.PSQLException", ROW),
     ],
@@ -52,8 +53,8 @@ def test_a_message_that_may_hold_a_value_is_not_repeated(said: str):
         (sqlserver_message(1222, "Lock request time out period exceeded."), "Lock request time out"),
         (mongodb_message(13, "Unauthorized", "not authorized on db"), "not authorized on db"),
         (mongodb_message(10_107, "NotWritablePrimary", "not primary"), "not primary"),
-        (python_message("OSError", "[Errno 28] No space left on device"), "No space left on device"),
-        (python_message("engine.errors.SourceError", "no such column"), "no such column"),
+        (python_message("OSError", "[Errno 28] No space left on device", OURS), "No space left on device"),
+        (python_message("engine.errors.SourceError", "no such column", OURS), "no such column"),
         (java_message("java.net.ConnectException", "Connection refused"), "Connection refused"),
     ],
 )

@@ -289,15 +289,15 @@ def read(rows: int, emitted: int) -> Table:
     ],
 )
 def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
-    desk.finished(about)
+    desk.answers.finished(about)
     desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.FINISHED, expected)]
 
 
 def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers):
-    desk.paused(read(10, 8))
-    desk.resumed(read(10, 8))
+    desk.answers.paused(read(10, 8))
+    desk.answers.resumed(read(10, 8))
     desk.tell(1)
 
     assert [(one.outcome, one.text) for one in answers] == [
@@ -311,7 +311,7 @@ def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers)
     [(read(10, 8), "public.t stopped after 10 rows"), (table(None), "public.t stopped after 0 rows")],
 )
 def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
-    desk.stopped(about)
+    desk.answers.stopped(about)
     desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.STOPPED, expected)]
@@ -352,7 +352,7 @@ def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
     ],
 )
 def test_a_failed_table_says_why_and_what_is_missing(desk, answers, about, error, outcome, expected):
-    desk.failed(about, error)
+    desk.answers.failed(about, error)
     desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", outcome, expected)]

@@ -36,6 +36,7 @@ def _types() -> dict[int, PgType]:
 
 
 BUILTIN: Mapping[int, PgType] = MappingProxyType(_types())
+RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 
 
 def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:

@@ -19,4 +19,4 @@ def placeholders(settings: EventSettings) -> tuple[bytes, ...]:
     text = quote(settings.unavailable_text)
     data = quote(binary.encode_bytes(settings.unavailable_value, BinaryMode.BYTES))
     letters = ",".join(map(str, np.frombuffer(settings.unavailable_value, np.int8)))
-    return tuple(one.encode() for one in (text, data, f"[{text}]", f"[{letters}]", f"{{{text}:{text}}}"))
+    return tuple(shown.encode() for shown in (text, data, f"[{text}]", f"[{letters}]", f"{{{text}:{text}}}"))

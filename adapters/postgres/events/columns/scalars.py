@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from adapters.postgres.events.columns import values
+from adapters.postgres.events.columns.builtin_types import RANGES
 from engine.events.record.schema import (
     BOOLEAN,
     BYTES,
@@ -45,7 +46,6 @@ def booleans(texts: Text) -> Text:
 
 
 _NUMBERS = {"int2": INT16, "int4": INT32, "int8": INT64, "oid": INT64}
-RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 STRINGS = frozenset(
     [
         "bpchar",

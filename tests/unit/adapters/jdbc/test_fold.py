@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.jdbc.fold import Fold, PlacedBatch
+from adapters.jdbc import copy_lines
+from adapters.jdbc.fold import Fold
 from adapters.jdbc.placeholders import Placeholders
+from adapters.jdbc.turn_events import PlacedBatch, TurnEvents
 from engine.errors import SinkRefused
 from engine.events.record.schema import INT32, STRING, array, struct, text_map
 from tests.typed_batches import KEY, MISSING, ROW, change, typed
@@ -18,20 +20,22 @@ PLACEHOLDERS = Placeholders(MISSING, MISSING.encode())
 
 
 def fold(*batches: pa.RecordBatch) -> Fold:
-    return Fold([PlacedBatch(number, batch) for number, batch in enumerate(batches)], PLACEHOLDERS)
+    return Fold(
+        TurnEvents([PlacedBatch(number, batch) for number, batch in enumerate(batches)]), PLACEHOLDERS
+    )
 
 
 def written(folded: Fold) -> list[str]:
-    return [line.rstrip("\n") for text in folded.rows() for line in text.to_pylist()]
+    return [line.rstrip("\n") for text in copy_lines.rows(folded) for line in text.to_pylist()]
 
 
 def deleted(folded: Fold) -> list[str]:
-    found = folded.deletes()
+    found = copy_lines.deletes(folded)
     return [] if found is None else [line.split("\t")[0] for line in found.to_pylist()]
 
 
 def patched(folded: Fold) -> list[str]:
-    found = folded.patched()
+    found = copy_lines.patched(folded)
     return [] if found is None else [line.rstrip("\n") for line in found.to_pylist()]
 
 
@@ -53,7 +57,7 @@ def test_events_of_one_part_are_put_into_the_order_of_the_log():
         ("u", {"id": 1}, {"id": 1, "note": "between", "text": "t", "more": "m"}), row=newer, orders=[20]
     )
 
-    folded = Fold([PlacedBatch(0, first), PlacedBatch(0, between)], PLACEHOLDERS)
+    folded = Fold(TurnEvents([PlacedBatch(0, first), PlacedBatch(0, between)]), PLACEHOLDERS)
 
     assert patched(folded) == ["1\tnewest\tt\tm\t0000\t\\N"]
     assert written(folded) == []
@@ -72,14 +76,14 @@ def test_parts_follow_one_another_whatever_the_order_inside():
 def test_a_truncate_removes_what_was_there_and_what_the_turn_had_before_it():
     folded = fold(typed(change("c", 1), change("d", 2), change("t", 0), change("c", 3)))
 
-    assert folded.truncated
+    assert folded.events.truncated
     assert (written(folded), deleted(folded)) == (["3\tn\tt"], [])
 
 
 def test_a_truncate_alone_leaves_nothing_to_write():
     folded = fold(typed(change("c", 1), change("t", 0)))
 
-    assert (folded.truncated, written(folded), deleted(folded), patched(folded)) == (True, [], [], [])
+    assert (folded.events.truncated, written(folded), deleted(folded), patched(folded)) == (True, [], [], [])
 
 
 def test_a_key_that_changes_is_deleted_and_written():
@@ -205,7 +209,7 @@ def test_a_column_that_the_table_has_no_more_is_kept():
         typed(("u", {"id": 1}, {"id": 1, "note": "b"}), ("u", {"id": 2}, {"id": 2, "note": "c"}), row=fewer),
     )
 
-    assert list(folded.columns.all) == ["id", "note", "text"]
+    assert list(folded.events.columns.all) == ["id", "note", "text"]
     assert patched(folded) == ["1\tb\tkept\t000\t\\N", "2\tc\t\\N\t001\t2"]
 
 
@@ -220,7 +224,7 @@ def test_a_row_from_before_a_column_was_added_gets_its_default():
 
 def test_a_table_without_a_key_is_refused():
     with pytest.raises(SinkRefused, match="no key"):
-        _ = fold(typed(("c", None, {"id": 1, "note": "a", "text": "b"}), key=None)).columns
+        _ = fold(typed(("c", None, {"id": 1, "note": "a", "text": "b"}), key=None)).events.columns
 
 
 def test_a_key_with_a_null_in_it_is_refused():
@@ -228,7 +232,7 @@ def test_a_key_with_a_null_in_it_is_refused():
     folded = fold(typed(("c", {"note": None}, {"id": 1, "note": None, "text": "b"}), key=key))
 
     with pytest.raises(SinkRefused, match="null"):
-        folded.deletes()
+        copy_lines.deletes(folded)
 
 
 def test_a_key_that_has_other_columns_later_is_refused():
@@ -236,7 +240,7 @@ def test_a_key_that_has_other_columns_later_is_refused():
     later = typed(("c", {"note": "b"}, {"id": 1, "note": "b", "text": "t"}), key=other)
 
     with pytest.raises(SinkRefused, match="key has changed"):
-        _ = fold(typed(change("c", 1)), later).columns
+        _ = fold(typed(change("c", 1)), later).events.columns
 
 
 def test_a_key_of_several_columns_is_told_from_one_with_a_tab_inside():
@@ -259,4 +263,4 @@ def test_an_update_without_its_document_is_refused():
     folded = fold(typed(("u", {"id": 1}, None), row=ROW, key=KEY))
 
     with pytest.raises(SinkRefused, match=r"capture\.mode"):
-        list(folded.rows())
+        list(copy_lines.rows(folded))

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from adapters.kafka.client import client
 from adapters.kafka.errors import Reason, said
 from adapters.kafka.parts import TurnParts
-from adapters.kafka.records import between_truncates, of_topics, truncated
+from adapters.kafka.producers.records import between_truncates, of_topics, truncated
 from adapters.staging.turn_parts import ArrowPart
 from engine.events.batch import EVENTS
 from tests.batches import batch, numbered

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.postgres.server.failures import table_errors
 from adapters.source.driver_errors import DriverErrors, Fault, Meaning, Refused
-from engine.config.text.references import refusals
+from engine.config.text.refusals import refusals
 from engine.errors import (
     ConfigError,
     LoginRefused,

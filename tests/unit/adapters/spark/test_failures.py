@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import job_error, telling_line
-from engine.config.text.references import refusals
+from engine.config.text.refusals import refusals
 from engine.errors import LoginRefused, SinkError, SinkRefused, SourceError
 
 HEAD = "An error occurred while calling o138.collectToPython.\n"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.job.circling import Circling
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.queue import Snapshot
 
 HERE, THERE = Position((1,)), Position((2,))
@@ -29,7 +30,7 @@ def test_a_stream_that_moves_begins_anew():
 
 def test_a_stream_that_moves_is_no_progress_for_rows_that_wait():
     target = Target(CollectionId(("public", "t")))
-    waiting = Snapshot().execute(ExecuteSnapshot("a signal", (target,)))
+    waiting = execute(Snapshot(), ExecuteSnapshot("a signal", (target,)))
     states = [State(position=Position((number,)), snapshot=waiting) for number in range(6)]
     circling = Circling()
 

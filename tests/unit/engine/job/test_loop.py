@@ -21,6 +21,7 @@ from engine.errors import (
 from engine.job.loop import Job
 from engine.job.saved import state_document as saved
 from engine.job.saved.state import State
+from engine.job.snapshots.queue_limits import requests
 from engine.model import Channel, Position
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
@@ -89,7 +90,7 @@ class TestSignals:
         bench.database.commit(Change(T, 9, "more"))
         bench.turns(1)
 
-        assert bench.job.state.snapshot.queued == 2_002
+        assert requests(bench.job.state.snapshot) == 2_002
         assert sizes[1] <= sizes[0]
         assert len(bench.store.beside) == besides
 

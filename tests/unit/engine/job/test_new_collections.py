@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.model import Appeared
+from engine.snapshot.changes.commands import begin_initial
 from tests.job_bench import Bench, T, U
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def test_one_that_is_found_twice_is_queued_once(bench):
 
 
 def test_one_that_waits_for_the_initial_snapshot_is_not_queued_again(bench):
-    snapshot = bench.job.state.snapshot.begin([T], "initial")
+    snapshot = begin_initial(bench.job.state.snapshot, [T], "initial")
     bench.job._turns.state = replace(bench.job.state, snapshot=snapshot)
     bench.appeared.append(Appeared(T))
     bench.job.turn()
@@ -142,7 +143,7 @@ def test_columns_that_are_found_while_their_table_is_read_have_it_read_once_more
 
 
 def test_columns_added_during_the_initial_snapshot_are_read_after_it(bench):
-    snapshot = bench.job.state.snapshot.begin([T], "initial")
+    snapshot = begin_initial(bench.job.state.snapshot, [T], "initial")
     bench.job._turns.state = replace(bench.job.state, snapshot=snapshot)
     bench.appeared.append(COLUMNS)
     bench.turns(1)

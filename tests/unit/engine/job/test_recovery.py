@@ -11,7 +11,7 @@ import pytest
 
 from engine.errors import Loss, OtherServer, PositionLost, SinkRefused, SourceError, StateError
 from engine.isolation.incomplete import Cause
-from engine.job.reports.notices import Outlet
+from engine.job.reports.outbox import Outlet
 from engine.job.verify.verification import Verification
 from engine.model import Purpose
 from tests.fakes import MemoryStateStore

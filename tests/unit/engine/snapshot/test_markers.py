@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from engine.model import CollectionId, Run, Staged
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.markers import Marker, Markers, marks
 from engine.snapshot.queue import Snapshot
@@ -29,7 +30,9 @@ class Reading:
     """An initial snapshot of some tables, each of two runs; says the marks of what goes out."""
 
     def __init__(self, *names: str) -> None:
-        self.snapshot = Snapshot().begin([CollectionId(tuple(name.split("."))) for name in names], "initial")
+        self.snapshot = begin_initial(
+            Snapshot(), [CollectionId(tuple(name.split("."))) for name in names], "initial"
+        )
         for table in self.snapshot.tables:
             extent = Extent(20, 2000, greatest=("20",), span=(1, 20), key=("k",))
             self.snapshot = self.snapshot.began(table.ticket, extent, 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import InvariantError
+from engine.job.snapshots.queue_limits import requests
 from engine.model import (
     NO_LIMIT,
     CollectionId,
@@ -20,6 +21,10 @@ from engine.model import (
     StopSnapshot,
     Target,
 )
+from engine.snapshot.changes.commands import begin_initial, execute, pause, resume, stop
+from engine.snapshot.changes.failures import remember_failures
+from engine.snapshot.changes.moved_rows import read_again
+from engine.snapshot.changes.restarts import restart_all, restart_collection, restart_replaced
 from engine.snapshot.extent import Advance, Extent, Failed, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Request, Table
@@ -29,7 +34,7 @@ EXTENT = Extent(rows=100, bytes=1000, greatest=("100",))
 
 
 def queued(*targets: Target) -> Snapshot:
-    return Snapshot().execute(ExecuteSnapshot("s", targets))
+    return execute(Snapshot(), ExecuteSnapshot("s", targets))
 
 
 def tickets(snapshot: Snapshot) -> list[tuple[int, Target]]:
@@ -37,7 +42,7 @@ def tickets(snapshot: Snapshot) -> list[tuple[int, Target]]:
 
 
 def test_collections_are_queued_in_the_order_of_their_signals():
-    snapshot = queued(A, B).execute(ExecuteSnapshot("again", (C,)))
+    snapshot = execute(queued(A, B), ExecuteSnapshot("again", (C,)))
 
     assert tickets(snapshot) == [(1, A), (2, B), (3, C)]
     assert [table.signal for table in snapshot.tables] == ["s", "s", "again"]
@@ -45,12 +50,12 @@ def test_collections_are_queued_in_the_order_of_their_signals():
 
 def test_what_waits_is_asked_for_by_one_more_and_measured_anew():
     before = queued(A, B).began(1, EXTENT, 5).began(2, EXTENT, 5)
-    snapshot = before.execute(ExecuteSnapshot("again", (B, A, C), "monday"))
+    snapshot = execute(before, ExecuteSnapshot("again", (B, A, C), "monday"))
 
     assert tickets(snapshot) == [(1, A), (2, B), (3, C)]
     assert [table.progress for table in snapshot.tables] == [None] * 3
     assert snapshot.tables[0].requests == (Request("s"), Request("again", "monday"))
-    assert snapshot.queued == 5
+    assert requests(snapshot) == 5
 
 
 class TestPriority:
@@ -60,7 +65,7 @@ class TestPriority:
         snapshot = first or Snapshot()
         for number, priority in enumerate(priorities):
             target = Target(CollectionId(("public", f"t{number}")))
-            snapshot = snapshot.execute(ExecuteSnapshot(str(number), (target,), priority=priority))
+            snapshot = execute(snapshot, ExecuteSnapshot(str(number), (target,), priority=priority))
         return snapshot
 
     @pytest.mark.parametrize(
@@ -76,18 +81,18 @@ class TestPriority:
 
     def test_one_that_is_being_read_yields_to_a_higher_one_and_keeps_its_progress(self):
         reading = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "50"),), rows=50))
-        snapshot = reading.execute(ExecuteSnapshot("urgent", (B,), priority=1))
+        snapshot = execute(reading, ExecuteSnapshot("urgent", (B,), priority=1))
 
         assert tickets(snapshot) == [(2, B), (1, A)]
         assert snapshot.tables[1] == reading.tables[0]
 
     def test_nothing_goes_before_the_initial_snapshot(self):
-        initial = Snapshot().begin([A.collection], "initial")
+        initial = begin_initial(Snapshot(), [A.collection], "initial")
 
         assert [table.initial for table in self.asked(9, first=initial).tables] == [True, False]
 
     def test_a_request_that_joins_another_raises_its_priority(self):
-        snapshot = queued(A, B).execute(ExecuteSnapshot("again", (B,), priority=1))
+        snapshot = execute(queued(A, B), ExecuteSnapshot("again", (B,), priority=1))
 
         assert [(table.target, table.priority) for table in snapshot.tables] == [(B, 1), (A, 0)]
 
@@ -99,8 +104,8 @@ class TestPriority:
 
 def test_a_request_with_another_limit_gets_an_entry_of_its_own():
     slow = Limit(rows=10)
-    snapshot = queued(A).execute(ExecuteSnapshot("slow", (A,), limit=slow))
-    snapshot = snapshot.execute(ExecuteSnapshot("as slow", (A,), limit=slow))
+    snapshot = execute(queued(A), ExecuteSnapshot("slow", (A,), limit=slow))
+    snapshot = execute(snapshot, ExecuteSnapshot("as slow", (A,), limit=slow))
 
     assert [(table.limit, len(table.requests)) for table in snapshot.tables] == [(NO_LIMIT, 1), (slow, 2)]
 
@@ -114,12 +119,12 @@ def test_what_is_read_or_something_else_is_not_merged_with(why):
         case "read in part":
             before = before.advanced(Advance(1, (run(None, "50"),), rows=50, emitted=50))
         case "resumes":
-            before = before.gave_up(before.tables).execute(ExecuteSnapshot("s", (A,)))
+            before = execute(remember_failures(before, before.tables), ExecuteSnapshot("s", (A,)))
         case "another condition":
             asked = replace(A, condition="x > 1")
         case "initial":
-            before = Snapshot().begin([A.collection], "initial")
-    snapshot = before.execute(ExecuteSnapshot("again", (asked,)), reading)
+            before = begin_initial(Snapshot(), [A.collection], "initial")
+    snapshot = execute(before, ExecuteSnapshot("again", (asked,)), reading)
 
     assert len(snapshot.tables) == 2
     assert not snapshot.tables[0].merged
@@ -131,9 +136,9 @@ def test_an_empty_command_queues_nothing():
 
 
 def test_a_ticket_is_never_given_twice():
-    snapshot, _stopped = queued(A, B).stop(StopSnapshot("s", None))
+    snapshot, _stopped = stop(queued(A, B), StopSnapshot("s", None))
 
-    assert tickets(snapshot.execute(ExecuteSnapshot("s", (C,)))) == [(3, C)]
+    assert tickets(execute(snapshot, ExecuteSnapshot("s", (C,)))) == [(3, C)]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_a_ticket_is_never_given_twice():
 )
 def test_stop_takes_out_every_entry_of_what_it_names(named, left):
     before = queued(A, B, A)
-    after, stopped = before.stop(StopSnapshot("s", named))
+    after, stopped = stop(before, StopSnapshot("s", named))
 
     assert tickets(after) == left
     assert sorted(
@@ -160,58 +165,58 @@ class TestPaused:
     """Entries that wait until they are resumed."""
 
     def test_a_paused_entry_is_not_active_and_stays(self):
-        snapshot, paused = queued(A, B).pause(PauseSnapshot("p", (A.collection,)))
+        snapshot, paused = pause(queued(A, B), PauseSnapshot("p", (A.collection,)))
 
         assert [table.target for table in paused] == [A]
         assert tickets(snapshot.active) == [(2, B)]
         assert tickets(snapshot) == [(1, A), (2, B)]
 
     def test_what_is_asked_for_meanwhile_waits_only_where_everything_is_paused(self):
-        one, _paused = queued(A).pause(PauseSnapshot("p", (A.collection,)))
-        all_, _paused = queued(A).pause(PauseSnapshot("p", None))
+        one, _paused = pause(queued(A), PauseSnapshot("p", (A.collection,)))
+        all_, _paused = pause(queued(A), PauseSnapshot("p", None))
         ask = ExecuteSnapshot("s", (B,))
 
-        assert tickets(one.execute(ask).active) == [(2, B)]
-        assert tickets(all_.execute(ask).active) == []
+        assert tickets(execute(one, ask).active) == [(2, B)]
+        assert tickets(execute(all_, ask).active) == []
 
     def test_resuming_everything_is_as_if_nothing_was_paused(self):
         before = queued(A, B)
-        paused, _tables = before.pause(PauseSnapshot("p", None))
-        after, resumed = paused.resume(ResumeSnapshot("r", None))
+        paused, _tables = pause(before, PauseSnapshot("p", None))
+        after, resumed = resume(paused, ResumeSnapshot("r", None))
 
         assert after == before
         assert [table.target for table in resumed] == [A, B]
 
     def test_one_of_several_can_be_resumed(self):
-        paused, _tables = queued(A, B).pause(PauseSnapshot("p", None))
-        after, resumed = paused.resume(ResumeSnapshot("r", (B.collection,)))
+        paused, _tables = pause(queued(A, B), PauseSnapshot("p", None))
+        after, resumed = resume(paused, ResumeSnapshot("r", (B.collection,)))
 
         assert tickets(after.active) == [(2, B)]
         assert [table.target for table in resumed] == [B]
-        assert tickets(after.execute(ExecuteSnapshot("s", (C,))).active) == [(2, B)]
+        assert tickets(execute(after, ExecuteSnapshot("s", (C,))).active) == [(2, B)]
 
     def test_pausing_again_tells_of_nothing(self):
-        paused, _tables = queued(A).pause(PauseSnapshot("p", None))
+        paused, _tables = pause(queued(A), PauseSnapshot("p", None))
 
-        assert paused.pause(PauseSnapshot("p", None)) == (paused, ())
-        assert queued(A).resume(ResumeSnapshot("r", None)) == (queued(A), ())
+        assert pause(paused, PauseSnapshot("p", None)) == (paused, ())
+        assert resume(queued(A), ResumeSnapshot("r", None)) == (queued(A), ())
 
     def test_an_initial_snapshot_goes_on(self):
-        snapshot = Snapshot().begin([A.collection], "initial")
+        snapshot = begin_initial(Snapshot(), [A.collection], "initial")
 
-        assert snapshot.pause(PauseSnapshot("p", None))[0].active.tables == snapshot.tables
+        assert pause(snapshot, PauseSnapshot("p", None))[0].active.tables == snapshot.tables
 
     def test_a_paused_entry_can_be_stopped(self):
-        paused, _tables = queued(A, B).pause(PauseSnapshot("p", None))
-        after, stopped = paused.stop(StopSnapshot("s", (A.collection,)))
+        paused, _tables = pause(queued(A, B), PauseSnapshot("p", None))
+        after, stopped = stop(paused, StopSnapshot("s", (A.collection,)))
 
         assert [table.target for table in stopped] == [A]
         assert tickets(after) == [(2, B)]
 
     def test_rows_that_move_meanwhile_are_read_again(self):
         begun = queued(A).began(1, EXTENT, 5)
-        paused, _tables = begun.pause(PauseSnapshot("p", None))
-        (moved,) = paused.moved(A.collection, frozenset({(("1",), ("9",))})).tables
+        paused, _tables = pause(begun, PauseSnapshot("p", None))
+        (moved,) = read_again(paused, A.collection, frozenset({(("1",), ("9",))})).tables
 
         assert moved.progress is not None
         assert moved.progress.reread == (("9",),)
@@ -265,7 +270,7 @@ def test_the_last_window_makes_the_entry_done_with_its_totals():
 
 
 def test_a_window_of_an_entry_that_was_stopped_changes_nothing():
-    snapshot, _stopped = queued(A, B).began(1, EXTENT, 5).stop(StopSnapshot("s", (A.collection,)))
+    snapshot, _stopped = stop(queued(A, B).began(1, EXTENT, 5), StopSnapshot("s", (A.collection,)))
 
     assert snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9)) == snapshot
 
@@ -278,8 +283,8 @@ def test_a_run_that_is_not_what_comes_next_is_our_own_fault():
 
 
 def test_the_snapshot_before_the_log_goes_first_and_no_signal_stops_it():
-    snapshot = queued(A).begin((B.collection, C.collection), "initial")
-    left, stopped = snapshot.stop(StopSnapshot("s", None))
+    snapshot = begin_initial(queued(A), (B.collection, C.collection), "initial")
+    left, stopped = stop(snapshot, StopSnapshot("s", None))
     b, c = replace(B, initial=True), replace(C, initial=True)
 
     assert tickets(snapshot) == [(2, b), (3, c), (1, A)]
@@ -290,7 +295,9 @@ def test_the_snapshot_before_the_log_goes_first_and_no_signal_stops_it():
 
 
 def test_a_snapshot_before_the_log_that_is_begun_anew_replaces_the_one_before():
-    snapshot = queued(A).begin((B.collection, C.collection), "initial").begin((C.collection,), "initial")
+    snapshot = begin_initial(
+        begin_initial(queued(A), (B.collection, C.collection), "initial"), (C.collection,), "initial"
+    )
 
     assert tickets(snapshot) == [(4, replace(C, initial=True)), (1, A)]
     assert snapshot.initial
@@ -298,8 +305,8 @@ def test_a_snapshot_before_the_log_that_is_begun_anew_replaces_the_one_before():
 
 
 def test_a_signal_reads_what_the_snapshot_before_the_log_could_not():
-    snapshot = Snapshot().begin((A.collection,), "initial").began(1, EXTENT, 5)
-    snapshot = snapshot.gave_up(snapshot.tables).execute(ExecuteSnapshot("s", (A,)))
+    snapshot = begin_initial(Snapshot(), (A.collection,), "initial").began(1, EXTENT, 5)
+    snapshot = execute(remember_failures(snapshot, snapshot.tables), ExecuteSnapshot("s", (A,)))
 
     (table,) = snapshot.tables
     assert table.resumes is not None
@@ -315,7 +322,7 @@ class TestReplaced:
 
     @pytest.mark.parametrize("as_of", [(), (6, 9), (6,)])
     def test_what_was_measured_before_begins_anew(self, as_of):
-        snapshot, anew = self.read(as_of).replaced({A.collection: (7, 1)})
+        snapshot, anew = restart_replaced(self.read(as_of), {A.collection: (7, 1)})
 
         assert snapshot == queued(A)
         assert [table.ticket for table in anew] == [1]
@@ -324,21 +331,21 @@ class TestReplaced:
     def test_what_was_measured_later_goes_on(self, as_of):
         before = self.read(as_of)
 
-        assert before.replaced({A.collection: (7, 1)}) == (before, ())
+        assert restart_replaced(before, {A.collection: (7, 1)}) == (before, ())
 
     def test_others_go_on(self):
         before = self.read(())
 
-        assert before.replaced({B.collection: (7, 1)}) == (before, ())
+        assert restart_replaced(before, {B.collection: (7, 1)}) == (before, ())
 
     def test_what_was_not_measured_waits_as_it_did(self):
-        assert queued(A).replaced({A.collection: (7, 1)}) == (queued(A), ())
+        assert restart_replaced(queued(A), {A.collection: (7, 1)}) == (queued(A), ())
 
     def test_what_failed_entries_lack_is_not_all_any_more(self):
-        failed = self.read(()).gave_up(self.read(()).tables)
-        resumed = failed.execute(ExecuteSnapshot("again", (A,)))
-        forgotten, none = failed.replaced({A.collection: (7, 1)})
-        whole, (anew,) = resumed.replaced({A.collection: (7, 1)})
+        failed = remember_failures(self.read(()), self.read(()).tables)
+        resumed = execute(failed, ExecuteSnapshot("again", (A,)))
+        forgotten, none = restart_replaced(failed, {A.collection: (7, 1)})
+        whole, (anew,) = restart_replaced(resumed, {A.collection: (7, 1)})
 
         assert (forgotten.failed, none) == ((), ())
         assert anew.resumes is not None
@@ -355,7 +362,7 @@ class TestGaps:
         snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=10))
         snapshot = snapshot.advanced(self.BROKEN)
         snapshot = snapshot.advanced(Advance(1, (run("20", "100"),), rows=80, emitted=80))
-        return snapshot.gave_up(snapshot.done)
+        return remember_failures(snapshot, snapshot.done)
 
     def test_the_rest_is_read_and_the_gap_remembered(self):
         gaps = (Gap(Range(("10",), ("20",)), why="bad page"),)
@@ -364,7 +371,7 @@ class TestGaps:
         assert self.failed().failed == (Failed(A, EXTENT.key, gaps),)
 
     def test_the_next_signal_reads_just_the_gap(self):
-        again = self.failed().execute(ExecuteSnapshot("again", (A,)))
+        again = execute(self.failed(), ExecuteSnapshot("again", (A,)))
         begun = again.began(3, EXTENT, 9)
 
         assert again.failed == ()
@@ -375,22 +382,21 @@ class TestGaps:
     )
     def test_a_signal_for_something_else_reads_all_of_that(self, target):
         again = self.failed().without(self.failed().tables)
-        again = again.execute(ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
+        again = execute(again, ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
 
         assert again.tables[-1].progress == Progress(EXTENT, 9, EXTENT.ranges)
         assert len(again.failed) == 1
 
     def test_under_another_key_all_is_read_again(self):
         rekeyed = replace(EXTENT, key=("email",))
-        again = self.failed().execute(ExecuteSnapshot("again", (A,))).began(3, rekeyed, 9)
+        again = execute(self.failed(), ExecuteSnapshot("again", (A,))).began(3, rekeyed, 9)
 
         assert again.tables[-1].progress == Progress(rekeyed, 9, EXTENT.ranges)
 
     def test_a_row_that_moves_out_of_the_gap_without_a_value_is_read_too(self):
-        moved = (
-            self.failed()
-            .moved(A.collection, frozenset([(("7",), ("500",))]))
-            .execute(ExecuteSnapshot("a", (A,)))
+        moved = execute(
+            read_again(self.failed(), A.collection, frozenset([(("7",), ("500",))])),
+            ExecuteSnapshot("a", (A,)),
         )
         progress = moved.began(3, EXTENT, 9).tables[-1].progress
 
@@ -400,7 +406,7 @@ class TestGaps:
     def test_a_row_that_leaves_a_key_that_waits_to_be_read_again_is_followed(self):
         waiting = Progress(EXTENT, 9, (), reread=(("7",),))
         moves = [(("8",), ("9",)), (("7",), ("8",)), (("1",), ("2",))]
-        queue = Snapshot((Table(1, "s", A, waiting),)).moved(A.collection, frozenset(moves))
+        queue = read_again(Snapshot((Table(1, "s", A, waiting),)), A.collection, frozenset(moves))
 
         progress = queue.tables[0].progress
         assert progress
@@ -410,9 +416,9 @@ class TestGaps:
         moved = self.failed()
         for start in range(0, 30_000, 5_000):
             keys = frozenset(((str(n),), (str(n),)) for n in range(start, start + 5_000))
-            moved = moved.moved(A.collection, keys)
+            moved = read_again(moved, A.collection, keys)
         (failed,) = moved.failed
-        again = moved.execute(ExecuteSnapshot("a", (A,))).began(3, EXTENT, 9).tables[-1].progress
+        again = execute(moved, ExecuteSnapshot("a", (A,))).began(3, EXTENT, 9).tables[-1].progress
 
         assert failed.gaps == (Gap(Range()),)
         assert again == Progress(EXTENT, 9, EXTENT.ranges)
@@ -420,7 +426,7 @@ class TestGaps:
     def test_a_row_that_was_none_of_the_table_s_is_read_whenever_it_comes(self):
         read = Progress(EXTENT, 9, ())
         queue = Snapshot((Table(1, "s", A, read),))
-        came = queue.moved(A.collection, frozenset([(None, ("7",)), (("1",), ("2",))]))
+        came = read_again(queue, A.collection, frozenset([(None, ("7",)), (("1",), ("2",))]))
 
         progress = came.tables[0].progress
         assert progress
@@ -428,14 +434,14 @@ class TestGaps:
 
     def test_one_that_is_small_now_is_read_whole(self):
         whole = Extent(10, 100, whole=True)
-        again = self.failed().execute(ExecuteSnapshot("again", (A,))).began(3, whole, 9)
+        again = execute(self.failed(), ExecuteSnapshot("again", (A,))).began(3, whole, 9)
 
         assert again.tables[-1].progress == Progress(whole, 9, whole.ranges)
 
     def test_a_row_that_moves_while_the_gap_waits_in_the_queue_is_read_too(self):
-        waiting = self.failed().execute(ExecuteSnapshot("again", (A,)))
+        waiting = execute(self.failed(), ExecuteSnapshot("again", (A,)))
         progress = (
-            waiting.moved(A.collection, frozenset([(("7",), ("500",))]))
+            read_again(waiting, A.collection, frozenset([(("7",), ("500",))]))
             .began(3, EXTENT, 9)
             .tables[-1]
             .progress
@@ -445,14 +451,14 @@ class TestGaps:
         assert progress.reread == (("500",),)
 
     def test_beside_another_log_nothing_of_it_counts(self):
-        anew = self.failed().execute(ExecuteSnapshot("again", (A, C))).anew()
+        anew = restart_all(execute(self.failed(), ExecuteSnapshot("again", (A, C))))
 
         assert anew.failed == ()
         assert [(table.progress, table.resumes) for table in anew.tables] == [(None, None)] * 3
 
     def test_what_is_given_up_in_the_middle_lacks_all_that_is_left(self):
         snapshot = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "10"),)))
-        (failed,) = snapshot.gave_up(snapshot.tables).failed
+        (failed,) = remember_failures(snapshot, snapshot.tables).failed
 
         assert failed.gaps == (Gap(Range(("10",), ("100",))),)
 
@@ -477,6 +483,10 @@ def test_entries_are_found_by_ticket(ticket, expected):
     assert (found and found.target) == expected
 
 
+def opened(snapshot: Snapshot, tickets: set[int]) -> Snapshot:
+    return snapshot.changed(tickets, lambda table: table.opened(9_000))
+
+
 @pytest.mark.parametrize(
     ("tickets", "expected"),
     [
@@ -486,20 +496,22 @@ def test_entries_are_found_by_ticket(ticket, expected):
     ],
 )
 def test_the_clock_of_a_collection_starts_with_its_first_window(tickets, expected):
-    opened = queued(A, B).began(1, EXTENT, 1_000).began(2, EXTENT, 1_000).opened(tickets, 9_000)
+    before = queued(A, B).began(1, EXTENT, 1_000).began(2, EXTENT, 1_000)
 
-    assert [table.progress and table.progress.since_ms for table in opened.tables] == expected
+    assert [
+        table.progress and table.progress.since_ms for table in opened(before, tickets).tables
+    ] == expected
 
 
 def test_the_clock_goes_on_with_the_second_window():
     snapshot = queued(A).began(1, EXTENT, 1_000)
     snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9))
 
-    assert snapshot.opened({1}, 9_000) == snapshot
+    assert opened(snapshot, {1}) == snapshot
 
 
 def test_the_clock_of_what_was_not_measured_does_not_start():
-    assert queued(A).opened({1}, 9_000) == queued(A)
+    assert opened(queued(A), {1}) == queued(A)
 
 
 class TestReadingAgain:
@@ -588,7 +600,7 @@ def blocking(*targets: Target, signal: str = "b") -> ExecuteSnapshot:
 
 class TestBlocking:
     def test_it_goes_before_what_does_not_block_and_behind_what_does(self):
-        snapshot = queued(A, B).execute(blocking(C)).execute(blocking(B, A, signal="c"))
+        snapshot = execute(execute(queued(A, B), blocking(C)), blocking(B, A, signal="c"))
 
         assert [(table.signal, table.target.collection.parts[1]) for table in snapshot.tables] == [
             ("b", "c"),
@@ -600,42 +612,42 @@ class TestBlocking:
         assert [table.place for table in snapshot.tables[:3]] == [(1, 1), (1, 2), (2, 2)]
 
     def test_the_initial_snapshot_stays_in_front(self):
-        snapshot = Snapshot().begin([C.collection], "initial").execute(blocking(A))
+        snapshot = execute(begin_initial(Snapshot(), [C.collection], "initial"), blocking(A))
 
         assert [table.initial for table in snapshot.tables] == [True, False]
 
     def test_a_second_one_of_a_collection_joins_none(self):
-        snapshot = queued(A).execute(blocking(A)).execute(blocking(A, signal="c"))
+        snapshot = execute(execute(queued(A), blocking(A)), blocking(A, signal="c"))
 
         assert [table.signal for table in snapshot.tables] == ["b", "c", "s"]
         assert not any(table.merged for table in snapshot.tables)
 
     def test_an_incremental_request_does_not_join_it(self):
-        snapshot = Snapshot().execute(blocking(A)).execute(ExecuteSnapshot("s", (A,)))
+        snapshot = execute(execute(Snapshot(), blocking(A)), ExecuteSnapshot("s", (A,)))
 
         assert [table.signal for table in snapshot.tables] == ["b", "s"]
 
     def test_the_first_signal_alone_leads(self):
-        snapshot = queued(A).execute(blocking(B, C)).execute(blocking(A, signal="c"))
+        snapshot = execute(execute(queued(A), blocking(B, C)), blocking(A, signal="c"))
 
         assert [table.signal for table in snapshot.leading] == ["b", "b"]
 
     def test_a_busy_collection_waits_behind_those_of_its_signal(self):
-        snapshot = queued(A).execute(blocking(B, C)).execute(blocking(A, signal="c"))
+        snapshot = execute(execute(queued(A), blocking(B, C)), blocking(A, signal="c"))
         snapshot = snapshot.postponed(snapshot.tables[:1])
 
         assert [table.target.collection.parts[1] for table in snapshot.tables] == ["c", "b", "a", "a"]
         assert [table.signal for table in snapshot.tables] == ["b", "b", "c", "s"]
 
     def test_a_pause_does_not_hold_it_up(self):
-        snapshot, paused = queued(A).execute(blocking(B)).pause(PauseSnapshot("p", None))
+        snapshot, paused = pause(execute(queued(A), blocking(B)), PauseSnapshot("p", None))
 
         assert [table.signal for table in paused] == ["s"]
-        assert snapshot.execute(blocking(C, signal="c")).active.tables[1].signal == "c"
+        assert execute(snapshot, blocking(C, signal="c")).active.tables[1].signal == "c"
 
     @pytest.mark.parametrize("kind", [True, False])
     def test_a_stop_ends_snapshots_of_its_kind(self, kind):
-        snapshot, stopped = queued(A).execute(blocking(A)).stop(StopSnapshot("x", None, blocking=kind))
+        snapshot, stopped = stop(execute(queued(A), blocking(A)), StopSnapshot("x", None, blocking=kind))
 
         assert [table.blocking for table in stopped] == [kind]
         assert [table.blocking for table in snapshot.tables] == [not kind]
@@ -645,7 +657,7 @@ def mending() -> Snapshot:
     """A repair that was compared and sends the row under one key."""
     snapshot = queued(replace(A, purpose=Purpose.REPAIR)).began(1, EXTENT, 0)
     read = snapshot.advanced(Advance(1, (run(None, "100"),), rows=5))
-    return read.changed(1, lambda table: table.mending((("7",),)))
+    return read.changed((1,), lambda table: table.mending((("7",),)))
 
 
 def test_a_repair_sends_rows_and_stays_in_the_queue():
@@ -664,10 +676,10 @@ def test_a_repair_sends_rows_and_stays_in_the_queue():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda snapshot: snapshot.anew(),
-        lambda snapshot: snapshot.anew_of(A.collection),
-        lambda snapshot: snapshot.replaced({A.collection: (9,)})[0],
-        lambda snapshot: snapshot.changed(1, lambda table: table.anew),
+        restart_all,
+        lambda snapshot: restart_collection(snapshot, A.collection),
+        lambda snapshot: restart_replaced(snapshot, {A.collection: (9,)})[0],
+        lambda snapshot: snapshot.changed((1,), lambda table: table.anew),
         lambda snapshot: snapshot.began(1, EXTENT, 0),
     ],
 )
@@ -679,7 +691,7 @@ def test_a_repair_that_must_be_measured_anew_compares_before_it_sends(change):
 
 
 def test_rows_that_a_repair_sends_are_read_where_they_have_moved():
-    (table,) = mending().moved(A.collection, frozenset({(("7",), ("8",)), (("1",), ("2",))})).tables
+    (table,) = read_again(mending(), A.collection, frozenset({(("7",), ("8",)), (("1",), ("2",))})).tables
 
     assert table.progress is not None
     assert table.progress.reread == (("7",), ("8",))
@@ -688,4 +700,4 @@ def test_rows_that_a_repair_sends_are_read_where_they_have_moved():
 def test_a_repair_that_is_given_up_is_not_remembered():
     snapshot = mending()
 
-    assert snapshot.gave_up(snapshot.tables).failed == ()
+    assert remember_failures(snapshot, snapshot.tables).failed == ()

@@ -1,4 +1,4 @@
-"""Messages that wait, and the place to save."""
+"""Messages that wait, and the position to save."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST, SECOND = (Message(Channel.FILE, f"s@{at}", b"x") for at in (0, 9))
 def test_what_is_read_is_saved_once_it_is_taken():
     inbox = Inbox(0)
     inbox.add(FIRST)
-    inbox.place = 9
+    inbox.position = 9
 
     assert (inbox.pending, inbox.saved()) == (True, 0)
     assert (inbox.take(), inbox.saved()) == ([FIRST], 9)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from signals.channels.topic import Place, TopicChannel
+from signals.channels.topic import TopicChannel, TopicPosition
 from tests.fakes import MemoryTopic
 
 VALUE = b'{"type": "log"}'
@@ -44,7 +44,7 @@ def test_a_record_with_another_key_is_passed_over_with_a_debug_line(reader, chan
 
 
 def test_a_new_job_reads_what_was_sent_since_its_first_start(reader, channel):
-    assert reader.place == Place({}, 1_000)
+    assert reader.position == TopicPosition({}, 1_000)
     assert channel.memory() == {"topic": "asks", "id": "", "since_ms": 1_000, "offsets": {}}
 
 
@@ -53,16 +53,16 @@ def test_a_later_start_goes_on_at_the_saved_offsets_and_keeps_the_time_of_the_fi
     channel = TopicChannel("asks", "shop", reader, first_ms=9_000)
     channel.resume(saved)
 
-    assert reader.place == Place({0: 5, 3: 1}, 1_000, "t1")
+    assert reader.position == TopicPosition({0: 5, 3: 1}, 1_000, "t1")
     assert channel.memory() == saved
 
 
 def test_offsets_of_a_topic_that_was_made_anew_are_its_own(reader):
     channel = TopicChannel("asks", "shop", reader, first_ms=9_000)
     channel.resume({"topic": "asks", "id": "t0", "since_ms": 1_000, "offsets": {"0": 5, "3": 1}})
-    reader.place = Place({}, 1_000)
+    reader.position = TopicPosition({}, 1_000)
     reader.append(3, b"shop", VALUE)
-    reader.begin(reader.place)
+    reader.begin(reader.position)
     channel.receive()
 
     assert channel.memory() == {"topic": "asks", "id": "t1", "since_ms": 1_000, "offsets": {"3": 1}}
@@ -73,7 +73,7 @@ def test_another_topic_is_begun_anew(reader, caplog):
     with caplog.at_level(logging.WARNING, "signals"):
         channel.resume({"topic": "old", "id": "t0", "since_ms": 1_000, "offsets": {"0": 5}})
 
-    assert reader.place == Place({}, 9_000)
+    assert reader.position == TopicPosition({}, 9_000)
     assert "'old' is left" in caplog.text
 
 

@@ -91,7 +91,7 @@ def test_ids_that_are_not_utf8_are_text_in_events_and_have_keys_of_their_own():
     ids = [invalid(f"{n}".encode() + end) for n in range(25) for end in (b"\xff", b"\xfe", b"")]
     raw, starts = places([bytes(document(one, n=int32(1)).raw) for one in ids])
     events = ReadEvents(
-        codec_of(COLLECTION, Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")), "{}", 0
+        codec_of(COLLECTION, Rules(EventSettings("tm", ""), CaptureSettings(), "rs0", FieldRules())), "{}", 0
     )
     rows = [row for batch in events.batches(raw, starts) for row in batch.to_pylist()]
 
@@ -131,7 +131,7 @@ IDS = [
 
 @pytest.mark.parametrize("value", [*IDS, dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], ids=repr)
 def test_both_roads_give_the_same_events(value: object):
-    rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
+    rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0", FieldRules())
     events = ReadEvents(codec_of(COLLECTION, rules), "{}", 7)
     raw, starts = places([bson.encode({"_id": value, "n": n, "s": 'q"\\'}) for n in range(50)])
     (together,) = events.batches(raw, starts)
@@ -147,7 +147,7 @@ def test_typed_documents_are_the_records(value: object):
     raw, starts = places([bson.encode({"_id": value, "n": n, "s": 'q"\\'}) for n in range(3)])
     found = []
     for form in EventForm:
-        rules = Rules(replace(settings, form=form), CaptureSettings(), "rs0")
+        rules = Rules(replace(settings, form=form), CaptureSettings(), "rs0", FieldRules())
         events = ReadEvents(codec_of(COLLECTION, rules), source, 7)
         found += events.batches(raw, starts)
     shown, typed = found
@@ -160,7 +160,7 @@ def test_typed_documents_are_the_records(value: object):
 
 @pytest.mark.parametrize("schemas", [False, True])
 def test_what_is_around_documents_makes_a_value_of_each(schemas):
-    rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0")
+    rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0", FieldRules())
     events = ReadEvents(codec_of(COLLECTION, rules), '{"db":"é"}', 7)
     (batch,) = events.batches(*places([bson.encode({"_id": 1, "s": 'q"\\'})] * 2))
     before, after = events.around.before, events.around.after

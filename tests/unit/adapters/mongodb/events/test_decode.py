@@ -16,6 +16,7 @@ from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents import extended_json
 from adapters.mongodb.documents.bson_walk import Kind
+from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events import untold
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
@@ -56,7 +57,7 @@ NOTHING_OPEN = Watch()
 
 def decoded(*changes: bytes, watch: Watch = NOTHING_OPEN, **settings: Any) -> Decoded:
     settings = {"key_schemas": False, "value_schemas": False, **settings}
-    rules = Rules(EventSettings("tm", "", **settings), CaptureSettings(), "rs0")
+    rules = Rules(EventSettings("tm", "", **settings), CaptureSettings(), "rs0", FieldRules())
     return decode(changes, rules, watch, 0)
 
 
@@ -268,6 +269,7 @@ def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_dro
         EventSettings("tm", "", key_schemas=False, value_schemas=False),
         CaptureSettings(),
         "rs0",
+        FieldRules(),
         aside=frozenset({T}),
     )
     found = decode(changes, rules, Watch(frozenset({T, U}), (4, 0)), 0)
@@ -281,7 +283,9 @@ def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_dro
 @pytest.mark.usefixtures("unknown")
 def test_a_fault_of_a_collection_that_nobody_captures_is_none():
     capture = CaptureSettings(include_tables=(r"shop\.u",))
-    rules = Rules(EventSettings("tm", "", key_schemas=False, value_schemas=False), capture, "rs0")
+    rules = Rules(
+        EventSettings("tm", "", key_schemas=False, value_schemas=False), capture, "rs0", FieldRules()
+    )
     bad = change("insert", fullDocument={"_id": 1, "x": BAD})
     found = decode([bad, change("insert", ns=OTHERS, fullDocument={"_id": 1})], rules, NOTHING_OPEN, 0)
 

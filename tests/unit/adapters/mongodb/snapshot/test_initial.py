@@ -14,6 +14,7 @@ from engine.config.settings import Settings, SnapshotMode
 from engine.errors import ConfigError, PositionLost
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Extent
 from engine.snapshot.initial import Mode, Standing
 from engine.snapshot.queue import Snapshot
@@ -75,7 +76,7 @@ def snapshot_of(mode: SnapshotMode) -> InitialSnapshot[Held]:
 
 def signalled() -> State:
     """A job that streams, and has measured and read a part of what a signal asked for."""
-    asked = Snapshot().execute(ExecuteSnapshot("signal", (Target(A),)))
+    asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(A),)))
     return State(position=EARLIER, snapshot=asked.began(1, Extent(100, 1000, greatest=("100",)), 5))
 
 

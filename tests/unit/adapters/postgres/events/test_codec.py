@@ -62,7 +62,7 @@ def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
     columns = [pa.array(["1", "2"], pa.large_string())] * 4
 
     keys, rows = codec.reads(columns)
-    before, after = codec.around_reads(read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
+    before, after = codec.read_affixes(read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
 
     assert keys is not None
     assert all(

@@ -249,7 +249,7 @@ def test_rows_that_are_read_are_the_records(key):
         shape = row_shape(relation_of(table), table, {})
         events = ReadEvents(codec, shape, read_source(config, table.id, place), 9)
         batches.append(events.staged(texts, RowMode.FAST))
-        around = codec.around_reads(events.source_json, 9)
+        around = codec.read_affixes(events.source_json, 9)
     shown, typed = batches
     values = join([around[0], shown.column("value"), around[1]], len(texts))
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))

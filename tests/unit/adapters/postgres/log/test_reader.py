@@ -10,7 +10,7 @@ import pytest
 from adapters.postgres.log.assembler import Cut
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.log.span import Span
-from adapters.postgres.log.subscription import Start, Subscription
+from adapters.postgres.log.stream.subscription import Start, Subscription
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.server.replication import log_error
 from engine.errors import PositionLost, SourceError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.config.text import references
-from engine.config.text.references import Hidden, fresh, may_change, refusals, refuse, resolve
+from engine.config.text.references import Hidden, fresh, may_change, resolve
+from engine.config.text.refusals import refusals, refuse
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

@@ -13,9 +13,12 @@ import pytest
 from engine.errors import NoUsableKey, SignalError, SinkError, SourceError, UnknownCollection
 from engine.events.record.notification import Notification, notification_records
 from engine.events.settings import EventSettings
-from engine.job.reports.notices import MOST_NAMED, Notices, Outlet
+from engine.job.reports.notices import Notices
+from engine.job.reports.open_requests import MOST_NAMED
+from engine.job.reports.outbox import Outlet
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.ports.source import SourceNotice
+from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Extent
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
@@ -224,8 +227,8 @@ def test_without_an_outlet_nothing_is_kept(tmp_path):
     bench.turns(20)
 
     notices = bench.job._parts.notices
-    assert not notices.waiting
-    assert notices._left == {}
+    assert not notices.outbox.waiting
+    assert notices._requests._targets == {}
 
 
 # Without a job.
@@ -233,8 +236,8 @@ def test_without_an_outlet_nothing_is_kept(tmp_path):
 
 def noted(notices: Notices) -> list[tuple[str, str, dict[str, str]]]:
     """What waits, and no longer waits then."""
-    found = [(one.aggregate_type, one.type, dict(one.additional_data)) for one in notices._waiting]
-    notices._waiting.clear()
+    found = [(one.aggregate_type, one.type, dict(one.additional_data)) for one in notices.outbox._waiting]
+    notices.outbox._waiting.clear()
     return found
 
 
@@ -255,7 +258,7 @@ def notices() -> Notices:
 def test_the_status_says_why_a_collection_was_not_read(notices, error, status):
     notices.queued(ExecuteSnapshot("1", (Target(T), Target(U)), "s"))
     noted(notices)
-    notices.failed(Table(1, "1", Target(T), id="s"), error)
+    notices.collections.failed(Table(1, "1", Target(T), id="s"), error)
 
     data = {
         "connector_name": "tm",
@@ -270,7 +273,7 @@ def test_the_status_says_why_a_collection_was_not_read(notices, error, status):
 def test_an_empty_collection_is_told_to_be_empty(notices):
     table = Table(1, "1", Target(T), Extent(0, 0, whole=True).begun(0))
     notices.queued(ExecuteSnapshot("1", (Target(T),)))
-    notices.finished(table)
+    notices.collections.finished(table)
 
     (started, scanned, completed) = noted(notices)
     assert started[1] == "STARTED"
@@ -279,16 +282,16 @@ def test_an_empty_collection_is_told_to_be_empty(notices):
 
 
 def test_an_initial_snapshot(notices):
-    queue = Snapshot().begin([T, U], "snapshot.mode")
+    queue = begin_initial(Snapshot(), [T, U], "snapshot.mode")
     first, second = (
         replace(table, progress=replace(Extent(5, 100).begun(0), rows=5)) for table in queue.tables
     )
     notices.opened(Snapshot(), queue)
     notices.opened(queue, queue)
-    notices.started(first)
-    notices.progress(first, 50)
-    notices.finished(first)
-    notices.failed(second, SourceError("gone"))
+    notices.collections.started(first)
+    notices.collections.progress(first, 50)
+    notices.collections.finished(first)
+    notices.collections.failed(second, SourceError("gone"))
 
     both = {"connector_name": "tm", "data_collections": "public.t,public.u"}
     rows = {"total_rows_scanned": "5", "status": "SUCCEEDED"}
@@ -303,10 +306,10 @@ def test_an_initial_snapshot(notices):
 
 
 def test_an_initial_snapshot_that_begins_anew_aborts_the_one_before(notices):
-    old = Snapshot().begin([T, U], "snapshot.mode")
+    old = begin_initial(Snapshot(), [T, U], "snapshot.mode")
     notices.resume(old)
-    notices.opened(old, old.begin([U], "snapshot.mode"))
-    notices.finished(old.begin([U], "snapshot.mode").tables[0])
+    notices.opened(old, begin_initial(old, [U], "snapshot.mode"))
+    notices.collections.finished(begin_initial(old, [U], "snapshot.mode").tables[0])
 
     assert [type_ for _aggregate, type_, _data in noted(notices)] == [
         *("ABORTED", "STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED"),
@@ -315,8 +318,8 @@ def test_an_initial_snapshot_that_begins_anew_aborts_the_one_before(notices):
 
 def test_a_collection_that_appears_is_a_snapshot_of_its_own(notices):
     table = Table(1, "tidemark-new-public.t", Target(T), id="tidemark-new-public.t")
-    notices.appeared(table, "tidemark-new-public.t", "is captured from now on")
-    notices.excluded(table)
+    notices.collections.appeared(table, "tidemark-new-public.t", "is captured from now on")
+    notices.collections.excluded(table)
 
     found = noted(notices)
     assert [type_ for _aggregate, type_, _data in found] == ["STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED"]

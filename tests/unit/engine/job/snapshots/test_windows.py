@@ -25,6 +25,7 @@ from engine.job.saved import state_document as saved
 from engine.job.saved.state import State
 from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.model import CollectionId, ExecuteSnapshot, Position, Range, Target
+from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Progress
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot
@@ -167,7 +168,7 @@ class TestWindows:
     def test_only_the_collection_that_an_error_carries_is_set_aside(self, bench):
         """Names with dots may read alike."""
         busy, other = CollectionId(("a", "b.c")), CollectionId(("a.b", "c"))
-        queue = Snapshot().execute(ExecuteSnapshot("s", (Target(busy), Target(other))))
+        queue = execute(Snapshot(), ExecuteSnapshot("s", (Target(busy), Target(other))))
         scheduler = WindowScheduler(bench.parts(), Pace())
         state = scheduler.refused(State(snapshot=queue), TableBusy("locked", place=busy))
 

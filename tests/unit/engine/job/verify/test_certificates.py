@@ -11,7 +11,7 @@ import pytest
 from xxhash import xxh3_128_intdigest
 
 from engine.errors import StateError
-from engine.job.reports.notices import Outlet
+from engine.job.reports.outbox import Outlet
 from engine.job.saved import state_document as saved
 from engine.job.verify.certificates import Certificates
 from engine.verify.certificate import Chain

@@ -160,6 +160,6 @@ def test_who_gives_a_session_back_does_not_wait_for_a_network_that_stands_still(
     free.set()
 
     assert not certain
-    assert took_s < 5
+    assert took_s < 20
     assert locks.forget(other)
     locks.close()

@@ -1,8 +1,8 @@
 """Producers that a job's successor can stop: each has a transactional id, and only its last owner may send.
 
-Owns the ids, and how they are taken over. Without them, a job that was frozen in the middle of a turn and
-replaced may still send the rest of that turn when it wakes up: it notices the lost lease only before its next
-step. With them, the brokers refuse all of that and discard what was not committed.
+Owns the ids, how they are taken over, and the steps of a transaction. Without them, a job that was frozen in
+the middle of a turn and replaced may still send the rest of that turn when it wakes up: it notices the lost
+lease only before its next step. With them, the brokers refuse all of that and discard what was not committed.
 
 The ids share a name and are numbered. The name and the count of ids are kept in the state. Number 0 is the
 driver's producer, the others belong to tasks.
@@ -19,7 +19,7 @@ from adapters.kafka.client import client, opened
 from adapters.kafka.errors import Reason, said, sink_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from engine.config.sinks.settings import KafkaSettings
     from engine.errors import SinkError
@@ -74,6 +74,36 @@ class Fence:
     def lose(self) -> None:
         """Note a failure: before anything else is sent, `take` stops what is still being sent."""
         self._ours = False
+
+
+class Transactions:
+    """The transactions of one producer, one after another. A step may take `timeout_s`. Raises SinkError."""
+
+    def __init__(self, producer: Producer, id_: str, reason: Reason, timeout_s: float) -> None:
+        self._producer, self._id, self._reason, self._timeout_s = producer, id_, reason, timeout_s
+        self._prepared = False
+
+    def prepare(self) -> None:
+        """Make the producer the only one with its id."""
+        if not self._prepared:
+            begin(self._producer, self._id, self._reason)
+            self._prepared = True
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.prepare()
+        self._step("does not begin", self._producer.begin_transaction)
+
+    def end(self, *, commits: bool) -> None:
+        """Commit all that was sent, or abort."""
+        end = self._producer.commit_transaction if commits else self._producer.abort_transaction
+        self._step("does not end", end, self._timeout_s)
+
+    def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
+        try:
+            step(*seconds)
+        except KafkaException as exc:
+            raise failed(exc.args[0], what, self._id, self._reason) from exc
 
 
 def transactional(settings: KafkaSettings, id_: str, reason: Reason) -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from adapters.kafka.flow import Flow
+from adapters.kafka.producers.flow import Flow
 
 RECORD = 1000
 

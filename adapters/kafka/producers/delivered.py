@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from adapters.kafka.records import (
+    from adapters.kafka.producers.records import (
         Record,
     )
     from engine.errors import SinkError

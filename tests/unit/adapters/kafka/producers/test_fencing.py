@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from adapters.kafka import fencing
-from adapters.kafka.fencing import Fence
+from adapters.kafka.producers import fencing
+from adapters.kafka.producers.fencing import Fence
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 

@@ -16,14 +16,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
-from adapters.kafka.client import batch_bytes, client, opened, renew
-from adapters.kafka.delivered import Delivered, Undelivered
-from adapters.kafka.errors import BatchRefused, NotDelivered, Reason, refuses, said, sink_error
-from adapters.kafka.fencing import begin, failed, fatal_in, transactional
-from adapters.kafka.flow import Flow
-from adapters.kafka.records import (
+from adapters.kafka.client import client, opened, renew
+from adapters.kafka.errors import NotDelivered, Reason, said, sink_error
+from adapters.kafka.producers.delivered import Delivered
+from adapters.kafka.producers.fencing import Transactions, failed, fatal_in, transactional
+from adapters.kafka.producers.flow import Flow
+from adapters.kafka.producers.records import (
     Header,
     Record,
     between_truncates,
@@ -34,14 +34,14 @@ from adapters.kafka.records import (
     truncated,
     without,
 )
+from adapters.kafka.producers.undelivered import UndeliveredRecords
 from engine.config.sinks.settings import KafkaSettings
-from engine.errors import SinkError, SinkRefused, TidemarkError
+from engine.errors import SinkError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     import pyarrow as pa
-    from confluent_kafka import Message
 
 
 _log = logging.getLogger("adapters")
@@ -52,7 +52,6 @@ _TOLD_EVERY_S: Final = 5.0
 _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
 """The most bytes of a record set aside: a broker's default socket limit."""
-_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 
 
 class Delivery:
@@ -68,15 +67,19 @@ class Delivery:
         if transactional_id:
             config = transactional(settings, transactional_id, self._reason)
             config["delivery.timeout.ms"] = config["transaction.timeout.ms"]  # no transaction outlives it
-        config["on_delivery"] = self._note
-        self._begun = False
+        aborts = bool(transactional_id)
+        self._undelivered = UndeliveredRecords(settings, self._send_aside, aborts=aborts)
+        config["on_delivery"] = self._undelivered.note
         self._flow = Flow()
         self._sent = self._total = self._rejected = 0
         self._told_s = self._renewed_s = 0.0
         self._producer: Producer = opened(Producer, config)
-        self._undelivered: list[Undelivered] = []
+        self._transaction: Transactions | None = None
+        if transactional_id:
+            self._transaction = Transactions(
+                self._producer, transactional_id, self._reason, self._timeout_ms / 1000
+            )
         self._truncated: set[str] = set()
-        self._refused: dict[str, SinkError] = {}
         self._aside: Delivery | None = None
 
     def send(
@@ -89,9 +92,10 @@ class Delivery:
         more of them; the others get theirs. Raises SinkError.
         """
         self._truncated.clear()
-        self._refused.clear()
+        self._undelivered.refused.clear()
         self._sent, self._total, self._told_s = 0, total, time.monotonic()
-        self._begin()
+        if self._transaction is not None:
+            self._transaction.begin()
         for batch in batches:
             found = truncated(batch)
             self._truncated |= found
@@ -105,15 +109,16 @@ class Delivery:
                 if alone:
                     self._flush()
         self._flush()
-        self._end()
-        return Delivered(frozenset(self._truncated), dict(self._refused))
+        if self._transaction is not None:
+            self._transaction.end(commits=not self._undelivered.refused)
+        return Delivered(frozenset(self._truncated), dict(self._undelivered.refused))
 
     def _send_batch(self, batch: pa.RecordBatch) -> None:
         ends = ends_of(batch)
         start = 0
         while start < batch.num_rows:
             end = slice_end(ends, start, self._flow.window // _SLICES)
-            sent = without(batch.slice(start, end - start), self._refused)
+            sent = without(batch.slice(start, end - start), self._undelivered.refused)
             self._produce(sent)
             self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
             self._await_room()
@@ -121,29 +126,8 @@ class Delivery:
 
     def prepare(self) -> None:
         """Make the producer the only one with its id, if it has one. Raises SinkError."""
-        if self.transactional_id and not self._begun:
-            begin(self._producer, self.transactional_id, self._reason)
-            self._begun = True
-
-    def _begin(self) -> None:
-        """Begin a transaction, if the producer has an id. Raises SinkError."""
-        if not self.transactional_id:
-            return
-        self.prepare()
-        self._step("does not begin", self._producer.begin_transaction)
-
-    def _end(self) -> None:
-        """Commit all that was sent, or abort if a topic has refused events."""
-        if self.transactional_id and self._refused:
-            self._step("does not end", self._producer.abort_transaction, self._timeout_ms / 1000)
-        elif self.transactional_id:
-            self._step("does not end", self._producer.commit_transaction, self._timeout_ms / 1000)
-
-    def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
-        try:
-            step(*seconds)
-        except KafkaException as exc:
-            raise failed(exc.args[0], what, self.transactional_id, self._reason) from exc
+        if self._transaction is not None:
+            self._transaction.prepare()
 
     def _note_sent(self, records: int, size: int) -> None:
         self._sent += records
@@ -165,7 +149,7 @@ class Delivery:
         """Check how far the brokers are."""
         now_s = time.monotonic()
         self._flow.seen(len(self._producer), now_s)
-        self._settle()
+        self._undelivered.settle()
         if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
             self._renewed_s = now_s
             self._renew()
@@ -187,7 +171,7 @@ class Delivery:
         """The error if nothing has been acknowledged for too long."""
         self._producer.purge()
         self._producer.flush(1.0)
-        undelivered, self._undelivered = self._undelivered, []
+        undelivered = self._undelivered.take()
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         topic = undelivered[0].record[0] if undelivered else None
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
@@ -243,23 +227,17 @@ class Delivery:
                 self._serve(self._producer.poll, 0.05)
                 if self._reason.refused():
                     self._renew()
-                self._settle()
+                self._undelivered.settle()
                 if len(self._producer) != held:
                     held, since_s = len(self._producer), time.monotonic()
                 if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
                     raise self._stalled() from None
             except KafkaException as exc:
-                self._undelivered.append(Undelivered(record, -1, exc.args[0]))
+                self._undelivered.not_sent(record, exc.args[0])
                 self._rejected += 1
                 return
             else:
                 return
-
-    def _note(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            record = (message.topic() or "", message.value(), message.key())
-            partition = message.partition()
-            self._undelivered.append(Undelivered(record, -1 if partition is None else partition, error))
 
     def _flush(self) -> None:
         while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):
@@ -271,72 +249,18 @@ class Delivery:
         with suppress(TidemarkError):  # shown with the events, if they are not delivered in time
             renew(self._settings.client, self._producer, refused=self._reason.refused())
 
-    def _settle(self) -> None:
-        """Handle undelivered records: set them aside, or fail."""
-        if not self._undelivered:
-            return
-        self._note_refused()
-        undelivered, self._undelivered = self._undelivered, []
-        if not undelivered:
-            return
-        too_large = [
-            failure for failure in undelivered if failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-        ]
-        if len(too_large) < len(undelivered):
-            raise self._failed(
-                next(failure for failure in undelivered if failure not in too_large), len(undelivered)
-            )
-        for failure in too_large:
-            if failure.record[0] not in self._refused:
-                self._set_aside(failure, too_large)
-
-    def _note_refused(self) -> None:
-        """Record topics that refuse events. Other undelivered records for them no longer count."""
-        for record in self._undelivered:
-            topic = record.record[0]
-            if refuses(record.error) and topic not in self._refused:
-                text = f"the topic refuses events: {said(record.error)}"
-                self._refused[topic] = sink_error(record.error, text, topic)
-        # A refused event aborts a transaction with everything in it; the turn is sent again.
-        ended = _PURGED if self.transactional_id and self._refused else frozenset[int]()
-        left = (failure for failure in self._undelivered if failure.error.code() not in ended)
-        self._undelivered = [failure for failure in left if failure.record[0] not in self._refused]
-
-    def _failed(self, one: Undelivered, count: int) -> SinkError:
-        text = f"{count} events were not delivered: {said(one.error)}"
-        return sink_error(one.error, text, one.record[0])
-
-    def _set_aside(self, one: Undelivered, too_large: list[Undelivered]) -> None:
-        topic, value, key = one.record
-        # A broker refuses a whole batch; only a batch of one record shows which record was too large.
-        batch = [other for other in too_large if other.place == one.place and other.partition >= 0]
-        if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
-            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
-        shown = (key or b"").decode()[:200]
-        aside = self._settings.dead_letter_topic
-        # A record that a broker has refused ends its transaction: it can't be left out of it.
-        if not aside or aside == topic or (self.transactional_id and one.partition >= 0):
-            self._refused[topic] = SinkRefused(
-                f"the event of {one.size} bytes with the key {shown!r} is too large",
-                place=topic,
-                hint="raise producer.max.request.size and the topic's max.message.bytes,"
-                " or name a tidemark.sink.kafka.dead.letter.topic",
-            )
-            return
-        self._dead_letters().send_record((aside, value, key), [("topic", topic), ("error", said(one.error))])
-        _log.warning("%s: the event of %d bytes with the key %r went to %s", topic, one.size, shown, aside)
-
-    def _dead_letters(self) -> Delivery:
+    def _send_aside(self, record: Record, headers: list[Header]) -> None:
+        """Send a dead letter, with a producer that takes larger records."""
         if self._aside is None:
             larger = {**self._settings.client, "message.max.bytes": _LARGEST}
             self._aside = Delivery(KafkaSettings(larger))
-        return self._aside
+        self._aside.send_record(record, headers)
 
     def send_record(self, record: Record, headers: list[Header]) -> None:
         """Send one record and wait until it is delivered. Raises SinkError."""
-        self._refused.clear()
+        self._undelivered.refused.clear()
         self._insist(self._producer.produce, record, headers)
         self._note_sent(1, len(record[1] or b""))
         self._flush()
-        for error in self._refused.values():
+        for error in self._undelivered.refused.values():
             raise error

@@ -1,0 +1,109 @@
+"""Records that a producer could not deliver, and what follows for them, their topic and the delivery.
+
+refused by the topic     the topic gets no more events of the turn; the others get theirs
+too large                sent to the topic of dead letters, if there is one; else its topic refuses it
+anything else            the delivery fails, and everything is sent again
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError
+
+from adapters.kafka.client import batch_bytes
+from adapters.kafka.errors import BatchRefused, refuses, said, sink_error
+from adapters.kafka.producers.delivered import Undelivered
+from engine.errors import SinkError, SinkRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Message
+
+    from adapters.kafka.producers.records import Header, Record
+    from engine.config.sinks.settings import KafkaSettings
+
+_log = logging.getLogger("adapters")
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+
+
+class UndeliveredRecords:
+    """Those of one producer, until they are settled. `refused` has the topics that refuse events, and why.
+
+    `aborts`: a record that a broker refuses ends a transaction with everything in it. `set_aside` sends a
+    dead letter.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, set_aside: Callable[[Record, list[Header]], None], *, aborts: bool
+    ) -> None:
+        self._settings, self._set_aside, self._aborts = settings, set_aside, aborts
+        self._records: list[Undelivered] = []
+        self.refused: dict[str, SinkError] = {}
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        """Note how a record was delivered; the producer calls it for each."""
+        if error is not None:
+            record = (message.topic() or "", message.value(), message.key())
+            partition = message.partition()
+            self._records.append(Undelivered(record, -1 if partition is None else partition, error))
+
+    def not_sent(self, record: Record, error: KafkaError) -> None:
+        """Note a record that the producer does not take."""
+        self._records.append(Undelivered(record, -1, error))
+
+    def take(self) -> list[Undelivered]:
+        """The records that are not settled; they are forgotten."""
+        records, self._records = self._records, []
+        return records
+
+    def settle(self) -> None:
+        """Set records aside that are too large. Raises SinkError if others were not delivered."""
+        if not self._records:
+            return
+        self._note_refused()
+        records = self.take()
+        too_large = [failure for failure in records if failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
+        for failure in records:
+            if failure not in too_large:
+                text = f"{len(records)} events were not delivered: {said(failure.error)}"
+                raise sink_error(failure.error, text, failure.record[0])
+        for failure in too_large:
+            if failure.record[0] not in self.refused:
+                self._settle_large(failure, too_large)
+
+    def _note_refused(self) -> None:
+        """Note topics that refuse events. Other undelivered records for them no longer count."""
+        for failure in self._records:
+            topic = failure.record[0]
+            if refuses(failure.error) and topic not in self.refused:
+                text = f"the topic refuses events: {said(failure.error)}"
+                self.refused[topic] = sink_error(failure.error, text, topic)
+        # A refused event aborts a transaction with everything in it; the turn is sent again.
+        ended = _PURGED if self._aborts and self.refused else frozenset[int]()
+        left = (failure for failure in self._records if failure.error.code() not in ended)
+        self._records = [failure for failure in left if failure.record[0] not in self.refused]
+
+    def _settle_large(self, failure: Undelivered, too_large: list[Undelivered]) -> None:
+        topic, value, key = failure.record
+        # A broker refuses a whole batch; only a batch of one record shows which record was too large.
+        batch = [other for other in too_large if other.place == failure.place and other.partition >= 0]
+        if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
+            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
+        shown = (key or b"").decode()[:200]
+        aside = self._settings.dead_letter_topic
+        # A record that a broker has refused ends its transaction: it can't be left out of it.
+        if not aside or aside == topic or (self._aborts and failure.partition >= 0):
+            self.refused[topic] = SinkRefused(
+                f"the event of {failure.size} bytes with the key {shown!r} is too large",
+                place=topic,
+                hint="raise producer.max.request.size and the topic's max.message.bytes,"
+                " or name a tidemark.sink.kafka.dead.letter.topic",
+            )
+            return
+        self._set_aside((aside, value, key), [("topic", topic), ("error", said(failure.error))])
+        _log.warning(
+            "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
+        )

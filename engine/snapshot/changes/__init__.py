@@ -1,0 +1,1 @@
+"""What commands, failures, lost logs and moved rows change in the queue."""
