@@ -129,7 +129,8 @@ class Target:
     An `initial` target belongs to the initial snapshot: it may lack a key, and it is read by the SELECT that
     the settings give for it. A `blocking` target is read in the same way while the stream waits; its
     condition is a whole SELECT where the database has SELECTs.
-    The keys of a `scope` are those of the surrogate key, else of the table's own.
+    The keys of a `scope` are those of the surrogate key, else of the table's own. `against` names what the
+    rows are compared with; empty: what the job's sink holds.
     """
 
     collection: CollectionId
@@ -139,6 +140,7 @@ class Target:
     blocking: bool = False
     scope: Scope | None = None
     purpose: Purpose = Purpose.SNAPSHOT
+    against: str = ""
 
     @property
     def as_initial(self) -> bool:

@@ -47,8 +47,13 @@ class SignalRequest:
 
 
 def snapshot_data(
-    collections: Sequence[str], kind: str | None = None, condition: str | None = None
+    collections: Sequence[str], kind: str | None = None, condition: str | None = None, against: str = ""
 ) -> dict[str, Any]:
     """The data of a signal about snapshots; what is None or empty is left out."""
-    said = {"data-collections": list(collections), "type": kind, "additional-condition": condition}
+    said = {
+        "data-collections": list(collections),
+        "type": kind,
+        "additional-condition": condition,
+        "against": against,
+    }
     return {name: value for name, value in said.items() if value}

@@ -164,20 +164,25 @@ def log(
 def verify(
     config: Config,
     collections: Collections,
+    against: Annotated[
+        str, typer.Option("--against", help="a target of the settings, instead of what the sink holds")
+    ] = "",
     channel: By = None,
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
-    """Compare collections with the events that the job has sent, and print the verdicts.
+    """Compare collections with what the job's sink holds, or with tables that somebody else keeps.
 
-    The job must be running, with the files sink. It goes on streaming meanwhile.
+    The job must be running. It goes on streaming meanwhile. The verdicts are printed.
 
     Exit codes: 0 all accepted; 1 one rejected, or it can't be verified; 4 not answered in time, or
     no job runs.
 
     Example: tidemark verify orders.properties -c public.orders
+
+    Example: tidemark verify orders.properties -c public.orders --against warehouse
     """
-    data = snapshot_data(collections, "verify")
+    data = snapshot_data(collections, "verify", against=against)
     _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from adapters.jdbc.column_types import column_type
-from adapters.jdbc.statements import copied, identifier, listed, types_of
+from adapters.jdbc.statements import copied, identifier, listed, size_of, types_of
 from adapters.jdbc.table_rows import column_texts, lines
 from engine.verify.compared_digests import DIGEST
 
@@ -169,17 +169,6 @@ def _ranges(connection: Connection, name: TableName) -> Iterator[tuple[int, int 
     step = max(1, _RANGE_BYTES // block)
     begins = list(range(0, max(1, -(-size // block)), step))
     yield from zip(begins, [*begins[1:], None], strict=True)
-
-
-def size_of(connection: Connection, name: TableName) -> tuple[int, int]:
-    """The bytes of a table, or of its largest partition, and of a block."""
-    sizes = connection.execute(
-        "SELECT coalesce(max(pg_relation_size(relid)), 0), current_setting('block_size')::int"
-        " FROM (SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION"
-        " SELECT to_regclass(%(name)s)) AS found",
-        {"name": identifier(name).as_string(connection)},
-    ).fetchone()
-    return sizes or (0, 1)
 
 
 def keys_at(

@@ -38,6 +38,17 @@ def types_of(connection: Connection, name: TableName) -> dict[str, str]:
     return dict(rows)
 
 
+def size_of(connection: Connection, name: TableName) -> tuple[int, int]:
+    """The bytes of a table, or of its largest partition, and of a block."""
+    sizes = connection.execute(
+        "SELECT coalesce(max(pg_relation_size(relid)), 0), current_setting('block_size')::int"
+        " FROM (SELECT relid FROM pg_partition_tree(to_regclass(%(name)s)) UNION"
+        " SELECT to_regclass(%(name)s)) AS found",
+        {"name": identifier(name).as_string(connection)},
+    ).fetchone()
+    return sizes or (0, 1)
+
+
 def copied(connection: Connection, command: sql.Composed, texts: Iterable[Text]) -> int:
     """Send texts, which consist of whole lines, to a COPY. Returns how many texts there were."""
     count = 0

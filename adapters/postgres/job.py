@@ -83,7 +83,12 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
         appeared=source.appeared,
         numbers=numbers,
         database=postgres.database,
-        verifiable=Verifiable(Traits(tuple(placeholders(settings.events))), source.deletes, source.settled),
+        verifiable=Verifiable(
+            Traits(tuple(placeholders(settings.events))),
+            source.deletes,
+            source.settled,
+            reads=source.row_reads,
+        ),
     )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
     from adapters.source.log.no_log import NoLog
+    from adapters.verify.row_reads import RowReads
     from engine.config.settings import Settings
     from engine.job.saved.state import State
     from engine.model import Appeared, CollectionId, Window
@@ -152,6 +153,10 @@ class PostgresSource:
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
         return self._opened().windows.deletes(collection)
+
+    def row_reads(self, collection: CollectionId) -> RowReads:
+        """How rows of a collection are read from another table with its columns. Raises SourceError."""
+        return self._opened().windows.table_reads.elsewhere(collection)
 
     def settled(self) -> SettledIn:
         """Whether the transactions of events are visible in snapshots from now on. Raises SourceError."""

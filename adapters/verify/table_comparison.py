@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -30,8 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.verify.copied_events import SortSeen
+from adapters.verify.failures import as_source_errors
 from adapters.verify.partitions import partition_of, write_partitions
-from engine.errors import SinkError, SourceError
+from engine.errors import SourceError
 from engine.snapshot.merge_key import key_of
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED, SEEN_ROWS, compare
@@ -56,15 +56,6 @@ _LEAST_ROW_BYTES: Final = 64
 """A row of a table has more, with its header."""
 _ROW_BYTES: Final = 64
 """What the delete of an extra row takes, about."""
-
-
-@contextmanager
-def as_source_errors() -> Iterator[None]:
-    """Raise the sink's errors as the source's: what is compared begins anew."""
-    try:
-        yield
-    except SinkError as error:
-        raise error.recast(SourceError) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from adapters.jdbc.parts import Removal
 from adapters.jdbc.statements import identifier, types_of
 from adapters.jdbc.table import naming
 from adapters.lake.row_columns import columns_of, source_of
-from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work, as_source_errors
+from adapters.verify.failures import as_source_errors
+from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work
 from engine.errors import SinkError, SourceError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST

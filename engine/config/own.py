@@ -30,7 +30,7 @@ from engine.config.settings import (
     StateForm,
     TableErrors,
 )
-from engine.config.sinks import jdbc, lake
+from engine.config.sinks import against, jdbc, lake
 from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
 from engine.events.settings import Fault
 
@@ -146,6 +146,7 @@ _SHARED = (
         TEXT,
     ),
     *jdbc.ROWS,
+    *against.ROWS,
     *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P(

@@ -24,6 +24,7 @@ from engine.config.settings import (
     TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
+from engine.config.sinks.against import read_against
 from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
 from engine.config.sinks.lake import lake_names, lake_problems, lake_warnings, read_lake
 from engine.config.sinks.settings import LAKES, CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
@@ -64,7 +65,9 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
     source = connector.read(values)
     jdbc = read_jdbc(values, source.events)
     sink = replace(_sink(values, kafka.settings, jdbc.settings), lake=read_lake(values, source.events))
+    against = read_against(values)
     settings = _compose(values, connector, source, signals.settings, sink)
+    settings = replace(settings, job=replace(settings.job, against=against.targets))
     checked = checks.problems(
         values,
         connector,
@@ -73,7 +76,7 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
         jdbc=jdbc.problems,
         lake=lake_problems(values),
     )
-    found = (*problems, *values.problems, *checked)
+    found = (*problems, *values.problems, *against.problems, *checked)
     if found:
         raise ConfigError(*dict.fromkeys(found))
     return settings
@@ -152,6 +155,7 @@ def _job(v: Values) -> JobSettings:
         heartbeat_query=v.get("heartbeat.action.query", str),
         restart_wait_ms=v.get("retriable.restart.connector.wait.ms", int),
         max_retries=v.get("errors.max.retries", int),
+        verify_settle_ms=v.get("tidemark.verify.settle.ms", int),
     )
 
 

@@ -17,7 +17,7 @@ from engine.model import NO_LIMIT, Channel, Limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.config.sinks.settings import SinkSettings
+    from engine.config.sinks.settings import JdbcSettings, SinkSettings
     from engine.config.sources.selection import CaptureSettings
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
@@ -217,6 +217,8 @@ class JobSettings:
     - `blocking`: whether signals may ask for blocking snapshots
     - `window_max_chunks` 0 and `max_retries` -1: no bound
     - `limit`: what all snapshots together may read per second
+    - `against`: databases with tables that somebody else keeps, by name
+    - `verify_settle_ms`: how far these may lag
     """
 
     checkpoint: str | None = None
@@ -247,6 +249,8 @@ class JobSettings:
     heartbeat_query: str = ""
     restart_wait_ms: int = 10_000
     max_retries: int = -1
+    against: Mapping[str, JdbcSettings] = field(default_factory=dict)
+    verify_settle_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ How each column is converted is decided when the codec is built; nothing is deci
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 from engine.events.record.envelope import around_delete, around_read
 from engine.events.record.field import Field, Mask, object_pieces, struct_array
 from engine.events.record.headers import simple_texts
+from engine.events.record.schema import MASKED
 from engine.events.values.text import Piece, Text, join, slices, text_parts
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class TableCodec:
     warnings: tuple[str, ...] = field(default=(), compare=False)
     header_wrap: tuple[str, str] | None = None
     schemas: RecordSchemas | None = None
+
+    @property
+    def unmasked(self) -> TableCodec:
+        """The codec without the columns whose values are masked, so that nobody can compare them."""
+        return replace(self, fields=tuple(one for one in self.fields if MASKED not in one.schema.parameters))
 
     def row(self, columns: Sequence[Text], unchanged: Sequence[Mask | None] | None = None) -> Row:
         """Encode rows. `unchanged[i]` marks the values of column i that the log left out."""

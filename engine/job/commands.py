@@ -83,10 +83,7 @@ class Commands:
         """The command without collections that can't be verified, which are answered; None: no others."""
         kept = []
         for target in command.targets:
-            collection = target.collection
-            if target.compared and (
-                refusal := self._parts.verification.refusal(state, collection, self._parts)
-            ):
+            if target.compared and (refusal := self._parts.verification.refusal(state, target, self._parts)):
                 self._parts.desk.answers.failed(asked(command, target), refusal)
             else:
                 kept.append(target)

@@ -35,13 +35,13 @@ Digests that differ don't prove that rows do: `different` are candidates, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from engine.verify.compared_digests import DIGEST
+from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +50,6 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
     Mask: TypeAlias = NDArray[np.bool_]
-
-
-class Seen(IntEnum):
-    """What a window says of a key."""
-
-    ROW = 0
-    """There is this row."""
-    SUPERSEDED = 1
-    """An entry of the log has superseded what the window read."""
-    ABSENT = 2
-    """The key was looked at by itself, and there is no row."""
 
 
 SEEN_ROWS: Final = pa.schema(

@@ -6,7 +6,7 @@ say what it held after each of them. `comparison.py` has the rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Findings:
     count rows as `comparison.Compared` does. For a repair, `wrong` has the merge keys of missing and
     different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
     counts rows that only the copy has, perhaps because windows could not see them yet. `stale`: the copy has
-    changed in such a way that what windows have seen can't be compared with it.
+    changed in such a way that what windows have seen can't be compared with it. `settled`: the copy's
+    position is not known, and differences were found settled instead (`settled.py`).
     """
 
     equal: int = 0
@@ -63,6 +64,7 @@ class Findings:
     extra: tuple[ExtraRow, ...] = ()
     unsettled: int = 0
     stale: bool = False
+    settled: bool = False
 
     def __or__(self, other: Findings) -> Findings:
         """Those of other keys as well."""
@@ -77,7 +79,14 @@ class Findings:
             (*self.extra, *other.extra)[:MOST_MENDED],
             self.unsettled + other.unsettled,
             self.stale or other.stale,
+            self.settled or other.settled,
         )
+
+    @property
+    def given_up(self) -> Findings:
+        """Those that claim nothing of what could not be decided."""
+        left = self.changed + len(self.undecided) + self.unsettled
+        return replace(self, changed=left, undecided=(), unsettled=0)
 
     @property
     def differences(self) -> int:
@@ -196,3 +205,15 @@ class HoldsRows(Protocol):
 
     def deletes(self, topic: str, extra: Sequence[ExtraRow]) -> pa.RecordBatch:
         """What the sink must be given to delete these rows."""
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A copy that somebody else writes, so that its position is not known. It can't be repaired."""
+
+    @property
+    def settle_s(self) -> float:
+        """How many seconds it may lag. Each comparison begins so long after the last window."""
+
+    def learn(self, topic: str, collection: CollectionId) -> str:
+        """Learn of which collection a topic is. Returns why it can't be compared, else nothing."""

@@ -27,13 +27,14 @@ class Mended:
 class Verdict:
     """What was found of a collection whose copy was compared up to a turn, at `position` of the stream.
 
-    After a repair, `mended` is what it has sent before.
+    After a repair, `mended` is what it has sent before. `against` names a copy that somebody else keeps.
     """
 
     findings: Findings
     span: Span
     position: str
     mended: Mended | None = None
+    against: str = ""
 
     @property
     def accepts(self) -> bool:
@@ -47,19 +48,24 @@ class Verdict:
         numbers = {"equal": found.equal, "changed": found.changed, **found.counts}
         first = {kind: list(keys) for kind, keys in found.first.items() if keys}
         sent = {} if self.mended is None else {"reads": self.mended.reads, "deletes": self.mended.deletes}
-        return {"verdict": "accept" if self.accepts else "reject", **numbers, **sent, "first": first}
+        said = {"verdict": "accept" if self.accepts else "reject"}
+        if self.against:
+            said |= {"against": self.against, "basis": "settled" if found.settled else "position"}
+        return {**said, **numbers, **sent, "first": first}
 
     def __str__(self) -> str:
         found = self.findings
-        changed = f", {found.changed} sent anew meanwhile" if found.changed else ""
+        meanwhile = "changed" if found.settled else "sent anew"
+        changed = f", {found.changed} {meanwhile} meanwhile" if found.changed else ""
         if self.mended is not None:
             changed += f"; the repair has sent {self.mended.reads} rows and {self.mended.deletes} deletes"
+        where = "as settled" if found.settled else f"at {self.position}"
         if self.accepts:
-            return f"the copy is accepted at {self.position}: {found.equal} rows are equal{changed}"
+            return f"the copy is accepted {where}: {found.equal} rows are equal{changed}"
         kinds = ", ".join(
             f"{count} {kind}{_first(found, kind)}" for kind, count in found.counts.items() if count
         )
-        return f"the copy is rejected at {self.position}: {kinds}; {found.equal} rows are equal{changed}"
+        return f"the copy is rejected {where}: {kinds}; {found.equal} rows are equal{changed}"
 
     def document(self, table: Table, circumstances: Circumstances, previous: str) -> str:
         """One line of JSON, which names the SHA-256 of the certificate before it."""
@@ -72,7 +78,7 @@ class Verdict:
             "scope": {"collection": str(table.target.collection)},
             "began_ms": table.progress.since_ms if table.progress else None,
             "ended_ms": circumstances.ended_ms,
-            "position": self.position,
+            "position": None if self.findings.settled else self.position,
             "turns": {"since": self.span.since, "upto": self.span.upto},
             **self.facts,
             "previous": previous or None,

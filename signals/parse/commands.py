@@ -41,13 +41,14 @@ _CONDITION: Final = "additional-condition"
 _CONDITIONS: Final = "additional-conditions"
 _SURROGATE: Final = "surrogate-key"
 _TYPE: Final = "type"
+_AGAINST: Final = "against"
 _DRY_RUN: Final = "dry-run"
 _PRIORITY: Final = "priority"
 _MOST_ROWS: Final = "max-rows-per-second"
 _MOST_BYTES: Final = "max-bytes-per-second"
 _EXECUTE: Final = (
     *(_TYPE, _COLLECTIONS, _CONDITION, _CONDITIONS, _SURROGATE),
-    *(_DRY_RUN, _PRIORITY, _MOST_ROWS, _MOST_BYTES, KEYS, RANGES),
+    *(_DRY_RUN, _PRIORITY, _MOST_ROWS, _MOST_BYTES, KEYS, RANGES, _AGAINST),
 )
 _LARGEST_PRIORITY: Final = 2**31 - 1
 _INCREMENTAL: Final = "incremental"
@@ -98,6 +99,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
         _check_unlimited(fields)
     if type_ in _PURPOSES:
         _check_whole(fields, type_)
+    against = _against(fields, type_)
     patterns = _patterns(fields)
     if patterns is None:
         raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
@@ -117,6 +119,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
             blocking=blocking,
             scope=scope,
             purpose=_PURPOSES.get(type_, Purpose.SNAPSHOT),
+            against=against,
         )
         for collection in collections
     )
@@ -143,6 +146,14 @@ def _check_whole(fields: Fields, type_: str) -> None:
     for name in (_CONDITION, _CONDITIONS, _SURROGATE, KEYS, RANGES):
         if fields.get(name):
             raise SignalError(f"{name!r} is for snapshots; {type_!r} compares whole collections")
+
+
+def _against(fields: Fields, type_: str) -> str:
+    """The name of what rows are compared with; empty: what the job's sink holds."""
+    against = text_in(fields, _AGAINST) or ""
+    if against and type_ != Purpose.VERIFY:
+        raise SignalError(f"{_AGAINST!r} is for {str(Purpose.VERIFY)!r}; this is {type_!r}")
+    return against
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.rows import row_shape
+from adapters.postgres.events.rows import row_expression, row_shape
 from adapters.postgres.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.postgres.server.table import relation_of
+from adapters.postgres.server.text_settings import TEXT_SETTINGS
+from adapters.verify.row_reads import RowReads
 from engine.config.settings import GeneratedColumns
+from engine.events.values.row_form import RowMode
 from engine.model import Target
 from engine.staging.reads import ReadEvents
 from engine.verify.deletes import DeleteEvents
@@ -38,6 +42,7 @@ class TableReads:
         found = {}
         for target, read in tables.items():
             relation, codec = self._codec(read)
+            codec = codec.unmasked if target.against else codec
             shape = row_shape(relation, read.table, relations.types)
             source = read_source(settings, read.table.id, place(target))
             marked = marked_sources(settings, read.table.id, place(target))
@@ -52,6 +57,21 @@ class TableReads:
         _relation, codec = self._codec(read)
         source = read_source(settings, collection, place)
         return DeleteEvents.of_table(codec, source, place.ts_ms, tombstones=settings.tombstones)
+
+    def elsewhere(self, collection: CollectionId) -> RowReads:
+        """How rows of a collection are read from another table with its columns. Raises SourceError."""
+        (read,) = self._session.extents.readings([Target(collection)]).values()
+        relations = self._session.relations
+        relations.learn_types([read.table])
+        relation, codec = self._codec(read)
+        shape = row_shape(relation, read.table, relations.types)
+        shape = replace(shape, nullable=tuple(True for _column in shape.columns))
+        return RowReads(
+            {column.name: (column.type, column.typmod) for column in relation.columns},
+            row_expression(shape, RowMode.EXACT),
+            ReadEvents(codec.unmasked, shape, "{}", 0, compared=True),
+            {name: value for name, value in TEXT_SETTINGS.items() if name != "client_encoding"},
+        )
 
     def _codec(self, read: ReadTable) -> tuple[Relation, TableCodec]:
         """How the rows of a table that can be read become events."""

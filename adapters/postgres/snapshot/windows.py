@@ -68,7 +68,7 @@ class OpenWindows:
         self._settings, self._tools, self._view = settings, tools, views.initial
         self._blocking = views.blocking
         self._session, self._streamed = session, streamed
-        self._table_reads = TableReads(settings, session)
+        self.table_reads = TableReads(settings, session)
         self.opened: dict[str, PostgresWindow] = {}
         self.meanwhile: Meanwhile | None = None
 
@@ -229,7 +229,7 @@ class OpenWindows:
         def place(target: Target) -> ReadPlace:
             return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
 
-        events = self._table_reads.events(tables, place, self._tools.clock.now_ms)
+        events = self.table_reads.events(tables, place, self._tools.clock.now_ms)
         row_bytes = self._session.extents.row_bytes
         return [
             RunRead(run, tables[run.target], events[run.target], row_bytes(run.target)) for run in window.runs
@@ -237,7 +237,7 @@ class OpenWindows:
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
-        return self._table_reads.deletes(collection, self._place(self._streamed.committed_before_reads))
+        return self.table_reads.deletes(collection, self._place(self._streamed.committed_before_reads))
 
     def _place(self, horizon: int | None) -> ReadPlace:
         return ReadPlace(

@@ -6,17 +6,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.spark.executors import ThreadExecutors
+from adapters.verify import foreign_copy
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import SinkKind
 from engine.job.verify.course import always_settled
 from engine.job.verify.verification import Verification
+from engine.verify.copy import HoldsRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.verify.copied_events import Traits
+    from adapters.verify.row_reads import RowReads
     from engine.config.settings import Settings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
@@ -30,13 +33,15 @@ class Verifiable:
     """What a source tells of its events, so that they can be compared.
 
     `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
-    `why` says why nothing can be compared, if the source's settings speak against it.
+    `why` says why nothing can be compared, if the source's settings speak against it. `reads` says how rows
+    of a collection are read from tables that somebody else keeps; None: they can't be.
     """
 
     traits: Traits
     deletes: Callable[[CollectionId], DeleteEvents]
     settled: Callable[[], Settled] = lambda: always_settled
     why: str = ""
+    reads: Callable[[CollectionId], RowReads] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,20 @@ def verification_of(settings: Settings, ground: Ground, told: Verifiable | None)
         return Verification(why=why)
     copy = _copy(settings, ground, told.traits)
     seen_rows = SeenRowsFiles(f"{ground.staging}/seen")
-    return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled)
+    others = _others(settings, ground, told, copy)
+    return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled, others=others)
+
+
+def _others(settings: Settings, ground: Ground, told: Verifiable, own: Copy) -> dict[str, Copy]:
+    """The copies that somebody else keeps, by name. Only rendered rows can be compared with them."""
+    if told.reads is None or isinstance(own, HoldsRows):
+        return {}
+    place = foreign_copy.Ground(own, ground.executors, told.reads, ground.database)
+    settle_s = settings.job.verify_settle_ms / 1000
+    return {
+        name: foreign_copy.ForeignCopy(target, settle_s, f"{ground.staging}/against/{name}", place)
+        for name, target in settings.job.against.items()
+    }
 
 
 def _copy(settings: Settings, ground: Ground, traits: Traits) -> Copy:

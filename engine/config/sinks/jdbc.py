@@ -63,10 +63,10 @@ def _address(raw: str) -> str | None:
     return raw.strip() if whole and "," not in found.netloc and not found.fragment else None
 
 
-_ADDRESS: Final = Shape("jdbc:postgresql://host:port/database?parameter=value, of one host", _address)
+ADDRESS: Final = Shape("jdbc:postgresql://host:port/database?parameter=value, of one host", _address)
 
 ROWS: Final = (
-    Property(_URL, APPLIED, "database of the sink jdbc: jdbc:postgresql://host:port/database", _ADDRESS),
+    Property(_URL, APPLIED, "database of the sink jdbc: jdbc:postgresql://host:port/database", ADDRESS),
     Property(_USER, APPLIED, "user of the sink jdbc", TEXT),
     Property(_PASSWORD, APPLIED, "password of the sink jdbc", VERBATIM),
     Property(
@@ -102,7 +102,10 @@ def read_jdbc(values: Values, events: EventSettings) -> JdbcRead:
     problems: list[str] = []
     parameters: dict[str, str] = {}
     if values.get(_URL, str):
-        parameters = _parameters(values, problems)
+        parameters = parameters_of(
+            Connecting(_URL, values.get(_URL, str), values.get(_USER, str), values.get(_PASSWORD, str)),
+            problems,
+        )
     elif values.sure(_URL):
         problems.append(f"missing {_URL!r}: the database that the sink 'jdbc' writes to")
     settings = JdbcSettings(
@@ -132,9 +135,19 @@ def jdbc_names(values: Values) -> Iterator[str]:
     yield from (name for name in values.given if name.startswith(_PREFIX))
 
 
-def _parameters(values: Values, problems: list[str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """An address, whose setting has this name, a user and a password; both may be empty."""
+
+    setting: str
+    address: str
+    user: str
+    password: str = field(repr=False)
+
+
+def parameters_of(connecting: Connecting, problems: list[str]) -> dict[str, str]:
     """By libpq's names. User and password keep their references, to be resolved at every connection."""
-    address = urlsplit(values.get(_URL, str).removeprefix("jdbc:"))
+    address = urlsplit(connecting.address.removeprefix("jdbc:"))
     found = {
         "host": address.hostname or "",
         "port": str(address.port or 5432),
@@ -151,11 +164,9 @@ def _parameters(values: Values, problems: list[str]) -> dict[str, str]:
             found[_NAMES.get(name, name)] = value
         else:
             known = ", ".join(sorted({"ssl", "currentSchema", *_NAMES, *_SAME}))
-            problems.append(f"{_URL!r} has an unknown parameter {name!r}; known: {known}")
-    for name, setting in (("user", _USER), ("password", _PASSWORD)):
-        if values.get(setting, str):
-            found[name] = values.get(setting, str)
-    return found
+            problems.append(f"{connecting.setting!r} has an unknown parameter {name!r}; known: {known}")
+    login = {"user": connecting.user, "password": connecting.password}
+    return found | {name: value for name, value in login.items() if value}
 
 
 def _into_itself(values: Values, settings: JdbcSettings) -> Iterator[str]:

@@ -6,8 +6,12 @@ Owns the order of a schema's members. The adapters choose the schema of each dat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from engine.events.values.json_text import quote
+
+MASKED: Final = ("masked", "true")
+"""The schema parameter of a column whose values are hidden."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.events.record.schema import MASKED
 from engine.events.values.text import Text, each, scalar
 from engine.expressions import matches
 
@@ -48,7 +49,7 @@ def mask_of(collection: CollectionId, column: str, settings: EventSettings) -> C
 
 def mask_parameters(mask: ColumnMask) -> tuple[tuple[str, str], ...]:
     """The schema parameters of a masked column."""
-    return (("truncateLength", str(mask.length)),) if mask.truncate else (("masked", "true"),)
+    return (("truncateLength", str(mask.length)),) if mask.truncate else (MASKED,)
 
 
 def shape_of(mask: ColumnMask, length: int | None) -> Shape:

@@ -53,6 +53,7 @@ class TargetForm(Struct, kw_only=True):
     blocking: bool = False
     scope: Scope | None = None
     purpose: Purpose = Purpose.SNAPSHOT
+    against: str = ""
 
 
 class FailedForm(TargetForm, Generic[Bounds], kw_only=True):

@@ -277,6 +277,7 @@ def _target_out(target: Target, conditions: dict[str, int]) -> dict[str, Any]:
         "blocking": target.blocking,
         "scope": target.scope,
         "purpose": target.purpose,
+        "against": target.against,
     }
 
 
@@ -285,7 +286,7 @@ def _target_in(target: TargetForm, conditions: tuple[str, ...]) -> Target:
     text = conditions[condition] if isinstance(condition, int) else condition
     collection = CollectionId(target.collection)
     key, initial, blocking = target.surrogate_key, target.initial, target.blocking
-    return Target(collection, text, key, initial, blocking, target.scope, target.purpose)
+    return Target(collection, text, key, initial, blocking, target.scope, target.purpose, target.against)
 
 
 def _requests_out(requests: Iterable[Request]) -> tuple[tuple[str, str | None], ...]:

@@ -13,8 +13,9 @@ from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.compared_rows import SURVIVES
 from engine.verify.compared_digests import DIGEST
-from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.comparison import SEEN_ROWS
 from engine.verify.copy import HoldsRows, Span, TellsVisible
+from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ class Course:
     windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
     merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled` of an
     earlier course of the same verification, or of this one: what was sent up to that turn is visible to all
-    windows once `settled` shows whatever had begun then.
+    windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
     """
 
     since: int
@@ -49,6 +50,13 @@ class Course:
     position: str = ""
     repair: Repair = field(default_factory=Repair)
     base: tuple[int, Settled] | None = None
+    waits_s: float | None = None
+
+    def has_waited(self, seconds: float, now_s: float) -> bool:
+        """Whether so many seconds have passed since this was first asked in the present look."""
+        if self.waits_s is None:
+            self.waits_s = now_s
+        return now_s - self.waits_s >= seconds
 
     @property
     def known(self) -> int:

@@ -38,17 +38,17 @@ from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.staging.compared_rows import COLUMNS
-from engine.verify.comparison import Seen
-from engine.verify.copy import Asked, Span
+from engine.verify.copy import Asked, Settles, Span
+from engine.verify.seen import Seen
 from engine.verify.verdict import Mended, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from engine.job.parts import JobParts
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import Emitted
-    from engine.model import CollectionId, Run
+    from engine.model import CollectionId, Run, Target
     from engine.snapshot.merge import Newer
     from engine.snapshot.queue_entry import Table
     from engine.verify.copy import Copy, Findings, SeenRows, Settled
@@ -67,7 +67,7 @@ class Verification:
 
     `deletes` says how the delete events of a collection are written; None: nothing can be repaired. `due` are
     those that the next turn must send, and nothing else. `settled` makes `Asked.settled` of what snapshots of
-    the source show now.
+    the source show now. `others` are copies that somebody else keeps, by the names that targets give them.
     """
 
     copy: Copy | None = None
@@ -76,25 +76,25 @@ class Verification:
     deletes: Callable[[CollectionId], DeleteEvents] | None = None
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
+    others: Mapping[str, Copy] = field(default_factory=dict)
     _courses: dict[int, Course] = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
 
-    def refusal(self, state: State, collection: CollectionId, parts: JobParts) -> SignalError | None:
+    def refusal(self, state: State, target: Target, parts: JobParts) -> SignalError | None:
         """Why a collection can't be verified, if it can't be."""
+        collection = target.collection
         if self.copy is None or self.seen_rows is None:
             return _unsupported(self.why, collection)
-        if why := self.copy.refusal():
+        if why := _unknown(target.against, self.others) or self.copy.refusal():
             return _unsupported(why, collection)
         if any(fault.collection == collection and not fault.streamed for fault in state.incomplete):
             return _unsupported("it is set aside, as the log says", collection)
         topic, captured = parts.topic(collection), parts.source.tables().captured()
         if [parts.topic(other) for other in captured].count(topic) > 1:
             return _unsupported(f"its topic {topic!r} has the events of other collections, too", collection)
-        if (rows := holding_rows(self.copy)) is not None:
-            known = {parts.topic(other): other for other in (*captured, collection)}
-            if why := rows.learn(topic, known):
-                return _unsupported(why, collection)
-        return None
+        known = {parts.topic(other): other for other in (*captured, collection)}
+        why = _learnt(_copy_of(self, target), topic, known)
+        return _unsupported(why, collection) if why else None
 
     def restarted(self, state: State) -> State:
         """The state in which every verification begins anew."""
@@ -168,7 +168,8 @@ class Verification:
             if table.ticket in self._courses
         }
         if topics or self._followed:
-            self.copy.follow(topics, state.turn)
+            for copy in (self.copy, *self.others.values()):
+                copy.follow(topics, state.turn)
             self._followed = topics
 
     def _await_measuring(self, state: State, ticket: int, parts: JobParts) -> None:
@@ -192,7 +193,7 @@ class Verification:
 
     def _considered(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
         try:
-            if (refusal := self.refusal(state, table.target.collection, parts)) is not None:
+            if (refusal := self.refusal(state, table.target, parts)) is not None:
                 raise refusal
             found = None if course.repair.sends else self._found(state, table, course, parts)
         except TidemarkError as error:
@@ -201,6 +202,9 @@ class Verification:
             return self._mended(state, table, course.repair, parts)
         if found is None:
             return state
+        if found.settled and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
+            # A key that is never at rest there decides nothing about the others.
+            found = found.given_up
         if not found.undecided and not found.unsettled and not found.stale:
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
@@ -210,12 +214,14 @@ class Verification:
     def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
         if course.comparison is None:
-            self._begin(state, table, course, parts)
+            copy = _copy_of(self, table.target)
+            if not isinstance(copy, Settles) or course.has_waited(copy.settle_s, parts.clock()):
+                self._begin(state, table, course, parts)
             return None
         return course.comparison.poll()
 
     def _begin(self, state: State, table: Table, course: Course, parts: JobParts) -> None:
-        if self.copy is None or self.seen_rows is None:
+        if self.seen_rows is None:
             return
         course.span = Span(course.since, state.turn)
         course.position = parts.show(state.position) if state.position else ""
@@ -226,7 +232,7 @@ class Verification:
         asked = Asked(
             course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
         )
-        course.comparison = self.copy.compare(topic, seen, asked)
+        course.comparison = _copy_of(self, table.target).compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
     def _compared(
@@ -238,7 +244,8 @@ class Verification:
                 _log.info("%d rows of %s are repaired", found.differences, table.target.collection)
                 return state
             mended = Mended(repair.reads, repair.deletes)
-        return self._decided(state, table, Verdict(found, course.span, course.position, mended), parts)
+        verdict = Verdict(found, course.span, course.position, mended, table.target.against)
+        return self._decided(state, table, verdict, parts)
 
     def _mended(self, state: State, table: Table, repair: Repair, parts: JobParts) -> State:
         """The next step of sending what differs: deletes, then rows, then everything is compared again."""
@@ -270,7 +277,7 @@ class Verification:
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:
             state = parts.certificates.verified(state, table, verdict, parts.notices.collections)
-        if verdict.accepts:
+        if verdict.accepts and not table.target.against:
             # Whatever the log has left out, the copy has what it should.
             state = replace(state, incomplete=incomplete.completed(state.incomplete, table))
         return self._over(state, table, partial(parts.listener.verified, table, verdict))
@@ -285,6 +292,7 @@ class Verification:
         if course.comparison is not None:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
+        course.waits_s = None
         if found.unsettled or found.stale:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             why = "the copy was truncated or altered" if found.stale else "not all that was sent was visible"
@@ -304,6 +312,31 @@ class Verification:
         if self.seen_rows is not None:
             self.seen_rows.forget(ticket)
         return course
+
+
+def _copy_of(verification: Verification, target: Target) -> Copy:
+    """What the rows of a target are compared with."""
+    copy = verification.others[target.against] if target.against else verification.copy
+    if copy is None:
+        raise InvariantError("rows are compared with no copy")
+    return copy
+
+
+def _unknown(against: str, others: Collection[str]) -> str:
+    """Why nothing can be compared with what has this name; empty if something can."""
+    if not against or against in others:
+        return ""
+    if not others:
+        return "this job has no targets: they need a source on PostgreSQL and the sink files or kafka"
+    return f"the settings have no target {against!r}; known: {', '.join(sorted(others))}"
+
+
+def _learnt(copy: Copy, topic: str, known: Mapping[str, CollectionId]) -> str:
+    """Tell a copy which collections topics are of. Returns why it can't compare this one; empty if it can."""
+    if isinstance(copy, Settles):
+        return copy.learn(topic, known[topic])
+    rows = holding_rows(copy)
+    return "" if rows is None else rows.learn(topic, known)
 
 
 def _anew(table: Table) -> Table:

@@ -17,8 +17,9 @@ from adapters.verify.seen_rows import SeenRowsFiles
 from engine.errors import SourceError
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import SEEN_ROWS, Seen
+from engine.verify.comparison import SEEN_ROWS
 from engine.verify.copy import Asked, ExtraRow, Findings, Span
+from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
     from pathlib import Path

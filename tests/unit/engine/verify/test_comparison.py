@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.verify.table_comparison import as_events
-from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, Seen, compare
+from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, compare
+from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -41,7 +41,7 @@ IGNORED: dict[str, str] = {
         " begins the chain of certificates anew",
     ),
     **dict.fromkeys(
-        ("Table.purpose", "Failed.purpose"),
+        ("Table.purpose", "Failed.purpose", "Table.against", "Failed.against"),
         "it sends all rows of a collection that was to be verified or repaired, and gives no verdict",
     ),
     "Previous.recovery": "it goes on where a new log has begun; before that it takes an initial snapshot, or"

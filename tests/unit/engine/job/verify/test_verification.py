@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +11,8 @@ from engine.errors import SourceError
 from engine.job.verify.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
-from engine.verify.comparison import Seen
 from engine.verify.copy import Findings, Span
+from engine.verify.seen import Seen
 from tests.job_bench import Bench, T
 from tests.memory_copy import MemoryRows
 from tests.memory_source import Change
@@ -405,3 +405,80 @@ def test_values_that_the_log_left_out_are_not_fetched_for_a_comparison(tmp_path)
 
     ((_topic, seen, _span),) = copy.asked
     assert seen == [(key, "SUPERSEDED" if key in {"2", "3"} else "ROW") for key, _kind in ROWS]
+
+
+class OthersCopy(ScriptedCopy):
+    """A copy that somebody else keeps, and that may lag for 30 turns."""
+
+    settle_s = 3.0
+    learnt: str = ""
+
+    def learn(self, topic: str, collection: Any) -> str:
+        return "" if (topic, str(collection)) == ("public.t", "public.t") else "another one"
+
+
+AGAINST = '{"data-collections": ["public.t"], "type": "verify", "against": "there"}'
+SETTLED = replace(EQUAL, settled=True)
+
+
+def against(tmp_path: Path, *finds: Findings | Exception) -> tuple[Bench, ScriptedCopy, OthersCopy]:
+    bench, own = verifying(tmp_path)
+    copy = OthersCopy(list(finds))
+    bench.verification = Verification(own, MemoryRows(), others={"there": copy})
+    bench.new_job()
+    return bench, own, copy
+
+
+def turned(bench: Bench, copy: ScriptedCopy, asked: int) -> float:
+    """Turn until the copy was asked so often; returns how long that took by the job's clock."""
+    began = bench.now_s
+    for _ in range(500):
+        if len(copy.asked) >= asked:
+            return bench.now_s - began
+        bench.turns(1)
+        bench.now_s += 0.1
+    raise AssertionError("it was not asked")
+
+
+def test_a_copy_of_others_is_compared_after_it_has_had_time_to_settle(tmp_path):
+    bench, own, copy = against(tmp_path, replace(undecided(2), settled=True), SETTLED)
+    bench.execute(AGAINST)
+
+    assert turned(bench, copy, 1) >= copy.settle_s
+    assert turned(bench, copy, 2) >= copy.settle_s
+    bench.turns(4)
+
+    assert own.asked == []
+    assert bench.told()[-1] == "finished public.t:"
+    assert "the copy is accepted as settled" in bench.answers[-1].text
+    assert (bench.answers[-1].facts["basis"], bench.answers[-1].facts["against"]) == ("settled", "there")
+
+
+def test_keys_that_never_rest_in_a_copy_of_others_decide_nothing(tmp_path):
+    restless = replace(undecided(2), settled=True, equal=4, counts={"missing": 0})
+    bench, _own, copy = against(tmp_path, *[restless] * 6)
+    bench.execute(AGAINST)
+
+    turned(bench, copy, 6)
+    bench.turns(4)
+
+    assert bench.told()[-1] == "finished public.t:"
+    assert (bench.answers[-1].facts["equal"], bench.answers[-1].facts["changed"]) == (4, 1)
+
+
+def test_a_target_that_the_settings_lack_is_refused(tmp_path):
+    bench, _own, _copy = against(tmp_path)
+    bench.execute(AGAINST.replace("there", "nowhere"))
+
+    bench.turns(4)
+
+    assert "no target 'nowhere'; known: there" in bench.answers[-1].text
+
+
+def test_only_a_verification_names_a_target(tmp_path):
+    bench, _own, _copy = against(tmp_path)
+    bench.execute(AGAINST.replace("verify", "repair"))
+
+    bench.turns(4)
+
+    assert "'against' is for 'verify'" in bench.answers[-1].text

@@ -1,0 +1,267 @@
+"""Tables that somebody else keeps as copies: what they hold now, compared once it has settled.
+
+Nothing says how far such a table is. `engine/verify/settled.py` has the rule. What a look has found to differ
+is kept in files until the verification ends, and the job's own copy says for which keys the stream has
+carried something since.
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.jdbc.connection import Target
+from adapters.jdbc.foreign_rows import ForeignRows
+from adapters.lake.table_name import Naming
+from adapters.verify.copied_events import SortSeen
+from adapters.verify.failures import as_source_errors
+from adapters.verify.foreign_partition import JudgePartition, Sorted
+from adapters.verify.partitions import write_partitions
+from engine.errors import InvariantError, SinkError, SourceError
+from engine.staging.files import sink_errors
+from engine.verify.compared_digests import DIGEST
+from engine.verify.copy import FIRST_KEYS, Findings, Span
+from engine.verify.settled import HELD, SEVERAL, TOUCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from concurrent.futures import Future
+
+    from adapters.lake.table_name import TableName
+    from adapters.verify.row_reads import RowReads
+    from engine.config.sinks.settings import JdbcSettings
+    from engine.model import CollectionId
+    from engine.ports.executors import Executors
+    from engine.verify.copy import Asked, Copy, ExtraRow, SeenRows, Touched
+
+_WRITTEN_ROWS: Final = 1_000_000
+_PARTITION_ROWS: Final = 500_000
+_MOST_PARTITIONS: Final = 256
+_LEAST_ROW_BYTES: Final = 64
+_LONGEST: Final = 63
+"""Bytes of a name; PostgreSQL cuts longer ones."""
+_MOST_AGAIN: Final = 50_000
+"""How many rows are looked at again by their keys; if there are more, all are read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look has found to differ, in files by partition, and the turn before it began."""
+
+    began: int
+    paths: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Looks:
+    """The last look of a verification, by its ticket."""
+
+    partitions: int
+    last: Look | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all foreign copies of a job work with.
+
+    `own` is what the job's sink holds. `reads` says how a collection's rows are read. `database` is the
+    source's, for collections whose names don't have it.
+    """
+
+    own: Copy
+    executors: Executors
+    reads: Callable[[CollectionId], RowReads]
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where rows are sorted, the topic, the file of the rows seen, and how many these are."""
+
+    directory: str
+    topic: str
+    seen: str
+    rows: int
+
+
+class ForeignCopy:
+    """Implements `Copy` and `Settles` for the tables of one database. Sorted rows wait below `work`.
+
+    The table lags less than `settle_s`.
+    """
+
+    def __init__(self, settings: JdbcSettings, settle_s: float, work: str, ground: Ground) -> None:
+        self._settings, self.settle_s, self._work, self._ground = settings, settle_s, work, ground
+        self._naming = Naming(settings.table_format, "its collection.name.format", _LONGEST)
+        self._looks: dict[tuple[str, int], _Looks] = {}
+        self._collections: dict[str, CollectionId] = {}
+
+    def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002  the own copy knows turns
+        """Forget what is known of topics that are no longer compared."""
+        for topic, ticket in [known for known in self._looks if known[0] not in topics]:
+            del self._looks[topic, ticket]
+            shutil.rmtree(self._directory(ticket), ignore_errors=True)
+
+    def refusal(self) -> str:
+        """None: a table can be compared if its server can be reached."""
+        return ""
+
+    def learn(self, topic: str, collection: CollectionId) -> str:
+        """Learn of which collection a topic is. Returns why it can't be compared, else nothing."""
+        self._collections[topic] = collection
+        try:
+            self._named(collection, topic)
+        except SinkError as error:
+            return str(error)
+        return ""
+
+    def _named(self, collection: CollectionId, topic: str) -> TableName:
+        database = self._ground.database or collection.parts[0]
+        source = {"db": database, "schema": collection.parts[-2], "table": collection.parts[-1]}
+        return self._naming.table(topic, source)
+
+    def _directory(self, ticket: int) -> str:
+        return f"{self._work}/{ticket}"
+
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> ForeignComparison:
+        """Scan the table and compare, in a thread."""
+        rows, ticket = seen
+        collection = self._collections[topic]
+        with as_source_errors():
+            name = self._named(collection, topic)
+        target = Target(self._settings, f"tidemark verify {ticket}")
+        held = ForeignRows(target, name, self._ground.reads(collection))
+        known = self._looks.get((topic, ticket))
+        work = Work(self._directory(ticket), topic, rows.path(ticket), rows.rows(ticket))
+
+        def learn(looks: _Looks) -> None:
+            self._looks[topic, ticket] = looks
+
+        return ForeignComparison(held, work, asked, self._ground, (known, learn))
+
+    def touched(self, topic: str, span: Span) -> Touched:  # noqa: ARG002
+        """Nothing asks for it: it can't be repaired."""
+        raise InvariantError("tables of others are not repaired")
+
+    def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
+        """Nothing asks for it: it can't be repaired."""
+        raise InvariantError("tables of others are not repaired")
+
+
+class ForeignComparison:
+    """A comparison in a thread, with a snapshot of the table. `learns`: the last look, and who keeps it."""
+
+    def __init__(
+        self,
+        held: ForeignRows,
+        work: Work,
+        asked: Asked,
+        ground: Ground,
+        learns: tuple[_Looks | None, Callable[[_Looks], None]],
+    ) -> None:
+        self._held, self._work, self._asked, self._ground = held, work, asked, ground
+        self._known, self._learn = learns
+        self._given_up = Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
+        self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
+
+    def poll(self) -> Findings | None:
+        """What was found, once it is."""
+        return self._found.result() if self._found.done() else None
+
+    def close(self) -> None:
+        """Cancel the statement that goes on, and forget it. The thread closes the connection."""
+        self._given_up.set()
+        if self._found.cancel():
+            self._held.close()
+        elif not self._found.done():
+            self._held.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> Findings:
+        try:
+            with as_source_errors(), sink_errors(self._work.directory):
+                Path(self._work.directory).mkdir(parents=True, exist_ok=True)
+                return self._compared()
+        finally:
+            self._held.close()
+
+    def _compared(self) -> Findings:
+        work, asked = self._work, self._asked
+        size = self._held.begin()
+        looks = self._known or _Looks(_partitions(max(work.rows, size // _LEAST_ROW_BYTES)))
+        before = looks.last
+        held = self._sorted_rows(looks.partitions)
+        seen = SortSeen(work.directory, looks.partitions)(work.seen)
+        touched, emptied = self._touched(asked.look if before is None else before.began, looks.partitions)
+        task = JudgePartition(
+            Sorted(
+                tuple(one.path for one in seen), tuple(held), touched, () if before is None else before.paths
+            ),
+            f"{work.directory}/differ-{asked.span.upto}",
+            emptied=emptied,
+            visible=asked.known >= 0,
+        )
+        judged = self._ground.executors.map(task, range(looks.partitions))
+        found = reduce(or_, (one.findings for one in judged), Findings(settled=True))
+        places = [place for one in judged for place in one.extra][:FIRST_KEYS]
+        found = replace(found, first=found.first | {"extra": self._held.keys(places)})
+        for path in (*held, touched, *(one.path for one in seen), *(before.paths if before else ())):
+            Path(path).unlink(missing_ok=True)
+        looks.last = Look(asked.look, tuple(one.path for one in judged))
+        if not self._given_up.is_set():
+            self._learn(looks)
+        return _bounded(found)
+
+    def _sorted_rows(self, partitions: int) -> list[str]:
+        """Files of the table's rows."""
+        paths: list[str] = []
+        waiting: list[pa.Table] = []
+
+        def write() -> None:
+            paths.append(f"{self._work.directory}/held-{len(paths)}.arrow")
+            write_partitions(paths[-1], pa.concat_tables([HELD.empty_table(), *waiting]), partitions)
+            waiting.clear()
+
+        for read in self._held.rows():
+            if self._given_up.is_set():
+                raise SourceError("the comparison was given up")
+            rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
+            waiting.append(pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD))
+            if sum(map(len, waiting)) >= _WRITTEN_ROWS:
+                write()
+        write()
+        return paths
+
+    def _touched(self, since: int, partitions: int) -> tuple[str, bool]:
+        """A file of the keys for which the stream has carried something, and whether it was a truncate."""
+        upto, emptied = since, False
+        tables = [TOUCHED.empty_table()]
+        while upto < self._asked.span.upto:
+            touched = self._ground.own.touched(self._work.topic, Span(upto, self._asked.span.upto))
+            upto, emptied = touched.upto, emptied or touched.all
+            tables.append(pa.table([pa.array(touched.keys, DIGEST)], schema=TOUCHED))
+        path = f"{self._work.directory}/touched.arrow"
+        write_partitions(path, pa.concat_tables(tables), partitions)
+        return path, emptied
+
+
+def _bounded(found: Findings) -> Findings:
+    """The findings; with very many rows to look at again, all are to be read again."""
+    if len(found.undecided) <= _MOST_AGAIN:
+        return found
+    return replace(found, undecided=(), unsettled=found.unsettled + len(found.undecided))
+
+
+def _partitions(rows: int) -> int:
+    return min(_MOST_PARTITIONS, 1 << (rows // _PARTITION_ROWS).bit_length())

@@ -1,0 +1,80 @@
+"""Judges a partition of the rows seen and of those that a table holds. Runs in tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+
+from adapters.verify.partitions import partition_of
+from engine.snapshot.merge_key import key_of
+from engine.verify.comparison import SEEN_ROWS
+from engine.verify.copy import FIRST_KEYS, Findings
+from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Since, judge
+
+if TYPE_CHECKING:
+    from engine.events.values.text import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Files by partition: rows seen, rows held, keys touched. `before` has a file for each partition."""
+
+    seen: tuple[str, ...]
+    held: tuple[str, ...]
+    touched: str
+    before: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPartition:
+    """What was found, the places of the first extra rows, and the file with what differs."""
+
+    findings: Findings
+    extra: tuple[int, ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePartition:
+    """The task. What differs is written to files whose names begin with `into`."""
+
+    sorted: Sorted
+    into: str
+    emptied: bool
+    visible: bool
+
+    def __call__(self, partition: int) -> JudgedPartition:
+        """Judge a partition."""
+        files = self.sorted
+        seen = partition_of(files.seen, partition, SEEN_ROWS)
+        held = partition_of(files.held, partition, HELD)
+        touched = partition_of((files.touched,), partition, TOUCHED)
+        before = DIFFERENCES.empty_table()
+        if files.before:
+            with pa.memory_map(files.before[partition]) as file, pa.ipc.open_file(file) as stream:
+                before = stream.read_all()
+        found = judge(seen, held, Since(before, touched, self.emptied, self.visible))
+        path = f"{self.into}-{partition}.arrow"
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, DIFFERENCES) as stream:
+            stream.write_table(found.differences)
+        again = seen.take(pa.array(found.again)).select(["merge_key", "key"]).to_pylist()
+        numbers = {"missing": found.missing, "different": found.different}
+        findings = Findings(
+            found.equal,
+            found.changed,
+            {kind: len(rows) for kind, rows in numbers.items()} | {"extra": len(found.extra)},
+            {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
+            tuple((row["merge_key"], row["key"]) for row in again),
+            unsettled=found.unread,
+        )
+        places = held.column("place").take(pa.array(found.extra[:FIRST_KEYS])).to_pylist()
+        return JudgedPartition(findings, tuple(places), path)
+
+
+def _named(seen: pa.Table, rows: Ints) -> tuple[str, ...]:
+    """The keys of rows as a JSON list of their columns, as the database writes them."""
+    keys = seen.column("merge_key").take(pa.array(rows)).to_pylist()
+    return tuple(orjson.dumps(key_of(key)).decode() for key in keys)

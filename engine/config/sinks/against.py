@@ -1,0 +1,81 @@
+"""Tables that somebody else keeps, and that a verification compares with their source.
+
+They are named in the settings, so no signal has an address or a password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from engine.config.properties.row import APPLIED, Property
+from engine.config.properties.shapes import TEXT, VERBATIM, whole
+from engine.config.sinks.jdbc import ADDRESS, Connecting, parameters_of
+from engine.config.sinks.settings import JdbcSettings
+from engine.config.sinks.table_names import NAME_FORMAT
+
+if TYPE_CHECKING:
+    from engine.config.properties.values import Values
+
+_PREFIX: Final = "tidemark.verify.against.<target>."
+_URL: Final = f"{_PREFIX}connection.url"
+_USER, _PASSWORD = f"{_PREFIX}connection.username", f"{_PREFIX}connection.password"
+_FORMAT: Final = f"{_PREFIX}collection.name.format"
+_STANDARD_FORMAT: Final = "${source.schema}.${source.table}"
+_SETTLE: Final = "tidemark.verify.settle.ms"
+
+ROWS: Final = (
+    Property(
+        _SETTLE,
+        APPLIED,
+        "how long a table may lag that somebody else keeps: a difference counts if it lasts longer",
+        whole(1, 3_600_000),
+        "10000",
+    ),
+    Property(
+        _URL,
+        APPLIED,
+        "database with tables that somebody else keeps: jdbc:postgresql://host:port/database",
+        ADDRESS,
+    ),
+    Property(_USER, APPLIED, "user who may read these tables", TEXT),
+    Property(_PASSWORD, APPLIED, "password of this user", VERBATIM),
+    Property(
+        _FORMAT,
+        APPLIED,
+        f"name of a collection's table there, as for the sink jdbc; without it {_STANDARD_FORMAT}",
+        NAME_FORMAT,
+        _STANDARD_FORMAT,
+    ),
+)
+
+
+@dataclass(slots=True)
+class AgainstRead:
+    """The databases by their names, and every problem found on the way."""
+
+    targets: dict[str, JdbcSettings] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_against(values: Values) -> AgainstRead:
+    """Compose the settings of each database."""
+    given = {
+        pattern: {parts[0]: str(value) for parts, value in values.group(pattern)}
+        for pattern in (_URL, _USER, _PASSWORD, _FORMAT)
+    }
+    found = AgainstRead()
+    for name in dict.fromkeys(name for named in given.values() for name in named):
+        setting = _URL.replace("<target>", name)
+        if not given[_URL].get(name):
+            if values.sure(setting):
+                found.problems.append(f"missing {setting!r}: the database of the target {name!r}")
+            continue
+        connecting = Connecting(
+            setting, given[_URL][name], given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
+        )
+        found.targets[name] = JdbcSettings(
+            parameters=parameters_of(connecting, found.problems),
+            table_format=given[_FORMAT].get(name, _STANDARD_FORMAT),
+        )
+    return found

@@ -1,0 +1,197 @@
+"""Compares rows that windows have read with a table whose position nobody knows. Pure.
+
+Somebody else writes the table, so a difference may only mean that it lags. It counts once it has settled.
+Each look waits after its windows, then scans the table, and the windows of the next look pass that scan:
+
+    look      ── W1: read v ── wait ── scan: r ── W2: read v ── wait ── scan: r ── the difference counts
+    stream    ──────── nothing has come for the key ──────────────────────────►
+
+If nothing has come for the key meanwhile, the source has held v from W1 to W2. So a table that lags less than
+the wait shows v in the first scan, and the difference is one. It must still be there in the second scan.
+
+- *Equal*: the table holds what was read.
+- *Missing*, *different*, *extra*: it does not, nor did it in the last look, with the same row on either side,
+  and the stream has carried nothing for the key since that look began. Extra rows have a key that the source
+  does not have.
+- *Again*: any other difference. Its key must be looked at again.
+- *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from engine.verify.compared_digests import DIGEST
+from engine.verify.seen import Seen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
+    Mask: TypeAlias = NDArray[np.bool_]
+
+HELD: Final = pa.schema([("key", DIGEST), ("row", DIGEST), ("place", pa.int64())])
+"""Rows of the table, with a number by which each can be found again."""
+DIFFERENCES: Final = pa.schema([("key", DIGEST), ("seen", DIGEST), ("held", DIGEST)])
+"""What differed in a look: what was read and what the table held; null: no row."""
+TOUCHED: Final = pa.schema([("key", DIGEST)])
+"""Keys for which the stream has carried something."""
+SEVERAL: Final = bytes(DIGEST.byte_width)
+"""Stands for what equals nothing: several rows of one key, or a value that the source's type can't hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What is known from the last look: its differences, and the keys touched since it began.
+
+    `emptied`: the collection was truncated since then, which touches every key. `visible`: windows can see
+    whatever had been sent before the verification began, so rows that only the table has may count.
+    """
+
+    differences: pa.Table
+    touched: pa.Table
+    emptied: bool = False
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The outcome. `missing`, `different` and `again` are numbers of rows seen, `extra` of rows held.
+
+    `unread` counts rows held that no window has read, and that must be looked at again. `differences` are
+    those of this look.
+    """
+
+    equal: int
+    changed: int
+    missing: Ints
+    different: Ints
+    extra: Ints
+    again: Ints
+    unread: int
+    differences: pa.Table
+
+
+def judge(seen: pa.Table, held: pa.Table, since: Since) -> Judged:
+    """Compare rows of SEEN_ROWS with rows of HELD."""
+    tables = (seen, held, since.differences, since.touched)
+    (seen_ids, held_ids, before_ids, touched_ids), count = _ids(tables)
+    latest, at = _last(seen_ids, count), _last(held_ids, count)
+    before = _Before(since, _last(before_ids, count), touched_ids, count)
+    held_rows = _with_several(held.column("row").combine_chunks(), held_ids, count)
+
+    rows = latest[latest >= 0]
+    its = seen_ids[rows]
+    kind = seen.column("seen").to_numpy()[rows]
+    said = _taken(seen.column("row"), np.where(kind == Seen.ROW, rows, -1))
+    found = _taken(held_rows, at[its])
+    there = at[its] >= 0
+    equal = (kind == Seen.ROW) & _same(said, found)
+    open_ = ~equal & ((kind != Seen.ABSENT) | there)
+    counts = open_ & (kind != Seen.SUPERSEDED) & before.was(its, said, found)
+
+    alone = np.flatnonzero((at >= 0) & (latest < 0))
+    new = before.touched[alone]
+    only = alone[~new]
+    nothing, its_rows = pa.nulls(len(only), DIGEST), _taken(held_rows, at[only])
+    extra = before.was(only, nothing, its_rows) & since.visible
+
+    differ = open_ & (kind != Seen.SUPERSEDED)
+    keys = pa.concat_arrays([_taken(seen.column("key"), rows[differ]), _taken(held.column("key"), at[only])])
+    mask = pa.array(differ)
+    differences = pa.table(
+        [
+            keys,
+            pa.concat_arrays([said.filter(mask), nothing]),
+            pa.concat_arrays([found.filter(mask), its_rows]),
+        ],
+        schema=DIFFERENCES,
+    )
+    is_row = kind == Seen.ROW
+    return Judged(
+        equal=int(equal.sum()),
+        changed=int(new.sum()),
+        missing=rows[counts & is_row & ~there],
+        different=rows[counts & is_row & there],
+        extra=np.concatenate((at[its[counts & ~is_row]], at[only[extra]])),
+        again=rows[open_ & ~counts],
+        unread=int((~extra).sum()),
+        differences=differences,
+    )
+
+
+class _Before:
+    """What the last look has found, by the numbers of keys."""
+
+    def __init__(self, since: Since, at: Ints, touched: Ints, count: int) -> None:
+        self._at = at
+        self._seen, self._held = since.differences.column("seen"), since.differences.column("held")
+        self.touched = np.full(count, since.emptied)
+        self.touched[touched] = True
+
+    def was(self, its: Ints, seen: pa.Array, held: pa.Array) -> Mask:
+        """Whether these keys differed in the same way, and nothing has come for them since."""
+        at = self._at[its]
+        same = _equal(_taken(self._seen, at), seen) & _equal(_taken(self._held, at), held)
+        found: Mask = (at >= 0) & same & ~self.touched[its]
+        return found
+
+
+def _ids(tables: tuple[pa.Table, ...]) -> tuple[list[Ints], int]:
+    """A number for each key, alike in all tables, and how many keys there are."""
+    keys = pa.chunked_array([chunk for table in tables for chunk in table.column("key").chunks], DIGEST)
+    coded = keys.combine_chunks().dictionary_encode()
+    ids = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum([len(table) for table in tables])
+    return np.split(ids, ends[:-1]), len(coded.dictionary)
+
+
+def _last(ids: Ints, count: int) -> Ints:
+    """Where each key comes last; -1: nowhere."""
+    found = np.full(count, -1, np.int64)
+    np.maximum.at(found, ids, np.arange(len(ids)))
+    return found
+
+
+def _with_several(rows: pa.Array, ids: Ints, count: int) -> pa.Array:
+    """The digests of rows; those of keys that have several rows equal nothing."""
+    several = np.bincount(ids, minlength=count)[ids] > 1 if len(ids) else np.zeros(0, np.bool_)
+    if not several.any():
+        return rows
+    return pa.array(
+        [SEVERAL if one else row for row, one in zip(rows.to_pylist(), several.tolist(), strict=True)], DIGEST
+    )
+
+
+def _taken(rows: pa.Array | pa.ChunkedArray, at: Ints) -> pa.Array:
+    """The digests at these places; null for -1."""
+    chosen = rows.take(pa.array(at, mask=at < 0))
+    return chosen.combine_chunks() if isinstance(chosen, pa.ChunkedArray) else chosen
+
+
+def _same(some: pa.Array, others: pa.Array) -> Mask:
+    """Whether digests are equal and there."""
+    equal: Mask = (_words(some) == _words(others)).all(axis=1)
+    return equal & _there(some) & _there(others)
+
+
+def _equal(some: pa.Array, others: pa.Array) -> Mask:
+    """Whether digests are equal, or both are missing."""
+    return _same(some, others) | ~(_there(some) | _there(others))
+
+
+def _there(digests: pa.Array) -> Mask:
+    found: Mask = digests.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _words(digests: pa.Array) -> NDArray[np.uint64]:
+    """Digests as two integers each; anything for null."""
+    if not len(digests):
+        return np.zeros((0, 2), np.uint64)
+    words = np.frombuffer(digests.buffers()[1], np.uint64).reshape(-1, 2)
+    return words[digests.offset : digests.offset + len(digests)]

@@ -1,0 +1,282 @@
+"""Comparing with a table whose position nobody knows: by looks, and against a table that lags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from engine.verify.comparison import SEEN_ROWS
+from engine.verify.seen import Seen
+from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Judged, Since, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def digest(text: object) -> bytes:
+    return str(text).encode().ljust(16, b".")
+
+
+def seen_rows(rows: Sequence[tuple[int, Seen, str | None]]) -> pa.Table:
+    """Rows seen: the key, what was seen of it, and its row."""
+    columns = [
+        [digest(key) for key, _kind, _row in rows],
+        [None if row is None else digest(row) for _key, _kind, row in rows],
+        [str(key).encode() for key, _kind, _row in rows],
+        [1 for _row in rows],
+        [int(kind) for _key, kind, _row in rows],
+    ]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, SEEN_ROWS.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SEEN_ROWS)
+
+
+def held_rows(rows: Sequence[tuple[int, str]]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array([digest(key) for key, _row in rows], HELD.types[0]),
+            "row": pa.array([digest(row) for _key, row in rows], HELD.types[1]),
+            "place": pa.array(range(len(rows)), pa.int64()),
+        }
+    )
+
+
+def keys(touched: Iterable[int]) -> pa.Table:
+    return pa.table({"key": pa.array([digest(key) for key in touched], TOUCHED.types[0])})
+
+
+FIRST = Since(DIFFERENCES.empty_table(), TOUCHED.empty_table())
+ROW = Seen.ROW
+
+
+def two_looks(
+    seen: Sequence[tuple[int, Seen, str | None]],
+    held: list[tuple[int, str]],
+    again: list[tuple[int, str]] | None = None,
+    touched: Iterable[int] = (),
+    **since: bool,
+) -> Judged:
+    """The outcome of the second of two looks, in which the table holds `again`."""
+    first = judge(seen_rows(seen), held_rows(held), FIRST)
+    known = Since(first.differences, keys(touched), **since)
+    return judge(seen_rows(seen), held_rows(held if again is None else again), known)
+
+
+def counts(found: Judged) -> tuple[int, ...]:
+    return (found.equal, *(len(rows) for rows in (found.missing, found.different, found.extra, found.again)))
+
+
+def test_equal_rows_need_one_look():
+    found = judge(seen_rows([(1, ROW, "a"), (2, ROW, "b")]), held_rows([(2, "b"), (1, "a")]), FIRST)
+
+    assert (counts(found), found.unread, len(found.differences)) == ((2, 0, 0, 0, 0), 0, 0)
+
+
+def test_no_difference_counts_in_the_first_look():
+    found = judge(seen_rows([(1, ROW, "a"), (2, ROW, "b")]), held_rows([(2, "x"), (3, "c")]), FIRST)
+
+    assert (counts(found), found.unread) == ((0, 0, 0, 0, 2), 1)
+
+
+def test_differences_count_in_the_second_look():
+    found = two_looks([(1, ROW, "a"), (2, ROW, "b")], [(2, "x"), (3, "c")])
+
+    assert (counts(found), found.unread) == ((0, 1, 1, 1, 0), 0)
+
+
+@pytest.mark.parametrize(
+    ("again", "touched"),
+    [([(1, "y")], ()), ([], ()), ([(1, "x")], (1,))],
+    ids=["another row is held", "none is held any more", "the stream has carried the key"],
+)
+def test_a_difference_that_changes_is_looked_at_again(again, touched):
+    found = two_looks([(1, ROW, "a")], [(1, "x")], again, touched)
+
+    assert counts(found) == (0, 0, 0, 0, 1)
+
+
+def test_a_difference_that_was_healed_is_none():
+    assert counts(two_looks([(1, ROW, "a")], [(1, "x")], [(1, "a")])) == (1, 0, 0, 0, 0)
+
+
+def test_a_truncate_touches_all_keys():
+    found = two_looks([(1, ROW, "a")], [(1, "x"), (2, "y")], emptied=True)
+
+    assert (counts(found), found.changed) == ((0, 0, 0, 0, 1), 1)
+
+
+def test_a_row_that_only_the_table_has_counts_once_windows_see_all_that_was_sent():
+    found = two_looks([], [(2, "y")], visible=False)
+
+    assert (counts(found), found.unread) == ((0, 0, 0, 0, 0), 1)
+
+
+def test_a_row_that_came_after_its_range_was_read_is_changed():
+    found = two_looks([(1, ROW, "a")], [(1, "a"), (2, "y")], touched=(2,))
+
+    assert (counts(found), found.unread, found.changed) == ((1, 0, 0, 0, 0), 0, 1)
+
+
+def test_a_superseded_row_never_counts():
+    seen = [(1, Seen.SUPERSEDED, None)]
+
+    assert counts(two_looks(seen, [(1, "x")])) == (0, 0, 0, 0, 1)
+
+
+def test_a_key_that_was_looked_at_and_has_no_row_is_extra():
+    seen = [(1, ROW, "a"), (1, Seen.ABSENT, None)]
+
+    assert counts(two_looks(seen, [(1, "a")])) == (0, 0, 0, 1, 0)
+    assert counts(two_looks(seen, [])) == (0, 0, 0, 0, 0)
+
+
+def test_several_rows_of_one_key_equal_nothing():
+    assert counts(two_looks([(1, ROW, "a")], [(1, "a"), (1, "a")])) == (0, 0, 1, 0, 0)
+
+
+def test_nothing_on_either_side():
+    assert counts(two_looks([], [])) == (0, 0, 0, 0, 0)
+
+
+@dataclass
+class World:
+    """A source that is written to, and a table that follows it within `LAG` steps, by fits and starts.
+
+    `faults` are rows that somebody has changed in the table; the next write of their key heals them.
+    """
+
+    chance: Random
+    now: int = 0
+    applied: int = 0
+    log: list[tuple[int, str | None]] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    source: dict[int, str] = field(default_factory=dict)
+    table: dict[int, str] = field(default_factory=dict)
+    faults: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for key in range(WRITTEN, KEYS):
+            self.write(key, self.chance.choice(["a", "b", None]))
+
+    def write(self, key: int, row: str | None) -> None:
+        self.log.append((key, row))
+        self.at.append(self.now)
+        _put(self.source, key, row)
+
+    def step(self, *, writes: bool) -> None:
+        """Time passes: some keys are written, and the table follows for a while, or must."""
+        self.now += 1
+        for _ in range(self.chance.randrange(3) if writes else 0):
+            # Few values, so that rows return to what they were.
+            self.write(self.chance.randrange(WRITTEN), self.chance.choice(["a", "b", None]))
+        while self.applied < len(self.log):
+            late = self.now - self.at[self.applied]
+            if late < LAG - 1 and self.chance.random() < 0.3:
+                return
+            key, row = self.log[self.applied]
+            _put(self.table, key, row)
+            self.faults.discard(key)
+            self.applied += 1
+
+    def break_(self, key: int) -> None:
+        row = self.chance.choice(["a", "b", "c", None])
+        if self.table.get(key) != row:
+            _put(self.table, key, row)
+            self.faults.add(key)
+
+
+LAG, KEYS, WRITTEN = 6, 12, 6
+
+
+def _put(rows: dict[int, str], key: int, row: str | None) -> None:
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row
+
+
+def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
+    """Keys found wrong by a verification, and those that were given up. Rows are read one by one."""
+    began, before = len(world.log), DIFFERENCES.empty_table()
+    seen: list[tuple[int, Seen, str | None]] = []
+    asked: Iterable[int] = range(KEYS)
+    wrong: set[int] = set()
+    open_: set[int] = set()
+    whole = True
+    for look in range(6):
+        look_began = len(world.log)
+        for key in asked:
+            world.step(writes=writes)
+            if key in world.source:
+                seen.append((key, ROW, world.source[key]))
+            elif not whole or any(one == key for one, _kind, _row in seen):
+                seen.append((key, Seen.ABSENT, None))
+        for _ in range(LAG):
+            world.step(writes=writes)
+        since = look_began if not look else began
+        touched = {key for key, _row in world.log[since:]}
+        rows = list(world.table.items())
+        found = judge(seen_rows(seen), held_rows(rows), Since(before, keys(touched)))
+        names = [key for key, _kind, _row in seen]
+        wrong = {names[at] for at in (*found.missing, *found.different)} | {rows[at][0] for at in found.extra}
+        open_ = {names[at] for at in found.again}
+        if not open_ and not found.unread:
+            break
+        whole = bool(found.unread)
+        seen, asked = ([], range(KEYS)) if whole else (seen, sorted(open_))
+        began, before = look_began, found.differences
+    return wrong, open_
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["quiet", "written to"])
+def test_a_table_that_only_lags_is_never_wrong(writes):
+    for seed in range(100):
+        world = World(Random(seed))
+        for _ in range(40):
+            world.step(writes=True)
+
+        wrong, _open = verdict(world, writes=writes)
+
+        assert wrong == set(), f"seed {seed}"
+
+
+def test_each_fault_is_found_once_nothing_is_written():
+    found = 0
+    for seed in range(100):
+        world = World(Random(seed))
+        for _ in range(40):
+            world.step(writes=True)
+        for _ in range(LAG):
+            world.step(writes=False)
+        for key in world.chance.sample(range(KEYS), 4):
+            world.break_(key)
+        faults = set(world.faults)
+
+        assert verdict(world, writes=False) == (faults, set()), f"seed {seed}"
+        found += len(faults)
+    assert found > 200
+
+
+def test_no_fault_is_missed_and_none_is_invented_under_writes():
+    """A fault counts unless a write has healed it, or its key is never at rest."""
+    found = 0
+    for seed in range(150):
+        world = World(Random(seed))
+        for _ in range(40):
+            world.step(writes=True)
+        for key in world.chance.sample(range(KEYS), 4):
+            world.break_(key)
+        broken = set(world.faults)
+        began = len(world.log)
+
+        wrong, open_ = verdict(world, writes=True)
+
+        # A write that the table had still to apply may have healed what was broken.
+        touched = {key for key, _row in world.log[began:]}
+        assert wrong <= broken, f"seed {seed}"
+        assert world.faults - touched <= wrong | open_, f"seed {seed}"
+        found += len(wrong)
+    assert found > 100
