@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +12,11 @@ import pytest
 
 from adapters.mongodb.job import building
 from engine.config import parse
-from engine.errors import PositionLost, SourceError
-from tests.driven import TIMEOUT_S, Driven, driven, driving, files_sink, replayed_rows
+from tests.driven import Driven, DrivenThroughFaults, driven, driving, files_sink, replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -206,24 +204,6 @@ class OnSqlServer(Subject):
         self.server.start_capture(0.02)
 
 
-class DrivenMongo(Driven):
-    """A job on MongoDB, which lives through faults as its own loop would."""
-
-    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout_s} s; answers: {self.answers}"
-            try:
-                self.job.start()
-                self.job.turn()
-            except PositionLost:
-                raise
-            except SourceError:
-                self.job.close()
-                self.job.settle()
-                time.sleep(0.1)
-
-
 class OnMongo(Subject):
     """On MongoDB: documents `{"_id", "aa"}`. A value of the key may be of any type."""
 
@@ -244,7 +224,7 @@ class OnMongo(Subject):
             **files_sink(self.directory),
             **{name.replace("__", "."): value for name, value in (SMALL | more).items()},
         }
-        return driving(DrivenMongo, self.directory, partial(building, parse(properties), self.spark))
+        return driving(DrivenThroughFaults, self.directory, partial(building, parse(properties), self.spark))
 
     def signals(self, kind: str) -> int:
         with self.server.connect() as client:

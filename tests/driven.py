@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from adapters.postgres.job import building
 from adapters.source.assembly.supplied import Onlookers
 from engine.config import parse
+from engine.errors import PositionLost, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,6 +142,26 @@ class Driven:
         """The committed events, of one table's topic if that is named."""
         found = read_events(self.directory / "events")
         return [one for one in found if table is None or one["topic"].endswith(f".{table}")]
+
+
+class DrivenThroughFaults(Driven):
+    """The same, through the faults that a job of its own would live through."""
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
+        """Turn until the condition holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            said = f"not within {timeout_s} s; state: {self.job.state}; answers: {self.answers}"
+            assert time.monotonic() < deadline, said
+            try:
+                self.job.start()
+                self.job.turn()
+            except PositionLost:
+                raise
+            except SourceError:
+                self.job.close()
+                self.job.settle()
+                time.sleep(0.1)
 
 
 def driven(

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.position import places_of
 from engine.config import parse
-from engine.errors import PositionLost, SourceError
-from tests.driven import TIMEOUT_S, Driven, driving, files_sink
+from tests.driven import DrivenThroughFaults, driving, files_sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -43,24 +42,8 @@ def properties(server: SqlServer, directory: Path, **more: str) -> dict[str, str
     }
 
 
-class DrivenSqlServer(Driven):
-    """As its kind, and through the faults that a job of its own would live through."""
-
-    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
-        """Turn until the condition holds."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            said = f"not within {timeout_s} s; state: {self.job.state}; answers: {self.answers}"
-            assert time.monotonic() < deadline, said
-            try:
-                self.job.start()
-                self.job.turn()
-            except PositionLost:
-                raise
-            except SourceError:
-                self.job.close()
-                self.job.settle()
-                time.sleep(0.1)
+class DrivenSqlServer(DrivenThroughFaults):
+    """A job on the stand-in."""
 
     def until_streamed(self, *databases: StandInDatabase) -> None:
         """Turn until everything that was captured by now has been streamed."""

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.server.catalog import uncaptured
+from adapters.sqlserver.server.forks import check_same_fork, not_seen, saved_fork
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import ConfigError, OtherServer, SourceError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.server.questions import Questions
     from engine.config.settings import Settings
+    from engine.job.saved.state import State
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
@@ -30,6 +32,7 @@ class DatabaseChecks:
     def __init__(self, settings: Settings, databases: Databases) -> None:
         self._settings, self._databases = settings, databases
         self._served = False
+        self._warned: set[tuple[str, str]] = set()
 
     def identity(self) -> dict[str, str]:
         """The identity of each database. Raises ConfigError where a database can't be used.
@@ -53,6 +56,30 @@ class DatabaseChecks:
             refused = refused_replica(database)
             raise refused if self._served else ConfigError(str(refused))
         return found.identity
+
+    def note_forks(self, state: State) -> None:
+        """Note the databases' recovery forks, and warn once where they can't be compared with the state's."""
+        for name in self._databases.names:
+            found = self._databases.questions(name).catalog.fork()
+            self._databases.forks.told[name] = found
+            if found is None:
+                self._warn_once(name, not_seen(name))
+            elif state.position is not None and not saved_fork(state.memory, name):
+                self._warn_once(
+                    name,
+                    f"the saved state does not say which recovery fork of database {name!r} it is of: a"
+                    " forced failover or a restore before this start is not noticed, later ones are",
+                )
+
+    def check_forks(self) -> None:
+        """Raise SourceError if a database has changed to another recovery fork since they were noted."""
+        for name in self._databases.names:
+            check_same_fork(self._databases.questions(name), self._databases.forks.told.get(name))
+
+    def _warn_once(self, database: str, text: str) -> None:
+        if (database, text) not in self._warned:
+            self._warned.add((database, text))
+            _log.warning(text)
 
     def check_tables(self, database: str) -> None:
         """Warn of listed tables that are not captured. Raises ConfigError for an unusable signal table."""

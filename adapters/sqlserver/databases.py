@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from adapters.sqlserver.conditions.trusted_sql import derived
 from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.server.failures import no_snapshots
+from adapters.sqlserver.server.forks import Forks
 from adapters.sqlserver.server.position import ZERO, Place
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
@@ -42,7 +43,7 @@ class _Seen:
 
 
 class Databases:
-    """All databases that the settings name.
+    """All databases that the settings name. `forks` are their recovery forks.
 
     `statement` is the snapshotter's: the SELECT for a table's rows, where the settings have none.
     """
@@ -54,6 +55,7 @@ class Databases:
         sqlserver = settings.source_as(SqlServerSettings)
         self.names: Sequence[str] = sqlserver.databases
         self._questions: dict[str, Questions] = {}
+        self.forks = Forks()
         self._patience_ms = min(sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _Seen() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED

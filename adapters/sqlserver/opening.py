@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,8 @@ class LogOpening:
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
         ask, instances = partial(self._databases.open, name), self._databases.instances(name)
         reader = self._tools.changes(name)
-        return DatabaseTail(name, ask, reader, self._asking[name], instances, marks_of(saved))
+        asking = replace(self._asking[name], fork=self._databases.forks.told.get(name))
+        return DatabaseTail(name, ask, reader, asking, instances, marks_of(saved))
 
 
 def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:

@@ -36,9 +36,13 @@ class SavedTable(TypedDict):
 
 
 class SavedDatabase(TypedDict):
-    """The capture instances, each by name, object id and first LSN."""
+    """The capture instances, each by name, object id and first LSN; the recovery fork that was streamed.
+
+    The fork is not known where the server does not show it, nor in older states.
+    """
 
     instances: NotRequired[list[tuple[str, Natural, str]]]
+    fork: NotRequired[str]
 
 
 class StreamedMemory(TypedDict):

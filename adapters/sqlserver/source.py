@@ -17,6 +17,7 @@ from adapters.sqlserver.log.reader import Span
 from adapters.sqlserver.opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
+from adapters.sqlserver.server.forks import saved_fork
 from adapters.sqlserver.server.position import places_of, position_of
 from adapters.sqlserver.snapshot.initial import CaptureStart
 from engine.errors import InvariantError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.log.reader import SqlServerLog
-    from adapters.sqlserver.saved import Began, Memory
+    from adapters.sqlserver.saved import Began, Memory, SavedDatabase
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import Held, InitialReads
     from adapters.sqlserver.snapshot.tables import SqlServerTables
@@ -86,6 +87,7 @@ class SqlServerSource:
         identity = self._checks.identity()
         check_saved(state)
         check_identity(state.identity, identity)
+        self._checks.note_forks(state)
         names = self._databases.names
         for name in names:
             self._databases.note(name, self._databases.place(name), self._databases.look(name))
@@ -97,6 +99,7 @@ class SqlServerSource:
         if state.position is None:
             raise InvariantError("a job without a position")
         self._resume(state, state.position)
+        self._checks.check_forks()
         return state, self._opening.open(state, state.position)
 
     def _resume(self, state: State, position: Position) -> None:
@@ -104,6 +107,7 @@ class SqlServerSource:
         places = dict(zip(self._databases.names, places_of(position), strict=True))
         for name, place in places.items():
             self._databases.note(name, place)
+            self._databases.forks.stream(name, saved_fork(state.memory, name))
         self._spans.resume(state.memory, places, announced=len(places))
         for name, saved in state.memory.get("databases", {}).items():
             if name in places:
@@ -140,12 +144,15 @@ class SqlServerSource:
         return {
             "names": list(self._databases.names),
             **self._spans.memory(),
-            "databases": {
-                name: {"instances": marks_out(self._databases.instances(name).marks)}
-                for name in self._databases.names
-            },
+            "databases": {name: self._saved(name) for name in self._databases.names},
             "first": cast("Began", self._first.memory()),
         }
+
+    def _saved(self, database: str) -> SavedDatabase:
+        saved: SavedDatabase = {"instances": marks_out(self._databases.instances(database).marks)}
+        if fork := self._databases.forks.streamed.get(database):
+            saved["fork"] = fork
+        return saved
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Check on the locks of the initial snapshot, and release them once it is read."""

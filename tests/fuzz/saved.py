@@ -100,7 +100,7 @@ SQL_SERVER = {
         "names": ["shop"],
         "transactions": {"shop": {"id": _COMMIT, "collections": [["shop.dbo.t", 2]]}},
         "shapes": [_SHAPE],
-        "databases": {"shop": {"instances": [["dbo_t", 1013578649, _COMMIT]]}},
+        "databases": {"shop": {"instances": [["dbo_t", 1013578649, _COMMIT]], "fork": "1D5F5BF4"}},
         "first": {"run": "a1", "begins_at": {"shop": f"{_COMMIT}/4/{_CHANGE}/2"}},
     },
 }

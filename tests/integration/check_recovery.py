@@ -188,6 +188,119 @@ def _check(job: Any, loss: Loss) -> None:
     assert set(answers) == {"accepted", "finished"}, [one.text for one in job.answers]
 
 
+FORKED = {
+    "tidemark__recovery": "repair",
+    "signal__data__collection": "shop.dbo.signals",
+    "snapshot__mode": "initial",
+}
+
+
+def _filled(shop: Any) -> None:
+    for name in ("signals", "t", "u"):
+        rows = "(id int NOT NULL PRIMARY KEY, v nvarchar(50) NULL)"
+        shop.execute(SIGNALS if name == "signals" else f"CREATE TABLE dbo.{name} {rows}")
+        shop.enable_cdc(f"dbo.{name}")
+    for name, many in (("t", 200), ("u", 20)):
+        values = ", ".join(f"({row}, N'{row}')" for row in range(many))
+        shop.execute(f"INSERT INTO dbo.{name} VALUES {values}")
+
+
+def _same_rows(job: Any, shop: Any) -> None:
+    for name in ("t", "u"):
+        held = {key: row["v"] for key, row in replayed_rows(job.events(name)).items()}
+        assert held == dict(shop.query(f"SELECT id, v FROM dbo.{name}"))
+
+
+@pytest.mark.parametrize("group", ["7C9F0B52-0000-0000-0000-000000000001", None])
+def test_a_database_of_sql_server_that_was_forced_over_while_it_was_streamed(
+    sqlserver, shop, tmp_path, spark, caplog, group
+):
+    """Its replica lagged; what was written there before anybody looked has LSNs that were passed already."""
+    shop.set("group", group)
+    _filled(shop)
+    sqlserver.start_capture(0.02)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **FORKED) as job:
+        job.until(lambda: not job.job.state.snapshot.tables)
+        job.until_streamed(shop)
+        copied = shop.back_up()
+        for statement in (
+            "DELETE FROM dbo.t WHERE id < 10",
+            "UPDATE dbo.t SET v = N'lost' WHERE id >= 190",
+            "INSERT INTO dbo.u VALUES (3000, N'lost')",
+        ):
+            shop.execute(statement)
+        shop.capture()
+        job.until_streamed(shop)
+        lost = shop.max_lsn()
+        sqlserver.stop_capture()
+        shop.take_over(copied)
+        shop.execute("UPDATE dbo.t SET v = N'another history' WHERE id = 100")
+        shop.capture()
+        assert shop.max_lsn() < lost
+        sqlserver.start_capture(0.02)
+        job.until(lambda: job.job.state.recovery and not job.job.state.snapshot.tables)
+        job.until_streamed(shop)
+
+    _check(job, Loss.PROMOTED if group else Loss.RESTORED)
+    _same_rows(job, shop)
+    assert "which left recovery fork" in caplog.text
+
+
+def test_without_the_setting_a_job_of_sql_server_stops_and_a_planned_failover_goes_on(
+    sqlserver, shop, tmp_path, spark, caplog
+):
+    given = {**FORKED, "tidemark__recovery": "stop"}
+    _filled(shop)
+    sqlserver.start_capture(0.02)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        job.until(lambda: job.job.state.turn > 1 and not job.job.state.snapshot.tables)
+        shop.plan_failover()
+        shop.execute("INSERT INTO dbo.u VALUES (3001, N'kept')")
+        shop.capture()
+        job.until_streamed(shop)
+        _same_rows(job, shop)
+    copied = shop.back_up()
+    shop.take_over(copied)
+    shop.execute("INSERT INTO dbo.u VALUES (3002, N'kept, too')")
+    shop.capture()
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        job.until_streamed(shop)
+        _same_rows(job, shop)
+        assert "its log goes on" in caplog.text
+        copied = shop.back_up()
+        shop.execute("INSERT INTO dbo.u VALUES (3003, N'lost')")
+        shop.capture()
+        job.until_streamed(shop)
+    shop.take_over(copied)
+
+    with (
+        pytest.raises(PositionLost, match="it is on another recovery fork, which left recovery fork"),
+        driven_sqlserver(sqlserver, tmp_path, spark, **given) as job,
+    ):
+        job.until_streamed(shop)
+
+
+def test_a_state_of_sql_server_that_does_not_say_its_fork_is_told_of(
+    sqlserver, shop, tmp_path, spark, caplog
+):
+    given = {**FORKED, "tidemark__recovery": "stop"}
+    _filled(shop)
+    sqlserver.start_capture(0.02)
+    shop.set("forks", "hidden")
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        job.until(lambda: job.job.state.turn > 1 and not job.job.state.snapshot.tables)
+    assert caplog.text.count("grant VIEW ANY DATABASE to the login") == 1
+    assert "fork" not in job.job.state.memory["databases"]["shop"]
+    shop.set("forks", None)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **given) as job:
+        shop.execute("INSERT INTO dbo.u VALUES (3000, N'new')")
+        shop.capture()
+        job.until(lambda: 3000 in replayed_rows(job.events("u")))
+
+    assert caplog.text.count("does not say which recovery fork of database 'shop' it is of") == 1
+    assert job.job.state.memory["databases"]["shop"]["fork"]
+
+
 def test_change_tables_of_sql_server_that_were_cleaned_up(sqlserver, shop, tmp_path, spark, caplog):
     given = {
         "tidemark__recovery": "repair",

@@ -7,12 +7,15 @@ from contextlib import closing
 
 import pytest
 
+from adapters.sqlserver.commands.inspection import inspect
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import metadata
 from adapters.sqlserver.server.catalog import Listed, OtherCodePage, Switching, uncaptured
 from adapters.sqlserver.server.connection import Server
+from adapters.sqlserver.server.forks import Fork, not_seen
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.watermark import LogEnd
+from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId
 from tests.servers.sqlserver import StandInDatabase
@@ -279,3 +282,61 @@ def test_a_server_without_the_end_of_its_log_is_told_apart_from_a_login_without_
         pytest.raises(SourceError, match="2016 SP2"),
     ):
         LogEnd(questions)
+
+
+def test_a_column_does_not_take_the_number_of_one_that_was_dropped(shop):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, gone int NULL)")
+    shop.enable_cdc("dbo.t")
+    shop.execute("ALTER TABLE dbo.t DROP COLUMN gone")
+    shop.execute("ALTER TABLE dbo.t ADD made nvarchar(20) NOT NULL DEFAULT N'seven'")
+
+    numbers = "SELECT c.[column_id] FROM sys.columns AS c WHERE c.[name] = N'made'"
+    assert shop.query(numbers) == [(3,)]
+    ((_capture, table),) = captured(shop)
+    assert [(column.name, column.type, column.nullable) for column in table.columns] == [
+        *(("id", "int", False), ("gone", "int", True))
+    ]
+
+
+def test_a_database_that_was_forced_over_tells_which_fork_it_left_and_where(shop):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
+    shop.enable_cdc("dbo.t")
+    shop.capture()
+    copied, first = shop.back_up(), fork_of(shop)
+    shop.execute("INSERT INTO dbo.t VALUES (1)")
+    shop.capture()
+    lost = shop.max_lsn()
+    shop.plan_failover()
+    planned = fork_of(shop)
+    shop.take_over(copied)
+    shop.execute("INSERT INTO dbo.t VALUES (2)")
+    shop.capture()
+
+    assert first is not None
+    assert first.left == first.point == ""
+    assert planned == first
+    found = fork_of(shop)
+    assert found is not None
+    assert found.id != found.left == first.id
+    assert found.point <= lost
+    assert found.point <= shop.max_lsn()
+    assert shop.query("SELECT [id] FROM [cdc].[dbo_t_CT]") == [(2,)]
+
+
+@pytest.mark.parametrize("hidden", ["UPDATE", "DROP"])
+def test_where_the_server_does_not_show_the_fork_it_is_unknown_and_the_check_says_so(shop, hidden):
+    with shop.postgres.connect(shop.name) as connection:
+        if hidden == "DROP":
+            connection.execute("DROP VIEW sys.database_recovery_status")
+    if hidden == "UPDATE":
+        shop.set("forks", "hidden")
+    settings = parse({**shop.server.properties(), "tidemark.sink": "console", "tidemark.checkpoint": "/x"})
+
+    assert fork_of(shop) is None
+    said = [one.text for one in inspect(settings, lambda _settings: shop.server.reach)]
+    assert [one for one in said if "grant VIEW ANY DATABASE to the login" in one] == [not_seen("shop")]
+
+
+def fork_of(shop: StandInDatabase) -> Fork | None:
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        return questions.catalog.fork()

@@ -127,6 +127,8 @@ SQLSERVER_FLOORS: Mapping[str, int] = {
     "rows that can't be read": 140,
     "sessions ended": 260,
     "stale states": 25,
+    "forced over": 12,
+    "restored": 12,
     "turns sent again": 8,
     "answered failed": 150,
     "answered stopped": 500,

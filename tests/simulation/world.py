@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _TTL_MS = 8_000
-_MOST_TURNS = 600
+_MOST_TURNS = 1_000
 _MOST_CALLS = 60_000
 
 

@@ -222,7 +222,11 @@ class Answers:
         if asked.turn is None:
             raise Violation(f"signal {sent.id} was committed and is in no turn")
         if sent.kind not in _FINAL:
-            self._count(sent, "", asked.outcomes, _ONLY[sent.kind])
+            # Nothing is to be stopped of a table that is neither captured nor queued, and it has no name.
+            unknown = (
+                sent.kind == "stop" and sent.collections and asked.unmatched.issuperset(sent.collections)
+            )
+            self._count(sent, "", asked.outcomes, "rejected" if unknown else _ONLY[sent.kind])
             return
         if asked.refused:
             return

@@ -29,6 +29,8 @@ class Figures:
     answers: Counter[str] = field(default_factory=Counter)
     repeated_answers: int = 0
     violations: int = 0
+    cut_short: int = 0
+    """Histories that an error of the test ended; `histories` are without them."""
 
     def add(self, other: Figures) -> None:
         """Add the figures of another history."""

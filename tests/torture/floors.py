@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 LONG_MINUTES = 10.0
 SUPERSEDED = "rows superseded"
 _PER_MINUTES = 20.0
+SIGNALLED: Mapping[str, int] = {
+    "blocking snapshots": 1,
+    "snapshots of given rows": 1,
+    "snapshots with a priority": 1,
+    "snapshots with a limit": 1,
+    "dry runs": 1,
+    "pauses by name": 1,
+    "collections paused": 1,
+    "pauses and resumes": 2,
+    "stops": 2,
+    "messages logged": 1,
+}
 FLOORS: Mapping[str, Mapping[str, int]] = {
     "postgres": {
         SUPERSEDED: 55,
@@ -49,16 +61,9 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "silent network": 2,
         "DDL let through beside a stalled sink": 2,
         "tables set aside": 2,
+        **SIGNALLED,
         "blocking snapshots": 2,
         "snapshots of given rows": 4,
-        "snapshots with a priority": 1,
-        "snapshots with a limit": 1,
-        "dry runs": 1,
-        "pauses by name": 1,
-        "collections paused": 1,
-        "pauses and resumes": 2,
-        "stops": 2,
-        "messages logged": 1,
         "large transactions committed": 4,
         "large transactions rolled back": 2,
         "two-phase commits": 2,
@@ -70,16 +75,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "job frozen": 1,
         "clock set ahead": 1,
         "clock set back": 1,
-        "blocking snapshots": 1,
-        "snapshots of given rows": 1,
-        "snapshots with a priority": 1,
-        "snapshots with a limit": 1,
-        "dry runs": 1,
-        "pauses by name": 1,
-        "collections paused": 1,
-        "pauses and resumes": 2,
-        "stops": 2,
-        "messages logged": 1,
+        **SIGNALLED,
         "schemas stated": 1,
     },
     "mongodb": {
@@ -100,16 +96,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "databases dropped": 1,
         "lag with three members": 1,
         "servers put back to older files": 1,
-        "blocking snapshots": 1,
-        "snapshots of given rows": 1,
-        "snapshots with a priority": 1,
-        "snapshots with a limit": 1,
-        "dry runs": 1,
-        "pauses by name": 1,
-        "collections paused": 1,
-        "pauses and resumes": 2,
-        "stops": 2,
-        "messages logged": 1,
+        **SIGNALLED,
     },
     # Each history of a long run has one of the last three. A run under load has few histories.
     "kafka": {

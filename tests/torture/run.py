@@ -199,14 +199,21 @@ class Run:
         play = Play(script, site, self.child, folder, prefix, mutant, self.broker, tables)
         begun = time.monotonic()
         violation: str | None = None
+        cut_short = ""
         try:
             play.run()
         except Violation as error:
             violation = str(error)
             play.figures.violations = 1
             (folder / "script.json").write_text(script.to_json())
+        except BaseException as error:
+            # It proves nothing: neither the job nor the judge came to the end.
+            cut_short = f"cut short by an error of the test: {type(error).__name__}: {error}"
+            play.figures.histories, play.figures.cut_short = 0, 1
+            raise
         finally:
-            self._tell(mutant or script.seed, play, violation, time.monotonic() - begun)
+            said = violation or cut_short or "ok"
+            self._tell(mutant or script.seed, play, said, time.monotonic() - begun)
             self.figures.add(play.figures)
             self.ground.clear(number)
         if violation is None:
@@ -214,12 +221,12 @@ class Run:
         return violation
 
     @staticmethod
-    def _tell(what: str, play: Play, violation: str | None, took_s: float) -> None:
+    def _tell(what: str, play: Play, said: str, took_s: float) -> None:
         shapes = ", ".join(f"{one.key}/{one.identity}/{one.rows}" for one in play.script.tables)
-        print(f"{what}: {took_s:.1f} s [{shapes}] {violation or 'ok'}", flush=True)
+        print(f"{what}: {took_s:.1f} s [{shapes}] {said}", flush=True)
         for failure in play.answers.failures:
             print(f"  answered: {failure}", flush=True)
-        if violation:
+        if said != "ok":
             print(f"  kept in {play.folder}", flush=True)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.sqlserver.server import connection
 from adapters.sqlserver.server.catalog import uncaptured
+from adapters.sqlserver.server.forks import not_seen
 from adapters.sqlserver.server.tsql import quote_literal, quote_name
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.config.findings import Distance, Finding
@@ -72,6 +73,8 @@ def _findings(settings: Settings, questions: Questions) -> Iterator[Finding]:
     yield Finding(f"CDC is enabled in database {database!r}")
     if not found.writable:
         yield Finding(f"database {database!r} is a readable secondary or read-only", missing=True)
+    if questions.catalog.fork() is None:
+        yield Finding(not_seen(database))
     listed = [table for table in questions.catalog.listed() if settings.capture.captures(*table.id.parts[1:])]
     captures = questions.catalog.captures(lambda _table: True)
     signal = settings.source_as(SqlServerSettings).signal_table(database)

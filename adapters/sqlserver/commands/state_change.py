@@ -30,5 +30,10 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
             f"there are {len(names)} databases, and {len(places)} positions",
             hint=f"give one for each of {names}",
         )
-    memory = {**state.memory, "transactions": {}}
+    # The position is one of the server as it is now, whatever fork was streamed before.
+    databases = {
+        name: {kept: value for kept, value in saved.items() if kept != "fork"}
+        for name, saved in state.memory.get("databases", {}).items()
+    }
+    memory = {**state.memory, "transactions": {}, "databases": databases}
     return replace(state, position=position_of(places), memory=memory)

@@ -20,6 +20,7 @@ from adapters.sqlserver.log.capture_instances import (
 )
 from adapters.sqlserver.log.reader import LogSlice
 from adapters.sqlserver.log.span_planner import Bounds, plan_span, shares
+from adapters.sqlserver.server.forks import check_same_fork
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.capture_instances import Mark
     from adapters.sqlserver.log.span_planner import Planned
     from adapters.sqlserver.log.span_reader import ChangeReader, Read
+    from adapters.sqlserver.server.forks import Fork
     from adapters.sqlserver.server.position import Place
     from adapters.sqlserver.server.questions import Questions
     from engine.clock import Clock
@@ -75,7 +77,8 @@ class Asking:
     `gone` are the capture instances already reported as dropped, also by earlier tails: a session that fails
     before it saves anything must not make the next one report them again. `unnumbered` are the instances
     already reported as lacking command ids. `never` are the tables that may lack no change. `captures` says
-    which tables' changes are streamed.
+    which tables' changes are streamed. `fork` is the recovery fork that the log was opened on; None if the
+    server does not tell.
     """
 
     clock: Clock
@@ -85,6 +88,7 @@ class Asking:
     unnumbered: set[tuple[str, int]] = field(default_factory=set)
     never: Collection[CollectionId] = ()
     captures: Callable[[CollectionId], bool] = lambda _table: True
+    fork: Fork | None = None
 
 
 class DatabaseTail:
@@ -145,6 +149,8 @@ class DatabaseTail:
         # lock.
         self._changed = self._look(questions, after, moved=upto > after) or self._changed
         if after >= upto and not self._changed and not self._gaps:
+            if after > upto:
+                check_same_fork(questions, self._asking.fork)
             return None
         planned = self._planned(questions, after, max(after, upto))
         read = self._reader.read(questions.changes, planned, self._instances.tables)
@@ -152,6 +158,8 @@ class DatabaseTail:
         self._note_unnumbered(read)
         if read.rows:
             read = replace(read, clock_minutes=self._clock_minutes(questions))
+        # The driver may have connected again by itself, to another server.
+        check_same_fork(questions, self._asking.fork)
         behind = planned.end < upto and read.committed is not None
         told_s = self._ahead_s + polled_s
         if behind:
@@ -172,7 +180,8 @@ class DatabaseTail:
 
     def _asking_now(self) -> Questions:
         if self._questions is None:
-            self._questions = self._ask()
+            questions = self._questions = self._ask()
+            check_same_fork(questions, self._asking.fork)
         return self._questions
 
     def _planned(self, questions: Questions, after: Place, upto: Place) -> Planned:

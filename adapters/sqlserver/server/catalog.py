@@ -10,10 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from adapters.sqlserver.server import metadata
 from adapters.sqlserver.server.execution import rows
-from adapters.sqlserver.server.failures import source_errors
-from adapters.sqlserver.server.position import lsn_of
+from adapters.sqlserver.server.failures import NO_SUCH_OBJECT, native_number, source_errors
+from adapters.sqlserver.server.forks import Fork
+from adapters.sqlserver.server.position import lsn_of, lsn_of_decimal
 from adapters.sqlserver.server.table import Capture, Column, Table
 from engine.model import CollectionId
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _TWO_BYTES = frozenset({"nchar", "nvarchar"})
+_NOT_SHOWN = frozenset({NO_SUCH_OBJECT, 229, 297, 300})
+"""There is no such view, or the login may not read it."""
 _NEWER_NAMES = {"rowversion": "timestamp"}
 
 
@@ -79,6 +84,21 @@ class Catalog:
             return None
         cdc, updateability, identity = found[0]
         return Description(bool(cdc), updateability == "READ_WRITE", str(identity))
+
+    def fork(self) -> Fork | None:
+        """The database's recovery fork; None if the server does not tell this login, or any."""
+        with source_errors("asking for the recovery fork", self._database):
+            try:
+                found = rows(self._connection, metadata.FORK)
+            except SQLAlchemyError as error:
+                if native_number(error) not in _NOT_SHOWN:
+                    raise
+                return None
+        if not found or not found[0][0]:
+            return None
+        fork, first, point = found[0]
+        left = first if first and first != fork and point else ""
+        return Fork(fork, left, lsn_of_decimal(point) if left else "")
 
     def allows_snapshots(self) -> bool:
         """Whether transactions may use snapshot isolation."""

@@ -30,6 +30,19 @@ Its identity has two marks, separated by a bar: one that survives a failover ins
 (empty outside of one), and one that survives joining or leaving a group.
 """
 
+FORK = (
+    "SELECT CONVERT(varchar(36), r.[recovery_fork_guid]) AS [fork],"
+    " CONVERT(varchar(36), r.[first_recovery_fork_guid]) AS [first],"
+    " CONVERT(varchar(25), r.[fork_point_lsn]) AS [point]"
+    " FROM sys.database_recovery_status AS r WHERE r.[database_id] = DB_ID()"
+)
+"""The connection's database's recovery fork, the one that it left last, and where, as a numeric(25,0).
+
+The last two are NULL if it has left none. There is no row for a login that has none of the server's rights
+VIEW ANY DATABASE (which public has unless it was revoked), ALTER ANY DATABASE and CREATE DATABASE, and does
+not own the database.
+"""
+
 SNAPSHOTS = (
     "SELECT CONVERT(int, d.[snapshot_isolation_state]) AS [state]"
     " FROM sys.databases AS d WHERE d.[name] = DB_NAME()"

@@ -127,6 +127,16 @@ def lsn_of_hex(digits: str) -> str:
     return f"{small[:8]}:{small[8:16]}:{small[16:]}"
 
 
+def lsn_of_decimal(digits: str) -> str:
+    """An LSN's text from a numeric(25,0): ten decimal digits, ten and five, without leading zeros.
+
+    Backups and recovery forks are written so: 37000000348000162 is 00000025:00000d98:00a2.
+    """
+    block, slot = divmod(int(digits), 10**5)
+    file, block = divmod(block, 10**10)
+    return lsn_of_hex(f"{file:08x}{block:08x}{slot:04x}")
+
+
 def after_lsn(lsn: str, by: int = 1) -> str:
     """The next LSN, whether or not the log has it; with `by` -1 the previous one."""
     return lsn_of_hex(f"{max(0, int(lsn.replace(':', ''), 16) + by):020x}")

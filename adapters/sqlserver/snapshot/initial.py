@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from adapters.source.initial import FoundLog
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of
+from adapters.sqlserver.server.forks import Sent, check_fork, saved_fork
 from adapters.sqlserver.server.position import began_at, parse_place, places_of, position_of
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
@@ -160,7 +161,7 @@ class CaptureStart:
         self._reads, self._isolation = reads, reads.isolation
 
     def find_log(self, state: State) -> FoundLog:
-        """Check that the change tables reach back to the state's position."""
+        """Check that the log continues what was sent, and that the change tables reach back to there."""
         if state.snapshot.initial:
             self._check_isolation()
         began = began_at(state.memory)
@@ -174,6 +175,10 @@ class CaptureStart:
         saved = state.memory.get("databases", {})
         try:
             for name, place in zip(self._databases.names, places_of(state.position), strict=True):
+                group = state.identity.get(name, "").partition("|")[0]
+                sent = Sent(name, saved_fork(state.memory, name), place, grouped=bool(group))
+                if told := check_fork(sent, self._databases.forks.told.get(name)):
+                    _log.warning(told)
                 known = marks_of(saved.get(name, {}).get("instances", ()))
                 check_reach(known, self._databases.instances(name).captures, place)
         except PositionLost as error:

@@ -15,6 +15,9 @@
         shop.max_lsn()                               # '00000025:00000d98:00a2', '' if nothing was captured
         shop.cleanup(lsn)                            # retention: removes changes before that LSN
         shop.disable_cdc("dbo_t")
+        copied = shop.back_up()                      # a backup, or a replica that lags
+        shop.take_over(copied)                       # restored or forced over: a new recovery fork
+        shop.plan_failover()                         # all sessions end, nothing is lost
         server.agent_running = False                 # no capture; the status query says 0
         server.reach                                 # for `job_of(lambda settings: server.reach).run(…)`
         server.settings("shop", …)                   # SqlServerSettings with these databases

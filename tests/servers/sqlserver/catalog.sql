@@ -12,8 +12,9 @@ CREATE FUNCTION mssql.getdate() RETURNS text VOLATILE LANGUAGE sql RETURN mssql.
 CREATE TABLE sys.schemas (schema_id int PRIMARY KEY, name text);
 INSERT INTO sys.schemas VALUES (1, 'dbo'), (3, 'INFORMATION_SCHEMA'), (4, 'sys'), (5, 'cdc');
 CREATE TABLE sys.objects (object_id int PRIMARY KEY, schema_id int, name text, type text,
-  is_ms_shipped smallint DEFAULT 0, is_tracked_by_cdc smallint DEFAULT 0);
-CREATE VIEW sys.tables AS SELECT object_id, schema_id, name, type, is_ms_shipped, is_tracked_by_cdc
+  is_ms_shipped smallint DEFAULT 0, is_tracked_by_cdc smallint DEFAULT 0,
+  max_column_id_used int DEFAULT 0);
+CREATE VIEW sys.tables AS SELECT object_id, schema_id, name, type, is_ms_shipped, is_tracked_by_cdc, max_column_id_used
   FROM sys.objects WHERE type = 'U';
 CREATE VIEW sys.views AS SELECT object_id, schema_id, name, type, is_ms_shipped FROM sys.objects WHERE type = 'V';
 CREATE TABLE sys.types (name text, system_type_id int, user_type_id int, is_user_defined smallint DEFAULT 0,
@@ -32,6 +33,16 @@ CREATE VIEW sys.databases AS SELECT d.datname::text AS name, d.oid::int AS datab
   AS snapshot_isolation_state, 0::smallint AS is_read_committed_snapshot_on, mssql.setting('group') AS group_database_id,
   mssql.to_datetime(mssql.setting('created')) AS create_date, mssql.setting('collation') AS collation_name
   FROM pg_database AS d WHERE d.datname = current_database();
+-- `forks` hides it from logins without rights; a LSN is written in decimal digits: ten, ten and five
+CREATE FUNCTION mssql.decimal_lsn(lsn bytea) RETURNS numeric IMMUTABLE LANGUAGE sql RETURN
+  ('x' || substr(encode(lsn, 'hex'), 1, 8))::bit(32)::bigint * 10::numeric ^ 15
+  + ('x' || substr(encode(lsn, 'hex'), 9, 8))::bit(32)::bigint * 10::numeric ^ 5
+  + ('x' || substr(encode(lsn, 'hex'), 17))::bit(16)::int;
+CREATE VIEW sys.database_recovery_status AS SELECT d.oid::int AS database_id,
+  mssql.to_uniqueidentifier(coalesce(mssql.setting('fork'), mssql.setting('identity'))) AS recovery_fork_guid,
+  mssql.to_uniqueidentifier(mssql.setting('fork left')) AS first_recovery_fork_guid,
+  mssql.setting('fork point')::numeric(25, 0) AS fork_point_lsn
+  FROM pg_database AS d WHERE d.datname = current_database() AND coalesce(mssql.setting('forks'), '') <> 'hidden';
 CREATE VIEW sys.dm_server_services AS SELECT 'SQL Server Agent (MSSQLSERVER)'::citext AS servicename,
   CASE WHEN coalesce(mssql.setting('agent'), '1') = '1' THEN 4 ELSE 1 END AS status;
 CREATE FUNCTION mssql.row_count(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$

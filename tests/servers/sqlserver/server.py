@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
+import psycopg
 from psycopg import sql
 from sqlglot import exp
 
@@ -23,9 +25,6 @@ from tests.servers.sqlserver.tsql import Translated, Translator, statements, ste
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import psycopg
-
-
 _TEMPLATE = "tidemark_sqlserver"
 _NULLABLE = """
 SELECT c.name FROM sys.columns AS c JOIN sys.tables USING (object_id) JOIN sys.schemas AS s USING (schema_id)
@@ -35,6 +34,15 @@ _COLLATIONS = """
 SELECT name, array_agg(DISTINCT collation_name) FROM sys.columns WHERE collation_name IS NOT NULL
 GROUP BY name
 """
+_END_SESSIONS = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = %s"
+_NEW_FORK = """
+WITH point AS (SELECT mssql.decimal_lsn(mssql.lsn_of(last_value + 1))::text AS value FROM mssql.lsn)
+INSERT INTO mssql.settings SELECT 'fork', %s UNION ALL SELECT 'fork point', value FROM point
+  UNION ALL SELECT 'fork left', value FROM mssql.settings WHERE name = 'fork'
+  ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+_ATTEMPTS = 200
+"""How often a copy is tried while others connect."""
 _MOST_STATEMENTS, _MOST_TRANSLATED = 10_000, 200
 _NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
 
@@ -95,6 +103,7 @@ class SqlServer:
         database = StandInDatabase(self, self.postgres, name)
         database.set("cdc", str(int(cdc)))
         database.set("collation", self.collation)
+        database.set("fork", str(uuid4()))
         database.set("created", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}")
         self.databases[name] = database
         return database
@@ -150,13 +159,21 @@ class SqlServer:
 
     def _capture(self) -> None:
         connections: dict[str, psycopg.Connection[Any]] = {}
+        generations: dict[str, int] = {}
         try:
             while not self._stop.wait(self.delay_s):
                 for name, database in list(self.databases.items()):
+                    if name in connections and generations[name] != database.generation:
+                        connections.pop(name).close()
                     if name not in connections:
-                        connections[name] = database.postgres.connect(name)
-                    if self._running:
-                        database.captured_by(connections[name])
+                        generations[name] = database.generation
+                        connections[name] = database.connected()
+                    try:
+                        if self._running:
+                            database.captured_by(connections[name])
+                    except psycopg.OperationalError:
+                        if generations[name] == database.generation:
+                            raise
         except BaseException as failure:  # noqa: BLE001  raised when the thread is stopped
             self.capture_failure = failure
         finally:
@@ -180,6 +197,8 @@ class StandInDatabase:
     server: SqlServer
     postgres: PostgresServer
     name: str
+    generation: int = 0
+    """How often all its sessions were ended."""
     _nullable: frozenset[str] | None = None
     _collations: dict[str, frozenset[str]] | None = None
     _translated: dict[str, Translated] = field(default_factory=dict)
@@ -308,6 +327,56 @@ class StandInDatabase:
                 " ON d.oid = l.database WHERE d.datname = current_database()"
                 " AND l.locktype = 'relation' AND l.mode = 'ExclusiveLock'"
             )
+
+    def connected(self) -> psycopg.Connection[Any]:
+        """A connection, once nobody copies or replaces the database."""
+        with self._lock:
+            return self.postgres.connect(self.name)
+
+    def back_up(self) -> str:
+        """Copy the database: a backup, or a replica that lags from now on. Ends all sessions.
+
+        Returns the copy's name.
+        """
+        name = f"{self.name} copy {uuid4().hex[:8]}"
+        with self._lock:
+            self._copy(name, self.name)
+        return name
+
+    def take_over(self, copied: str) -> None:
+        """Let a copy go on in the database's place: restored, or forced over to. Ends all sessions.
+
+        What was committed since the copy is lost, and its LSNs are given once more, in a new recovery fork.
+        """
+        with self._lock:
+            self._copy(self.name, copied)
+            with self.postgres.connect(self.name) as connection:
+                connection.execute(_NEW_FORK, [str(uuid4())])
+        self.changed()
+
+    def plan_failover(self) -> None:
+        """Fail over to a replica that has everything: sessions end, and the recovery fork stays."""
+        with self._lock, self.postgres.connect() as connection:
+            self.generation += 1
+            connection.execute(_END_SESSIONS, [self.name])
+
+    def _copy(self, name: str, of: str) -> None:
+        with self.postgres.connect() as connection:
+            self.generation += 1
+            dropped = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+            connection.execute(dropped)
+            made = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(of))
+            for _attempt in range(_ATTEMPTS):
+                connection.execute(_END_SESSIONS, [of])
+                try:
+                    connection.execute(made)
+                except psycopg.errors.ObjectInUse:
+                    continue
+                break
+            else:
+                connection.execute(made)
+            path = sql.SQL("ALTER DATABASE {} SET search_path = dbo, mssql, public")
+            connection.execute(path.format(sql.Identifier(name)))
 
     def set(self, name: str, value: str | None) -> None:
         """Set what the server reports: `updateability`, `group`, `snapshots`, `offset` (minutes)…"""

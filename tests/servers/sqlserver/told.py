@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 _TABLES = ("objects", "columns", "indexes", "index_columns")
 
+_NEXT_COLUMN = """
+SELECT greatest(o.max_column_id_used, coalesce(max(c.column_id), 0)) + 1 FROM sys.objects AS o
+LEFT JOIN sys.columns AS c USING (object_id) WHERE o.object_id = %s GROUP BY o.object_id
+"""
+"""The number of a new column: no number is given twice, also after its column was dropped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -51,11 +57,10 @@ class Told:
 
     def column(self, number: int, column: Column, place: int = 0) -> None:
         """Register a new column, at the end if no place is given."""
-        place = (
-            place
-            or self.row(
-                "SELECT coalesce(max(column_id), 0) + 1 FROM sys.columns WHERE object_id = %s", number
-            )[0]
+        place = place or self.row(_NEXT_COLUMN, number)[0]
+        self.run(
+            "UPDATE sys.objects SET max_column_id_used = %s WHERE object_id = %s AND max_column_id_used < %s",
+            *(place, number, place),
         )
         default = 0
         if column.default is not None:

@@ -15,10 +15,12 @@ ids, and each pair shares an LSN (`seqval`), whose order is another one.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adapters.sqlserver.server.forks import Fork
 from adapters.sqlserver.server.table import Column
 from tests.simulation.sqlserver.tables import (
     AFTER,
@@ -35,6 +37,7 @@ from tests.simulation.sqlserver.tables import (
     Values,
     bag,
     keyed,
+    lsn,
     signal_table,
 )
 
@@ -108,6 +111,7 @@ class Database:
     transactions: int = 0
     objects: int = 100
     identity: str = "7c9f0b52-0000-0000-0000-000000000001|2026-01-01"
+    fork: Fork = field(default_factory=lambda: Fork("F-1"))
     lost: set[int] = field(default_factory=set)
     """Entries that no change table has any more, or never had, and that were not read before."""
 
@@ -115,6 +119,22 @@ class Database:
         if not self.tables:
             made = (keyed(1, T, nullable=True), keyed(2, U, nullable=False), bag(3), signal_table(4))
             self.tables = {table.id: table for table in made}
+
+    def copied(self) -> Database:
+        """A copy: a backup, or a replica that lags from now on. Its clock is the same one."""
+        return deepcopy(self, {id(self.now_s): self.now_s})
+
+    def take_over(self, before: Database) -> None:
+        """Go on in the place of the database of which this is an older copy, in a new recovery fork.
+
+        LSNs and object ids are given once more that the other had given behind the fork point.
+        """
+        for slot in sorted(self.open):
+            self.abort(slot)
+        self.serial = before.serial
+        self.readers, self.whole = {}, {}
+        number = int(before.fork.id.partition("-")[2]) + 1
+        self.fork = Fork(f"F-{number}", self.fork.id, lsn(self.records + 1))
 
     def set_up(self) -> None:
         """Capture all tables."""

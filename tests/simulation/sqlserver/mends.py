@@ -71,6 +71,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(database_log, "check_dropped", lambda *_: {}),
         patch.object(opening, "check_dropped", lambda *_: {}),
     ),
+    "another-fork": lambda: patch.object(initial, "check_fork", lambda *_: ""),
     "locks-of-readers": lambda: patch.object(SqlServerTables, "readings", _unlocked),
 }
 """By name, what takes the mend out."""

@@ -54,6 +54,10 @@ class SqlServerOracle(Turns):
         for copy in self.consumer.values():
             copy.clear()
 
+    def follow(self, database: Database) -> None:
+        """Judge by an older copy of the database, which goes on in its place."""
+        self.database = database
+
     @property
     def untold(self) -> set[CollectionId]:
         """The tables that lack something, and nobody was told so."""

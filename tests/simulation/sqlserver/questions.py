@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.log.span_planner import Share
     from adapters.sqlserver.server.change_statements import ShareRead
+    from adapters.sqlserver.server.forks import Fork
     from adapters.sqlserver.server.table import Capture
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import CollectionId, Key, Range
@@ -182,6 +183,11 @@ class SimCatalog(_Asked, Catalog):
         self._session.asked("open_log")
         self._session.server.opened()
         return Description(cdc=True, writable=True, identity=self._there.identity)
+
+    def fork(self) -> Fork:
+        """The recovery fork."""
+        self._session.asked()
+        return self._there.fork
 
     def allows_snapshots(self) -> bool:
         """It does."""

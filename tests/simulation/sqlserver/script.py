@@ -53,7 +53,9 @@ _VERBS: Final = (
     "switch",
     "switch",
 )
-_BLOWS: Final = (("heal", "clean-up"), ("keep-state", "stale-state"))
+_BLOWS: Final = (
+    *(("heal", "clean-up"), ("keep-state", "stale-state"), ("back-up", "restore"), ("back-up", "fail-over")),
+)
 _ALTERED: Final = ("instance", "instance", "column", "column", "drop", "early", "clean")
 _WORDS: Final = Vocabulary(
     verbs=_VERBS,
@@ -84,7 +86,7 @@ def draw(seed: int) -> History:
     # A signal that comes before the log's beginning is known is in no log.
     steps: list[Step] = [("go", 60), ("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]
-    return History(setup, with_blow(choose, steps, _BLOWS, percent=20, length=length))
+    return History(setup, with_blow(choose, steps, _BLOWS, percent=40, length=length))
 
 
 def _setup(choose: Generator) -> SqlServerSetup:

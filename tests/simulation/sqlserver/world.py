@@ -90,7 +90,7 @@ class SqlServerWorld(SourceWorld):
     def _found(self) -> None:
         setup = self.setup
         self.database = Database(self.now, setup.minutes)
-        self.server = SimInstance(self.database)
+        self.server = SimInstance(self.database, opened=self._log_opened)
         self.oracle = SqlServerOracle(self.database, knows=setup.knows)
         self._changing: list[tuple[CollectionId, str]] = []
         self._signals: dict[str, int] = {}
@@ -277,6 +277,25 @@ class SqlServerWorld(SourceWorld):
         """End all sessions of the server."""
         self.server.generation += 1
         self.database.whole.clear()
+
+    def _back_up(self, life: Life) -> None:
+        """What a sink that forgets had taken of a turn that was not saved is in no state."""
+        if self.setup.knows:
+            super()._back_up(life)
+
+    def copied(self) -> Database:
+        """A copy of the database."""
+        found: Database = self.database.copied()
+        return found
+
+    def _fail_over(self, _life: Life) -> None:
+        """Force the availability group over to the replica that lags."""
+        self._replace("forced over", promoted=True)
+
+    def put_in_place(self, found: Any, *, promoted: bool) -> None:  # noqa: ARG002  both make a fork
+        """Let an older copy of the database go on in its place."""
+        found.take_over(self.database)
+        self.database = self.server.database = found
 
     def is_busy(self) -> bool:
         """Whether somebody waits to change a table."""

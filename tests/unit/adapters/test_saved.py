@@ -95,6 +95,7 @@ def test_a_position_of_another_form_is_refused(source: str, position: tuple[Any,
         ("sqlserver", "transactions", {"shop": {"id": "x", "collections": []}}),
         ("sqlserver", "shapes", [{"name": ["a"], "columns": [], "primary_key": [], "unique_key": []}]),
         ("sqlserver", "databases", {"shop": {"instances": [["a", "b"]]}}),
+        ("sqlserver", "databases", {"shop": {"fork": 7}}),
         ("sqlserver", "first", {"begins_at": {"shop": "x"}}),
     ],
 )

@@ -133,6 +133,26 @@ def test_what_is_accepted_may_be_refused_once_it_is_measured():
     answers.settle(table())
 
 
+def stop_of(names: list[str], outcome: str, text: str) -> Answers:
+    answers = Answers({"s": Asked(Sent(0.0, "s", "stop-snapshot", None, "stop", names), 3)})
+    answers.hear([committed(3), answer(outcome, 3, text), told(3)])
+    return answers
+
+
+def test_a_stop_of_what_is_neither_captured_nor_queued_is_refused():
+    text = f"no collection matches '{T}' (did you mean 'public.other'?)"
+    stop_of([T], "rejected", text).settle(table())
+
+    for names, outcome, said in (
+        ([T], "rejected", "the data is no JSON"),
+        ([T, "public.other"], "rejected", text),
+        ([], "rejected", text),
+        ([T], "accepted", text),
+    ):
+        with pytest.raises(Violation, match="was answered"):
+            stop_of(names, outcome, said).settle(table())
+
+
 @pytest.mark.parametrize(
     ("kind", "notes", "turns"),
     [

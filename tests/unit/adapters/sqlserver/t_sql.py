@@ -26,7 +26,8 @@ PAGES = {
     **{
         f"sys.{name}": _CATALOG.format(name.replace("_", "-"))
         for name in (
-            *("allocation_units", "columns", "databases", "default_constraints", "index_columns"),
+            *("allocation_units", "columns", "database_recovery_status", "databases"),
+            *("default_constraints", "index_columns"),
             *("indexes", "partitions", "tables", "types", "views"),
         )
     },

@@ -16,6 +16,7 @@ from adapters.sqlserver.log.database_log import Asking, DatabaseTail, unix_s
 from adapters.sqlserver.log.span_reader import ChangeReader, Read
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
+from adapters.sqlserver.server.forks import Fork
 from adapters.sqlserver.server.position import ZERO, Place, after_lsn
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Capture, Table
@@ -59,6 +60,10 @@ class Known(Catalog):
 
     def __init__(self) -> None:
         self.found: tuple[Capture, ...] = (CAPTURE,)
+        self.forks = [Fork("A")]
+
+    def fork(self) -> Fork:
+        return self.forks.pop(0) if len(self.forks) > 1 else self.forks[0]
 
     def captures(self, selected: Any) -> tuple[Capture, ...]:  # noqa: ARG002  no server
         return self.found
@@ -69,6 +74,8 @@ class Known(Catalog):
 
 class Asked(Questions):
     """A database that answers from memory."""
+
+    database = "shop"
 
     def __init__(self) -> None:
         self.changes, self.catalog = Locked(), Known()
@@ -141,6 +148,36 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
 
     with pytest.raises(PositionLost, match="begins at"):
         log.next(Place(lsn(5)))
+
+
+def opened(*forks: str) -> DatabaseTail:
+    """A log that was opened on fork A; of these forks the server tells one after the other."""
+    log, server, catalog = made(Asking(system_clock(), fork=Fork("A")))
+    server.locked, catalog.forks = False, [Fork(fork) for fork in forks]
+    return log
+
+
+def test_a_connection_to_a_database_on_another_fork_ends_the_session():
+    with pytest.raises(SourceError, match="another recovery fork"):
+        opened("B").next(Place(lsn(5)))
+
+
+def test_rows_read_while_the_database_went_to_another_fork_are_not_given_out():
+    log = opened("A", "A", "B")
+    assert log.next(Place(lsn(5)))
+
+    with pytest.raises(SourceError, match="another recovery fork"):
+        log.next(Place(lsn(5)))
+
+
+def test_a_log_that_ends_before_the_place_reached_is_looked_at():
+    log = opened("A", "A", "A", "B")
+    taken = log.next(Place(lsn(5)))
+    assert taken is not None
+    assert log.next(Place(lsn(12))) is None
+
+    with pytest.raises(SourceError, match="another recovery fork"):
+        log.next(Place(lsn(12)))
 
 
 def test_what_is_whole_from_where_it_was_read_is_kept():

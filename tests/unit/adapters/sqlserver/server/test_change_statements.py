@@ -82,7 +82,7 @@ def read_tables() -> Iterator[ReadTable]:
 
 
 def built() -> Iterator[str]:
-    yield from (metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES)
+    yield from (metadata.SERVER, metadata.DATABASE, metadata.FORK, metadata.CAPTURES, metadata.TABLES)
     yield from (metadata.CAPTURED_COLUMNS, metadata.VIEWS, change_statements.MAX_LSN, change_statements.CLOCK)
     yield change_statements.LEAST_LSNS
     yield from (metadata.SWITCHING, metadata.OTHER_CODE_PAGES)
