@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.sqlserver.server.position import UNKNOWN_COMMAND, ZERO, Place, after_lsn
+from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -184,7 +185,14 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
     reached = [commit for commit in ask.commits(asked, [each] * len(asked)) if commit is not None]
     if not reached:
         return _cut(planned, bounds, ask)
-    earliest, first = min(reached), min(filter(None, ask.commits(asked, [0] * len(asked))))
+    begun = [commit for commit in ask.commits(asked, [0] * len(asked)) if commit is not None]
+    if not begun:
+        # The next session finds what is lost by it, and of which tables.
+        names = ", ".join(sorted({str(share.capture.table) for share in asked}))
+        raise SourceError(
+            f"the changes of {names} were removed from the change tables while they were counted"
+        )
+    earliest, first = min(reached), min(begun)
     if earliest == first:
         return _inside(captures, Place(first, UNKNOWN_COMMAND, ZERO, 0), bounds, ask)
     end = Place(after_lsn(earliest, -1))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from adapters.sqlserver.log.span_planner import (
 )
 from adapters.sqlserver.server.position import ZERO, Place, after_lsn, lsn_of_hex
 from adapters.sqlserver.server.table import Capture
+from engine.errors import SourceError
 from engine.model import CollectionId
 
 START = Place(ZERO)
@@ -126,6 +128,19 @@ def test_a_span_ends_between_commits_where_it_can():
     spans = streamed([capture("a"), capture("b")], log, 12, Bounds(5, 0, 100))
 
     assert [str(span.end) for span in spans[:2]] == [lsn(10), lsn(11)]
+
+
+def test_changes_that_are_cleaned_up_while_they_are_counted_are_an_error_of_the_source():
+    log = logged({"a": 5}, {"a": 5})
+
+    class CleanedUp(Logged):
+        def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> list[str | None]:
+            found = log.commits(asked, offsets)
+            log.rows["a"].clear()
+            return found
+
+    with pytest.raises(SourceError, match=r"the changes of db\.dbo\.a were removed"):
+        plan_span([capture("a")], START, Place(lsn(11)), Bounds(4, 2, 2), CleanedUp(log.rows))
 
 
 def test_a_commit_larger_than_a_span_is_cut_between_its_changes():
