@@ -176,7 +176,7 @@ def test_a_condition_that_is_planned_for_long_holds_nobody_up(
     tagged: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
     """The server works out constants before it reads a row, and looks at no timeout meanwhile."""
-    monkeypatch.setattr("adapters.postgres.snapshot.tables._PLAN_ANSWER_S", 0.5)
+    monkeypatch.setattr("adapters.postgres.conditions.planning._PLAN_ANSWER_S", 0.5)
     slow = " OR ".join(["exp(5999.5) = id"] * 400)
     with driven(tagged, tmp_path, spark) as job:
         for condition in (slow, slow, "id <= 3"):

@@ -56,7 +56,7 @@ def test_dry_runs_with_conditions_that_are_planned_for_long_do_not_add_up(
     database: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
     """Each may take six seconds, and the stream waits meanwhile: five hundred held it for fifty minutes."""
-    monkeypatch.setattr("adapters.postgres.snapshot.tables._PLAN_ANSWER_S", 0.5)
+    monkeypatch.setattr("adapters.postgres.conditions.planning._PLAN_ANSWER_S", 0.5)
     monkeypatch.setattr("adapters.source.conditions.checking_time._AT_ONCE_S", 1.0)
     monkeypatch.setattr(
         "engine.job.snapshots.dry_runs.LONGEST_S", 600.0
