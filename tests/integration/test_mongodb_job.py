@@ -96,7 +96,7 @@ class Driven:
         self.job.start()
         log: Any = self.job._log
         windows: Any = self.job._windows
-        self.job._log, windows.may_emit = HeldLog(log), lambda _state: False
+        self.job._log, windows._ready = HeldLog(log), lambda _state: None
         try:
             yield
             source: Any = self.job._parts.source
@@ -106,7 +106,7 @@ class Driven:
                 time.sleep(0.01)
         finally:
             self.job._log = log
-            del windows.may_emit
+            del windows._ready
 
     def read_window(self, count: int = 1) -> None:
         """Turn until so many windows are read, and wait for the log."""
@@ -447,11 +447,11 @@ def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_o
             job.until(lambda: bool(job.events("t")))
             amid = windows.in_progress.opened[0].sent
             # The other slices wait until the signal has come.
-            emits, windows.may_emit = windows.may_emit, lambda _state: False
+            windows._ready = lambda _state: None
             client["inventory"]["t"].update_many({"n": {"$gte": 200}}, {"$set": {"changed": True}})
             client["inventory"]["signals"].insert_one({"type": "stop-snapshot", "data": stop})
             job.until_answered("stopped")
-            windows.may_emit = emits
+            del windows._ready
             read = [one for one in job.events("t") if one["value"]["op"] == "r"]
             job.turn(5)
             later = [one for one in job.events("t") if one["value"]["op"] == "r"]
