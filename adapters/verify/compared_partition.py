@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
-from adapters.verify.partitions import partition_of
-from engine.snapshot.merge_key import key_of
+from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.compared_digests import digests_of_rows
 from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
@@ -66,7 +64,7 @@ class ComparePartition:
             "different": [number for number in different if number not in older],
             "older": [number for number in different if number in older],
         }
-        first = {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
+        first = {kind: keys_shown(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
         counts = {kind: len(rows) for kind, rows in numbers.items()}
         return Findings(
             found.equal + len(found.different) - len(different),
@@ -155,9 +153,3 @@ def _extra_rows(copied: pa.Table, events: Sequence[int]) -> tuple[ExtraRow, ...]
     names = ("key", "turn", "part", "offset", "size")
     rows = copied.select(names).take(pa.array(events, pa.int64())).to_pylist()
     return tuple(ExtraRow(*(row[name] for name in names)) for row in rows)
-
-
-def _named(seen: pa.Table, rows: Sequence[int]) -> tuple[str, ...]:
-    """The keys of rows as a JSON list of their columns, as the database writes them."""
-    keys = seen.column("merge_key").take(pa.array(rows, pa.int64())).to_pylist()
-    return tuple(orjson.dumps(key_of(key)).decode() for key in keys)

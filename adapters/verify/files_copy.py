@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -23,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 from adapters.verify.compared_partition import ComparePartition
 from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, Traits
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, turn_path
+from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.staging.files import sink_errors
 from engine.verify.copy import ExtraRow, Findings, Touched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from concurrent.futures import Future
 
     from engine.ports.executors import Executors
     from engine.verify.copy import Asked, SeenRows, Span
@@ -108,7 +106,7 @@ class _Sorting:
     rows: int
 
 
-class FilesComparison:
+class FilesComparison(ThreadedComparison):
     """A comparison in a thread."""
 
     def __init__(
@@ -120,17 +118,7 @@ class FilesComparison:
     ) -> None:
         self._executors, self._sorting, self._traits = executors, sorting, traits
         self._asked, self._before = asked
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
-        self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
-
-    def poll(self) -> Findings | None:
-        """What was found, once the tasks have ended."""
-        return self._found.result() if self._found.done() else None
-
-    def close(self) -> None:
-        """Forget it. Tasks that run end by themselves; those after them don't begin."""
-        self._found.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().__init__()
 
     def _run(self) -> Findings:
         sorting = self._sorting

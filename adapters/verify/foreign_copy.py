@@ -8,13 +8,10 @@ carried something since.
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -26,8 +23,9 @@ from adapters.lake.table_name import Naming
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
 from adapters.verify.foreign_partition import JudgePartition, Sorted
-from adapters.verify.partitions import write_partitions
-from engine.errors import InvariantError, SinkError, SourceError
+from adapters.verify.partitions import partitions_of, write_files, write_partitions
+from adapters.verify.threaded_comparison import ThreadedComparison
+from engine.errors import InvariantError, SinkError
 from engine.staging.files import sink_errors
 from engine.verify.compared_digests import DIGEST
 from engine.verify.copy import FIRST_KEYS, Findings, Span
@@ -35,8 +33,8 @@ from engine.verify.settled import HELD, SEVERAL, TOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from concurrent.futures import Future
 
+    from adapters.jdbc.foreign_rows import Read
     from adapters.lake.table_name import TableName
     from adapters.verify.row_reads import RowReads
     from engine.config.sinks.settings import JdbcSettings
@@ -44,10 +42,6 @@ if TYPE_CHECKING:
     from engine.ports.executors import Executors
     from engine.verify.copy import Asked, Copy, ExtraRow, SeenRows, Touched
 
-_WRITTEN_ROWS: Final = 1_000_000
-_PARTITION_ROWS: Final = 500_000
-_MOST_PARTITIONS: Final = 256
-_LEAST_ROW_BYTES: Final = 64
 _LONGEST: Final = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
 _MOST_AGAIN: Final = 50_000
@@ -158,7 +152,7 @@ class ForeignCopy:
         raise InvariantError("tables of others are not repaired")
 
 
-class ForeignComparison:
+class ForeignComparison(ThreadedComparison):
     """A comparison in a thread, with a snapshot of the table. `learns`: the last look, and who keeps it."""
 
     def __init__(
@@ -171,22 +165,7 @@ class ForeignComparison:
     ) -> None:
         self._held, self._work, self._asked, self._ground = held, work, asked, ground
         self._known, self._learn = learns
-        self._given_up = Event()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
-        self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
-
-    def poll(self) -> Findings | None:
-        """What was found, once it is."""
-        return self._found.result() if self._found.done() else None
-
-    def close(self) -> None:
-        """Cancel the statement that goes on, and forget it. The thread closes the connection."""
-        self._given_up.set()
-        if self._found.cancel():
-            self._held.close()
-        elif not self._found.done():
-            self._held.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().__init__(held)
 
     def _run(self) -> Findings:
         try:
@@ -199,7 +178,7 @@ class ForeignComparison:
     def _compared(self) -> Findings:
         work, asked = self._work, self._asked
         size = self._held.begin()
-        looks = self._known or _Looks(_partitions(max(work.rows, size // _LEAST_ROW_BYTES)))
+        looks = self._known or _Looks(partitions_of(work.rows, size))
         before = looks.last
         held = self._sorted_rows(looks.partitions)
         seen = SortSeen(work.directory, looks.partitions)(work.seen)
@@ -225,23 +204,8 @@ class ForeignComparison:
 
     def _sorted_rows(self, partitions: int) -> list[str]:
         """Files of the table's rows."""
-        paths: list[str] = []
-        waiting: list[pa.Table] = []
-
-        def write() -> None:
-            paths.append(f"{self._work.directory}/held-{len(paths)}.arrow")
-            write_partitions(paths[-1], pa.concat_tables([HELD.empty_table(), *waiting]), partitions)
-            waiting.clear()
-
-        for read in self._held.rows():
-            if self._given_up.is_set():
-                raise SourceError("the comparison was given up")
-            rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
-            waiting.append(pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD))
-            if sum(map(len, waiting)) >= _WRITTEN_ROWS:
-                write()
-        write()
-        return paths
+        held = map(_as_held, self._while_wanted(self._held.rows()))
+        return write_files(held, f"{self._work.directory}/held", HELD, partitions)
 
     def _touched(self, since: int, partitions: int) -> tuple[str, bool]:
         """A file of the keys for which the stream has carried something, and whether it was a truncate."""
@@ -256,12 +220,13 @@ class ForeignComparison:
         return path, emptied
 
 
+def _as_held(read: Read) -> pa.Table:
+    rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
+    return pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD)
+
+
 def _bounded(found: Findings) -> Findings:
     """The findings; with very many rows to look at again, all are to be read again."""
     if len(found.undecided) <= _MOST_AGAIN:
         return found
     return replace(found, undecided=(), unsettled=found.unsettled + len(found.undecided))
-
-
-def _partitions(rows: int) -> int:
-    return min(_MOST_PARTITIONS, 1 << (rows // _PARTITION_ROWS).bit_length())

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import orjson
 import pyarrow as pa
 
-from adapters.verify.partitions import partition_of
-from engine.snapshot.merge_key import key_of
+from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.comparison import SEEN_ROWS
 from engine.verify.copy import FIRST_KEYS, Findings
 from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Since, judge
-
-if TYPE_CHECKING:
-    from engine.events.values.text import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +60,9 @@ class JudgePartition:
             found.equal,
             found.changed,
             {kind: len(rows) for kind, rows in numbers.items()} | {"extra": len(found.extra)},
-            {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
+            {kind: keys_shown(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
             tuple((row["merge_key"], row["key"]) for row in again),
             unsettled=found.unread,
         )
         places = held.column("place").take(pa.array(found.extra[:FIRST_KEYS])).to_pylist()
         return JudgedPartition(findings, tuple(places), path)
-
-
-def _named(seen: pa.Table, rows: Ints) -> tuple[str, ...]:
-    """The keys of rows as a JSON list of their columns, as the database writes them."""
-    keys = seen.column("merge_key").take(pa.array(rows)).to_pylist()
-    return tuple(orjson.dumps(key_of(key)).decode() for key in keys)

@@ -14,13 +14,10 @@ has. The row that a scan has found is that of the key's last turn up to the scan
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -30,16 +27,15 @@ import pyarrow.compute as pc
 
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
-from adapters.verify.partitions import partition_of, write_partitions
+from adapters.verify.partitions import keys_shown, partition_of, partitions_of, write_files, write_partitions
+from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.errors import SourceError
-from engine.snapshot.merge_key import key_of
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED, SEEN_ROWS, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
 
     from adapters.jdbc.digests import Snapshot
     from engine.events.values.text import Ints
@@ -49,11 +45,6 @@ if TYPE_CHECKING:
 Keys: TypeAlias = "dict[bytes, tuple[str | None, ...]]"
 _TURNS: Final = 1 << 40
 """More than there are turns."""
-_WRITTEN_ROWS: Final = 1_000_000
-_PARTITION_ROWS: Final = 500_000
-_MOST_PARTITIONS: Final = 256
-_LEAST_ROW_BYTES: Final = 64
-"""A row of a table has more, with its header."""
 _ROW_BYTES: Final = 64
 """What the delete of an extra row takes, about."""
 
@@ -90,7 +81,7 @@ class Ends:
     learn: Callable[[Keys, Scan], None]
 
 
-class TableComparison:
+class TableComparison(ThreadedComparison):
     """A comparison in a thread, with a snapshot of the target."""
 
     def __init__(
@@ -102,22 +93,8 @@ class TableComparison:
     ) -> None:
         self._work, self._ends = work, ends
         self._executors, self._asked = executors, asked
-        self._given_up, self._kept = Event(), False
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-verify")
-        self._found: Future[Findings] = self._pool.submit(copy_context().run, self._run)
-
-    def poll(self) -> Findings | None:
-        """What was found, once it is."""
-        return self._found.result() if self._found.done() else None
-
-    def close(self) -> None:
-        """Cancel the statement that goes on, and forget it. The thread closes the connection."""
-        self._given_up.set()
-        if self._found.cancel():
-            self._ends.snapshot.close()
-        elif not self._found.done():
-            self._ends.snapshot.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._kept = False
+        super().__init__(ends.snapshot)
 
     def _run(self) -> Findings:
         work = self._work
@@ -136,10 +113,8 @@ class TableComparison:
 
     def _compared(self) -> Findings:
         work, snapshot = self._work, self._ends.snapshot
-        if work.earlier:
-            partitions = work.earlier[0].partitions
-        else:
-            partitions = _partitions(max(work.rows, snapshot.size() // _LEAST_ROW_BYTES))
+        earlier = work.earlier
+        partitions = earlier[0].partitions if earlier else partitions_of(work.rows, snapshot.size())
         scan = Scan(self._asked.span.upto, tuple(self._sorted_rows(partitions)), partitions)
         touched = self._sorted_touched(partitions)
         seen = SortSeen(work.directory, partitions)(work.seen)
@@ -159,22 +134,9 @@ class TableComparison:
 
     def _sorted_rows(self, partitions: int) -> list[str]:
         """Files of the target's rows, as events of COPIED of turn 0."""
-        paths: list[str] = []
-        waiting: list[pa.Table] = []
-
-        def write() -> None:
-            paths.append(f"{self._work.directory}/rows-{len(paths)}.arrow")
-            write_partitions(paths[-1], pa.concat_tables([COPIED.empty_table(), *waiting]), partitions)
-            waiting.clear()
-
-        for rows in self._ends.snapshot.rows():
-            if self._given_up.is_set():
-                raise SourceError("the comparison was given up")
-            waiting.append(_events(rows.keys, rows.rows, rows.blocks, rows.items))
-            if sum(map(len, waiting)) >= _WRITTEN_ROWS:
-                write()
-        write()
-        return paths
+        read = self._while_wanted(self._ends.snapshot.rows())
+        events = (_events(rows.keys, rows.rows, rows.blocks, rows.items) for rows in read)
+        return write_files(events, f"{self._work.directory}/rows", COPIED, partitions)
 
     def _sorted_touched(self, partitions: int) -> list[str]:
         """Files of the keys touched, as events of COPIED without rows."""
@@ -230,7 +192,7 @@ class ComparePartition:
             found.equal,
             found.changed,
             {kind: len(rows) for kind, rows in numbers.items()} | {"extra": len(extra)},
-            {kind: _named(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
+            {kind: keys_shown(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
             tuple((row["merge_key"], row["key"]) for row in undecided),
             tuple(seen.column("merge_key").take(pa.array(wrong, pa.int64())).to_pylist()),
             tuple(
@@ -301,13 +263,3 @@ def _events(keys: pa.Array, rows: pa.Array, blocks: pa.Array, items: pa.Array) -
     none = pa.repeat(pa.scalar(0, pa.int64()), len(keys))
     no = pa.repeat(pa.scalar(False), len(keys))  # noqa: FBT003
     return pa.Table.from_arrays([keys, rows, none, blocks, items, none, no, no], schema=COPIED)
-
-
-def _partitions(rows: int) -> int:
-    return min(_MOST_PARTITIONS, 1 << (rows // _PARTITION_ROWS).bit_length())
-
-
-def _named(seen: pa.Table, rows: Sequence[int]) -> tuple[str, ...]:
-    """The keys of rows as a JSON list of their columns, as the database writes them."""
-    keys = seen.column("merge_key").take(pa.array(rows, pa.int64())).to_pylist()
-    return tuple(orjson.dumps(key_of(key)).decode() for key in keys)
