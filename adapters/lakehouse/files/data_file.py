@@ -7,6 +7,7 @@ file, which the format's commit adds. Everything else is a statement of Spark's.
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -16,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
+_PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "short": pa.int16(),
     "integer": pa.int32(),
@@ -32,6 +33,7 @@ PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
 }
 """The types whose names tell one thing in both formats."""
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _SPARK: Final = "org.apache.spark.version"
 """Tells readers that old dates are of the Gregorian calendar, as newer versions of Spark write them."""
 _FIELD_ID: Final = "PARQUET:field_id"
@@ -85,6 +87,27 @@ class FileAppend(Protocol):
 def field_of(name: str, kind: pa.DataType, number: int | None, *, nullable: bool = True) -> pa.Field:
     """A field of a file, with the number by which a format knows it."""
     return pa.field(name, kind, nullable, None if number is None else {_FIELD_ID: str(number)})
+
+
+def named_type(name: str, times: Mapping[str, pa.DataType]) -> pa.DataType | None:
+    """The type of this name, if both formats or the `times` of one have it; None for any other."""
+    if decimal := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return times.get(name) or _PRIMITIVES.get(name)
+
+
+def members_of(
+    struct: Mapping[str, Any], column: Callable[[Mapping[str, Any]], FileColumn | None]
+) -> tuple[FileColumn, ...] | None:
+    """The columns of a schema or a struct, each by `column`; None if one can't be given as it is."""
+    found = [column(field) for field in struct["fields"]]
+    made = tuple(member for member in found if member is not None)
+    return made if len(made) == len(found) else None
+
+
+def struct_of(members: Sequence[FileColumn]) -> pa.DataType | None:
+    """The type of a struct with these members; None without any, which Parquet can't have."""
+    return pa.struct([member.field for member in members]) if members else None
 
 
 def fitted(rows: pa.Table, columns: Sequence[FileColumn]) -> pa.Table | None:

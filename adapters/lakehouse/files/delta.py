@@ -6,14 +6,13 @@ feature that the sink does not know.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
 
-from adapters.lakehouse.files.data_file import PRIMITIVES, FileColumn, field_of
+from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, struct_of
 from adapters.lakehouse.java import jvm_of
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ _NUMBER, _NAME = f"{_MAPPED}id", f"{_MAPPED}physicalName"
 _KNOWN: Final = frozenset({"comment", "delta.typeChanges"})
 """What a column's metadata may have beside its name and number in files."""
 _TIMES: Final = {"timestamp_ntz": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
-_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def newest_turn(snapshot: Any, application: str) -> int | None:
@@ -129,13 +127,7 @@ def columns_of(metadata: Any, protocol: Any) -> Sequence[FileColumn] | None:
         or any(name.startswith("delta.constraints.") for name in settings)
     ):
         return None
-    return _members(orjson.loads(metadata.getSchemaString()))
-
-
-def _members(struct: Mapping[str, Any]) -> tuple[FileColumn, ...] | None:
-    found = [_column(one) for one in struct["fields"]]
-    made = tuple(column for column in found if column is not None)
-    return made if len(made) == len(found) else None
+    return members_of(orjson.loads(metadata.getSchemaString()), _column)
 
 
 def _column(described: Mapping[str, Any]) -> FileColumn | None:
@@ -145,8 +137,10 @@ def _column(described: Mapping[str, Any]) -> FileColumn | None:
         return None
     members: tuple[FileColumn, ...] | None = ()
     if isinstance(kind, dict) and kind["type"] == "struct":
-        members = _members(kind)
-    found = pa.struct([one.field for one in members]) if members else _type(kind)
+        members = members_of(kind, _column)
+        found = struct_of(members or ())
+    else:
+        found = _type(kind)
     if members is None or found is None:
         return None
     name = described["name"]
@@ -156,9 +150,7 @@ def _column(described: Mapping[str, Any]) -> FileColumn | None:
 
 def _type(kind: str | Mapping[str, Any]) -> pa.DataType | None:
     if isinstance(kind, str):
-        if decimal := _DECIMAL.fullmatch(kind):
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        return _TIMES.get(kind) or PRIMITIVES.get(kind)
+        return named_type(kind, _TIMES)
     if kind["type"] == "array":
         element = _type(kind["elementType"])
         return None if element is None else pa.list_(pa.field("element", element))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
 
-from adapters.lakehouse.files.data_file import PRIMITIVES, FileColumn, field_of
+from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, struct_of
 from adapters.lakehouse.java import jvm_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from adapters.lakehouse.files.data_file import DataFile
 
 _TIMES: Final = {"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
-_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,12 @@ def columns_of(spark: SparkSession, table: Any) -> Sequence[FileColumn] | None:
     if not table.spec().isUnpartitioned() or not table.sortOrder().isUnsorted():
         return None
     jvm, _session = jvm_of(spark)
-    return members_of(orjson.loads(jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())))
+    return columns_in(orjson.loads(jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())))
 
 
-def members_of(struct: Mapping[str, Any]) -> tuple[FileColumn, ...] | None:
-    """The columns of a schema or a struct; None if one can't be given as it is."""
-    found = [_column(one) for one in struct["fields"]]
-    made = tuple(column for column in found if column is not None)
-    return made if len(made) == len(found) else None
+def columns_in(schema: Mapping[str, Any]) -> tuple[FileColumn, ...] | None:
+    """The columns of a schema in Iceberg's JSON; None if one can't be given as it is."""
+    return members_of(schema, _column)
 
 
 def _column(described: Mapping[str, Any]) -> FileColumn | None:
@@ -85,8 +81,10 @@ def _column(described: Mapping[str, Any]) -> FileColumn | None:
     kind, name = described["type"], described["name"]
     members: tuple[FileColumn, ...] | None = ()
     if isinstance(kind, dict) and kind["type"] == "struct":
-        members = members_of(kind)
-    found = pa.struct([one.field for one in members]) if members else _type(kind)
+        members = members_of(kind, _column)
+        found = struct_of(members or ())
+    else:
+        found = _type(kind)
     if members is None or found is None or "write-default" in described:
         return None
     field = field_of(name, found, described["id"], nullable=not described["required"])
@@ -95,9 +93,7 @@ def _column(described: Mapping[str, Any]) -> FileColumn | None:
 
 def _type(kind: str | Mapping[str, Any]) -> pa.DataType | None:
     if isinstance(kind, str):
-        if decimal := _DECIMAL.fullmatch(kind):
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        return _TIMES.get(kind) or PRIMITIVES.get(kind)
+        return named_type(kind, _TIMES)
     if kind["type"] == "list":
         element = _type(kind["element"])
         return None if element is None else pa.list_(field_of("element", element, kind["element-id"]))

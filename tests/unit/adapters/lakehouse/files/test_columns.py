@@ -95,7 +95,7 @@ def test_iceberg_s_columns_have_the_numbers_of_its_files():
     tags = {"type": "list", "element-id": 9, "element": "string", "element-required": False}
     pairs = {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": "int"}
 
-    columns = iceberg.members_of(
+    columns = iceberg.columns_in(
         {
             "fields": [
                 {"id": 1, "name": "id", "required": True, "type": "long"},
@@ -119,4 +119,4 @@ def test_iceberg_s_columns_have_the_numbers_of_its_files():
 
 @pytest.mark.parametrize("more", [{"type": "uuid"}, {"type": "int", "write-default": 7}])
 def test_a_column_of_iceberg_whose_values_are_more_than_given_is_left_to_spark(more: dict[str, Any]):
-    assert iceberg.members_of({"fields": [{"id": 1, "name": "a", "required": False, **more}]}) is None
+    assert iceberg.columns_in({"fields": [{"id": 1, "name": "a", "required": False, **more}]}) is None
