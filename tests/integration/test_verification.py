@@ -146,10 +146,12 @@ def test_faults_are_found_and_nothing_else(orders, tmp_path, spark):
 
 def test_what_is_written_meanwhile_is_no_difference(orders, tmp_path, spark):
     """Rows change, come, go and move, and large values stay as they are, while they are compared."""
+    may_heal = threading.Event()
 
     def step(connection: Any, number: int) -> None:
         key = number * 37 % ROWS + 1
-        connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
+        if key != 2999 or may_heal.is_set():
+            connection.execute("UPDATE orders SET note = %s WHERE id = %s", [f"n{number}", key])
         if not number % 200:
             connection.execute("UPDATE orders SET price = 1 WHERE id = %s", [500 * (number % 7)])
         connection.execute("DELETE FROM orders WHERE id = %s", [number % 50 + 5000])
@@ -161,7 +163,9 @@ def test_what_is_written_meanwhile_is_no_difference(orders, tmp_path, spark):
         job.until_answered("finished")
         falsify(tmp_path, lambda event: None if event["key"]["id"] == 2999 else event)
         with writing(orders, step):
-            answers = [verified(job, orders, f"v{number}") for number in range(3)]
+            answers = [verified(job, orders, "v0")]
+            may_heal.set()
+            answers += [verified(job, orders, f"v{number}") for number in (1, 2)]
     for answer in answers:
         found = {kind: answer.facts[kind] for kind in ("missing", "different", "extra")}
         assert found in (
