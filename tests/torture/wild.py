@@ -31,7 +31,7 @@ def wild(script: Script, *, certain: bool = False) -> Script:
     draw = Random(f"{script.seed}/wild")
     script = replace(script, listed=draw.random() < 0.6 or script.listed or certain)
     if certain:
-        script = _told(_paired(script))
+        script = _identified(_paired(script))
     rounds = []
     for number, one in enumerate(script.rounds):
         writers = [list(writer) for writer in one.writers]
@@ -88,7 +88,7 @@ def _exchanged(draw: Random, script: Script) -> Transaction:
     return Transaction([["exchange", one, other]])
 
 
-def _told(script: Script) -> Script:
+def _identified(script: Script) -> Script:
     """The script without partitions whose deletes the log does not tell apart."""
     tables = [replace(shape, leaf="f") if shape.leaf == "n" else shape for shape in script.tables]
     return replace(script, tables=tables)
