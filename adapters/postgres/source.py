@@ -19,7 +19,7 @@ from engine.errors import InvariantError
 from engine.isolation.incomplete import Cause, Incomplete
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.opening import LogOpening, OpenLog
@@ -76,10 +76,18 @@ class PostgresSource:
                 columns.look(membership.members.entries)
             emptied = opened.session.extents.partitions.emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
+        self._outdate(found, state)
         if self._opening.takeover is not None:
             self._opening.takeover.tell(state.position)
         opened.session.pool.trim()
         return found
+
+    def _outdate(self, found: Iterable[Incomplete], state: State | None = None) -> None:
+        """Outdate the shared snapshots of tables whose log lacks changes: they may lack them, too."""
+        collections = [fault.collection for fault in found if fault.cause is not Cause.DELETIONS]
+        self._views.blocking.outdate(collections)
+        if state is not None:
+            self._views.initial.outdate(collections, state)
 
     def appeared(self) -> Sequence[Appeared]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
@@ -132,6 +140,7 @@ class PostgresSource:
             raise InvariantError(f"a span of another source: {span!r}")
         opened = self._opened()
         encoded = opened.spans.encode(span, writer, aside, reading)
+        self._outdate(encoded.incomplete)
         if self._opening.takeover is not None:
             self._opening.takeover.count(span, opened.session.relations.ids)
         return encoded

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
+BLOCKING = SNAPSHOT.replace('{"data', '{"type": "blocking", "data')
 TABLES = """
 CREATE SCHEMA s; CREATE SCHEMA "Odd schema";
 CREATE TABLE plain (a int PRIMARY KEY, b text, c int GENERATED ALWAYS AS (a + 1) STORED);
@@ -521,6 +522,26 @@ class TestGaps:
 
             held = replayed_rows(job.events("t"))[1]["v"]
             assert held == "withheld" or self.lacking(job) == ["t"]
+
+    @pytest.mark.parametrize("initial", [False, True], ids=["blocking", "initial"])
+    def test_under_a_snapshot_that_windows_share(self, each_database, tmp_path, spark, initial):
+        """What completes is a snapshot from after the gap: the shared one is from before it."""
+        self.prepared(each_database)
+        self.execute(each_database, "INSERT INTO t SELECT i, 'old' FROM generate_series(5, 600) i")
+        small = {"incremental__snapshot__chunk__size": "50", "tidemark__window__max__chunks": "1"}
+        with driven(
+            each_database, tmp_path, spark, **small, snapshot__mode="initial" if initial else "never"
+        ) as job:
+            if not initial:
+                self.execute(each_database, BLOCKING)
+            job.until(lambda: any(t.progress and t.progress.rows for t in job.job.state.snapshot.tables))
+            self.withhold(each_database)
+            job.until(lambda: self.lacking(job))
+            job.until(lambda: not job.job.state.snapshot.tables)
+            job.until_drained(each_database)
+
+            assert self.lacking(job) == []
+            assert replayed_rows(job.events("t"))[1]["v"] == "withheld"
 
     def test_a_publication_made_anew(self, each_database, tmp_path, spark):
         self.prepared(each_database)

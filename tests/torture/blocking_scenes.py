@@ -53,6 +53,18 @@ def blocking_alone(scene: Scene) -> None:
     scene.run(["touch", 0, [1]])
 
 
+def unpublished_behind_view(scene: Scene) -> None:
+    """A table is changed while it is not published. The view of a blocking snapshot is older than that."""
+    with scene.held("poll"):
+        scene.ask_blocking()
+        scene.until_window()
+        scene.run(["unpublish", 0])
+        scene.run(["touch", 0, [3]])
+        scene.run(["publish", 0])
+        scene.until(lambda: scene.journal.of("turn")[-1]["incomplete"], "the job knows of the gap")
+    scene.until_finished(_FINISHED_S)
+
+
 def _until_waiting(scene: Scene) -> None:
     """Let the stream come to the view, and see that it waits there while the rest is read."""
     with scene.held("poll"):

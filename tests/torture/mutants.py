@@ -404,6 +404,9 @@ MUTANTS: dict[str, Mutant] = {
     "columns that are added with a default": Mutant(
         "column-added", ((column_watch.ColumnWatch, "appeared", _always([])),)
     ),
+    "a view that lacks what the log lacks": Mutant(
+        "unpublished-behind-view", ((_VIEWS, "outdate", _always(None)),)
+    ),
     "a stream that goes on": Mutant("blocking-alone", ((_VIEWS, "tick", _without_release),)),
     "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
 }

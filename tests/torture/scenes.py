@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers.postgres_states import no_standby
 from tests.torture.aim import EXPORTERS
-from tests.torture.blocking_scenes import blocking, blocking_alone
+from tests.torture.blocking_scenes import blocking, blocking_alone, unpublished_behind_view
 from tests.torture.blows import HEARTBEATS, PATIENCE
 from tests.torture.new_columns import NEW, column_added
 from tests.torture.oracle import Violation
@@ -526,6 +526,10 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "column-added": (_script("column-added", _INT, initial=True, properties={NEW: "columns"}), column_added),
     "blocking": (_script("blocking", _INT, properties=_CHUNKED), blocking),
     "blocking-alone": (_script("blocking-alone", _INT, properties=_CHUNKED), blocking_alone),
+    "unpublished-behind-view": (
+        _script("unpublished-behind-view", _INT, listed=True, properties=_CHUNKED),
+        unpublished_behind_view,
+    ),
 }
 """By name: the script, and what happens."""
 WRAPS = frozenset({"wrap"})

@@ -16,6 +16,10 @@ comes with it supersedes like n.
 The view may be lost: by a session that waits for a table, or with the connection. What is left is then read
 in another view, at another position. Keys to be read again need rows newer than S: they get a snapshot of
 their own.
+
+The view may also be outdated. If the log is found to lack changes of one of its tables, S may not show them
+either: nobody knows when they were made. That table is read from scratch in another view, since a snapshot
+that completes is to close the gap.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from engine.errors import InvariantError, TableBusy
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from adapters.postgres.events.decode import Decoded
     from adapters.postgres.log.reader import PostgresLog
@@ -56,13 +60,20 @@ _log = logging.getLogger("adapters")
 class BlockingView:
     """A held snapshot of `tables`, by oid, and what entries that are not in it have superseded so far.
 
-    The stream waits at `waits_at`, an LSN: the snapshot's position or a later one.
+    The stream waits at `waits_at`, an LSN: the snapshot's position or a later one. No more windows open in an
+    `outdated` view.
     """
 
     held: ExportedSnapshot
     tables: Mapping[int, CollectionId]
     waits_at: int
     superseded: Superseded = field(default_factory=Superseded)
+    outdated: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether windows may still open in it."""
+        return self.held.alive and not self.outdated
 
     @property
     def visibility(self) -> Visibility:
@@ -109,7 +120,7 @@ class BlockingViews:
         return self.view.held.session if self.view else None
 
     def tick(self, state: State, *, reading: bool) -> None:
-        """Note what is to be read. Release a view that nothing needs, or that is lost and not `reading`.
+        """Note what is to be read. Release a view that nothing needs, or that is not usable and not `reading`.
 
         Other windows may already wait for the stream then. The next blocking snapshot may use the same view,
         since the stream has not moved on.
@@ -121,8 +132,9 @@ class BlockingViews:
         if not self._wanted:
             _log.info("the blocking snapshot is complete; the stream goes on")
             self.release()
-        elif not reading and not self.view.held.alive:
-            _log.warning("the blocking snapshot's view has ended; the rest is read in another one")
+        elif not reading and not self.view.usable:
+            why = "is outdated" if self.view.outdated else "has ended"
+            _log.warning("the blocking snapshot's view %s; the rest is read in another one", why)
             self.release()
         elif self._stops and self.waits(state.position) and self._stops.found():
             self._go_on(self.view)
@@ -143,7 +155,7 @@ class BlockingViews:
 
     def open(self, found: Mapping[CollectionId, int]) -> BlockingView:
         """The view of these tables, given with their oids. Raises TableBusy, SchemaChanged, SourceError."""
-        if self.view is not None and self.view.held.alive and set(found.values()) <= set(self.view.tables):
+        if self.view is not None and self.view.usable and set(found.values()) <= set(self.view.tables):
             return self.view
         self.release()
         log, pool, streamed = self._log_reader, self._pool, self._streamed
@@ -178,6 +190,11 @@ class BlockingViews:
                 )
         superseded = superseded_keys.before(pending, names)
         return BlockingView(held, names, held.exported.horizon, superseded)
+
+    def outdate(self, collections: Collection[CollectionId]) -> None:
+        """Open no more windows in the view if it has one of these: it may lack what their log lacks."""
+        if self.view is not None and not set(collections).isdisjoint(self.view.tables.values()):
+            self.view.outdated = True
 
     def release(self) -> None:
         """Release the snapshot with its locks, and the log."""

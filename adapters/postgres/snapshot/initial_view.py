@@ -11,7 +11,7 @@ from adapters.postgres.events.source_block import ReadPlace
 from engine.events.record.envelope import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.snapshots import Exported
@@ -27,6 +27,7 @@ class InitialView:
 
     def __init__(self, first: InitialSnapshot[Held], tools: SlotTools) -> None:
         self._first, self._tools = first, tools
+        self._outdated: Held | None = None
 
     @property
     def snapshot_id(self) -> str:
@@ -80,7 +81,22 @@ class InitialView:
             self._first.lose(why)
         self._first.tick(state)
 
-    def release_if_ended(self) -> None:
-        """Release the snapshot if its transaction has ended. Raises SourceError where no log follows."""
-        if self._first.held is not None and not self._first.held.alive:
+    def outdate(self, collections: Collection[CollectionId], state: State) -> None:
+        """Open no more windows in the snapshot if one of these is yet to be read.
+
+        It may lack what their log lacks, as `blocking.py` explains.
+        """
+        unread = {table.target.collection for table in state.snapshot.tables if table.initial}
+        if not unread.isdisjoint(collections):
+            self._outdated = self._first.held
+
+    def release_if_unusable(self) -> None:
+        """Release the snapshot if its transaction has ended, or if it is outdated.
+
+        Raises SourceError where no log follows.
+        """
+        held = self._first.held
+        if held is not None and not held.alive:
             self._first.lose("the initial snapshot's transaction has ended")
+        elif held is not None and held is self._outdated:
+            self._first.lose("the initial snapshot is given up: changes of one of its tables are in no log")

@@ -89,7 +89,7 @@ class OpenWindows:
             # What superseded them is newer than the view.
             self._blocking.release()
         if window.initial:
-            self._view.release_if_ended()
+            self._view.release_if_unusable()
             if self._tools.initial.held is None:
                 self._await_writers(window)
         if log is None or not self._holds(window):
