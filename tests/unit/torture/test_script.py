@@ -103,6 +103,17 @@ def test_a_blow_that_is_wanted_is_there():
     assert disguised >= 14
 
 
+def test_a_table_that_may_lose_its_primary_key_has_no_steps_that_change_this_key_alone():
+    """Nothing else would keep two rows from having the same key."""
+    scripts = [write(f"s/{number}", Wanted(blow="disguise")) for number in range(60)]
+    for script in scripts:
+        places = {
+            int(blow.amount) for drawn in script.rounds for blow in drawn.blows if blow.kind == "disguise"
+        }
+        assert not [step for step in steps_of(script) if step[0] == "rekey" and step[1] in places]
+    assert any(step[0] == "rekey" for script in scripts for step in steps_of(script))
+
+
 def test_a_history_that_moves_has_a_server_that_can_be_reached_by_a_proxy():
     for moves in ("standby", "copy"):
         script = write("s/1", Wanted(moves=moves, initial=True))
