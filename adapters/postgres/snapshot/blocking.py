@@ -120,7 +120,7 @@ class BlockingViews:
         return self.view.held.session if self.view else None
 
     def tick(self, state: State, *, reading: bool) -> None:
-        """Note what is to be read. Release a view that nothing needs, or that is not usable and not `reading`.
+        """Note what is to be read. Release a view that nothing needs, or one not usable and not `reading`.
 
         Other windows may already wait for the stream then. The next blocking snapshot may use the same view,
         since the stream has not moved on.
