@@ -524,21 +524,21 @@ class TestGaps:
             assert held == "withheld" or self.lacking(job) == ["t"]
 
     @pytest.mark.parametrize("initial", [False, True], ids=["blocking", "initial"])
-    def test_under_a_snapshot_that_windows_share(self, each_database, tmp_path, spark, initial):
+    def test_under_a_snapshot_that_windows_share(self, database, tmp_path, spark, initial):
         """What completes is a snapshot from after the gap: the shared one is from before it."""
-        self.prepared(each_database)
-        self.execute(each_database, "INSERT INTO t SELECT i, 'old' FROM generate_series(5, 600) i")
+        self.prepared(database)
+        self.execute(database, "INSERT INTO t SELECT i, 'old' FROM generate_series(5, 300) i")
         small = {"incremental__snapshot__chunk__size": "50", "tidemark__window__max__chunks": "1"}
         with driven(
-            each_database, tmp_path, spark, **small, snapshot__mode="initial" if initial else "never"
+            database, tmp_path, spark, **small, snapshot__mode="initial" if initial else "never"
         ) as job:
             if not initial:
-                self.execute(each_database, BLOCKING)
+                self.execute(database, BLOCKING)
             job.until(lambda: any(t.progress and t.progress.rows for t in job.job.state.snapshot.tables))
-            self.withhold(each_database)
+            self.withhold(database)
             job.until(lambda: self.lacking(job))
             job.until(lambda: not job.job.state.snapshot.tables)
-            job.until_drained(each_database)
+            job.until_drained(database)
 
             assert self.lacking(job) == []
             assert replayed_rows(job.events("t"))[1]["v"] == "withheld"
