@@ -9,7 +9,6 @@ from adapters.postgres.events.source_block import ReadPlace
 from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.snapshot import superseded_keys
-from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
@@ -21,6 +20,7 @@ from adapters.postgres.snapshot.watermark import (
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
 from adapters.source.window_reader import reading_of
+from adapters.spark.windows.jdbc_job import RunRead
 from engine.config.settings import Watermarking
 from engine.errors import (
     InvariantError,
@@ -225,7 +225,9 @@ class OpenWindows:
         for read in extents.readings(window.targets).values():
             extents.await_writers(read)
 
-    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
+    def _reads(
+        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported
+    ) -> list[RunRead[ReadTable]]:
         def place(target: Target) -> ReadPlace:
             return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
 

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.window_reader import reading_of
+from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.settings import SqlServerSettings
-from adapters.sqlserver.snapshot.chunk_reader import RunRead
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
 from engine.config.settings import Watermarking
@@ -133,7 +133,7 @@ class OpenWindows:
         window: Window,
         tables: Mapping[Target, ReadTable],
         merges: Mapping[CollectionId, tuple[str, ...]],
-    ) -> list[RunRead]:
+    ) -> list[RunRead[ReadTable]]:
         """The runs and how to read them. Raises SchemaChanged where a table differs from the plan."""
         events = {
             target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
