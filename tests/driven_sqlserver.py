@@ -60,8 +60,8 @@ class DrivenSqlServer(DrivenThroughFaults):
 
     def ops(self, table: str) -> list[tuple[str, Any]]:
         """The operations on a table, each with the row after it (the row before of a delete)."""
-        values = [one["value"] for one in self.events(table) if one["value"] is not None]
-        return [(one["op"], one["after"] or one["before"]) for one in values]
+        values = [event["value"] for event in self.events(table) if event["value"] is not None]
+        return [(value["op"], value["after"] or value["before"]) for value in values]
 
 
 def driven_sqlserver(

@@ -224,12 +224,12 @@ class Bench:
 
     def told(self) -> list[str]:
         """How each answer came out, and about which collection if it is about one."""
-        firsts = ((one.outcome, one.text.split()[0]) for one in self.answers)
+        firsts = ((answer.outcome, answer.text.split()[0]) for answer in self.answers)
         return [f"{how} {what}" if what.startswith("public.") else how for how, what in firsts]
 
     def events(self) -> list[tuple[str, str, Any]]:
         """Operation, topic and key of what was sent."""
         return [
-            (orjson.loads(one["value"])["op"], one["topic"], orjson.loads(one["key"]))
-            for one in self.sink.events()
+            (orjson.loads(event["value"])["op"], event["topic"], orjson.loads(event["key"]))
+            for event in self.sink.events()
         ]

@@ -359,7 +359,7 @@ class MemorySource:
         for change in changes:
             if change.collection in reading and change.key is not None and self._may_have_moved(change):
                 old = change.key if change.old is None else change.old
-                before, after = (one.as_py() for one in key_array([old, change.key]))
+                before, after = (key.as_py() for key in key_array([old, change.key]))
                 moved[change.collection] = moved.get(change.collection, frozenset()) | {(before, after)}
         return moved
 

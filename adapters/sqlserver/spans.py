@@ -182,7 +182,9 @@ class StreamedSpans:
         Raises SignalError if it can't be done.
         """
         tables = stated_tables(signal.data, self._databases.names)
-        if unknown := [one.collection for one in tables if not self._databases.captures(one.collection)]:
+        if unknown := [
+            table.collection for table in tables if not self._databases.captures(table.collection)
+        ]:
             raise SignalError(f"{unknown[0]} is not captured", hint="only captured tables can be named")
         tells = self._settings.source_as(SqlServerSettings).include_schema_changes
         if not (tells or self._tools.history):

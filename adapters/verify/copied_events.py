@@ -163,7 +163,9 @@ class SortEvents:
         columns = [
             pa.array(own[name][~emptied]) if name in own else table.column(name) for name in COPIED.names
         ]
-        return pa.Table.from_arrays(columns, schema=COPIED), [Place(*one) for one in zip(*where, strict=True)]
+        return pa.Table.from_arrays(columns, schema=COPIED), [
+            Place(*position) for position in zip(*where, strict=True)
+        ]
 
     def _digests(self, events: pa.Table, placeholders: Sequence[bytes]) -> pa.Table:
         """The columns `key`, `row`, `lacks` and `ahead`."""

@@ -239,7 +239,7 @@ def test_an_attempt_is_a_run_of_its_own(area):
             run.write(rows(number))
         runs.append(replace(staged(area.within("other"), rows(9)), content=run.complete))
 
-    assert [emitted(Emission(one, newer(), 0))[1] for one in runs] == [["1"], ["2"]]
+    assert [emitted(Emission(run, newer(), 0))[1] for run in runs] == [["1"], ["2"]]
 
 
 def test_entries_come_back_as_they_were_staged(store):

@@ -62,11 +62,11 @@ def told(key: str | None, value: str | None, headers: Any) -> Told:
 def ours(job: Driven) -> list[Told]:
     return [
         told(
-            json.dumps(one["key"], separators=(",", ":")),
-            one["value"] and json.dumps(one["value"]),
-            [[header["key"], header["value"]] for header in one["headers"]],
+            json.dumps(event["key"], separators=(",", ":")),
+            event["value"] and json.dumps(event["value"]),
+            [[header["key"], header["value"]] for header in event["headers"]],
         )
-        for one in job.events("orders")
+        for event in job.events("orders")
     ]
 
 
@@ -100,7 +100,7 @@ def test_we_go_on_from_its_slot_and_what_is_repeated_is_counted(
             job.until_drained(database)
             job.job.turn()
 
-    theirs, mine = [told(one.key, one.value, one.headers) for one in engine.sent[3:]], ours(job)
+    theirs, mine = [told(event.key, event.value, event.headers) for event in engine.sent[3:]], ours(job)
     repeated = (Counter(theirs) & Counter(mine)).total()
     # Nothing is lost or out of order, and what comes twice is the end of what it had sent.
     assert theirs[len(theirs) - repeated :] == mine[:repeated]

@@ -47,7 +47,7 @@ def test_what_is_recorded_comes_back_to_another_job(kafka: KafkaBroker, topic: s
     assert kafka.partitions(topic) == 1
     assert kafka.count(topic) == 3
     assert kafka.setting(topic, "retention.ms") == "-1"
-    assert {(one.key(), one.partition()) for one in kafka.records(topic)} == {(None, 0)}
+    assert {(record.key(), record.partition()) for record in kafka.records(topic)} == {(None, 0)}
 
 
 def test_no_topic_and_an_empty_one_are_no_history(kafka: KafkaBroker, topic: str):

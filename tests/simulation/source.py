@@ -190,7 +190,9 @@ class SimSource:
         }
         self._life.world.superseded(superseded.values())
         if (view := self.view) is not None:
-            view.superseded |= superseding([one for one in span.logged if one.transaction not in view.shown])
+            view.superseded |= superseding(
+                [change for change in span.logged if change.transaction not in view.shown]
+            )
         return Encoded(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
@@ -320,7 +322,7 @@ class SimSource:
         try:
             return self._open_window(window)
         except SourceError:
-            for lost in [one for one in self.windows if one not in before]:
+            for lost in [window for window in self.windows if window not in before]:
                 lost.close()  # its session has failed, and holds no lock any more
             raise
 

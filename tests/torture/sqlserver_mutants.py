@@ -30,7 +30,7 @@ def _from_its_beginning(places_of: Any) -> Any:
     """A commit that was streamed in part is streamed again."""
 
     def places(position: Any) -> Any:
-        return [one if one.whole else Place(after_lsn(one.commit, -1)) for one in places_of(position)]
+        return [place if place.whole else Place(after_lsn(place.commit, -1)) for place in places_of(position)]
 
     return places
 

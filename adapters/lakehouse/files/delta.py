@@ -45,8 +45,8 @@ def newest_turn(snapshot: Any, application: str) -> int | None:
         turn = snapshot.transactions().get(application)
         return int(turn.get()) if turn.isDefined() else None
     for at in range(known.get().size()):
-        if (one := known.get().apply(at)).appId() == application:
-            return int(one.version())
+        if (transaction := known.get().apply(at)).appId() == application:
+            return int(transaction.version())
     return None
 
 

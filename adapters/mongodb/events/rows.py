@@ -75,16 +75,16 @@ class ReadEvents:
             batches.append(self._one_by_one(raw, [int(starts[row]) for row in others]))
         return batches
 
-    def _alike(self, raw: bytes, one: Written) -> pa.RecordBatch:
+    def _alike(self, raw: bytes, shape: Written) -> pa.RecordBatch:
         """Documents of one shape."""
-        ids = id_columns(raw, one.ids) if one.ids else None
+        ids = id_columns(raw, shape.ids) if shape.ids else None
         if ids is not None:
-            return self._staged(ids, ids, one.embedded())
-        places = one.ids.starts.tolist() if one.ids else [None] * len(one.rows)
-        ends = one.ids.ends.tolist() if one.ids else places
-        kind = one.ids.kind if one.ids else 0
+            return self._staged(ids, ids, shape.embedded())
+        places = shape.ids.starts.tolist() if shape.ids else [None] * len(shape.rows)
+        ends = shape.ids.ends.tolist() if shape.ids else places
+        kind = shape.ids.kind if shape.ids else 0
         pairs = [_id_texts(raw, kind, start, end) for start, end in zip(places, ends, strict=True)]
-        return self._staged(*_columns(pairs), one.embedded())
+        return self._staged(*_columns(pairs), shape.embedded())
 
     def _one_by_one(self, raw: bytes, starts: Sequence[int]) -> pa.RecordBatch:
         """Documents with uncommon shapes, or with field rules."""

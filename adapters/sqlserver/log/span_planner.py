@@ -72,9 +72,9 @@ def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share
     return [share for share in found if not share.empty]
 
 
-def _follows(one: Capture, other: Capture) -> bool:
-    """Whether `one` succeeds `other` as an instance of the same table."""
-    return one.table == other.table and _age(one) > _age(other)
+def _follows(newer: Capture, older: Capture) -> bool:
+    """Whether `newer` succeeds `older` as an instance of the same table."""
+    return newer.table == older.table and _age(newer) > _age(older)
 
 
 def _age(capture: Capture) -> tuple[str, str, int]:

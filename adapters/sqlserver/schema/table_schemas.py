@@ -24,9 +24,9 @@ def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Ta
     ]
 
 
-def alike(one: Table, other: Table) -> bool:
+def alike(former: Table, latter: Table) -> bool:
     """Whether events and the schema history say the same of two shapes of a table."""
-    return _told(one) == _told(other)
+    return _told(former) == _told(latter)
 
 
 def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:

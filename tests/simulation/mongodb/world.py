@@ -167,7 +167,9 @@ class MongoWorld(SourceWorld):
         """The initial snapshot is of the collections that there were when it began."""
         asked, self._listed = self.answers.asked[self.initial], True
         asked.collections = tuple(
-            one for one in asked.collections if one in queued or str(one) in asked.outcomes
+            collection
+            for collection in asked.collections
+            if collection in queued or str(collection) in asked.outcomes
         )
 
     def hear(self, answer: Answer) -> None:
@@ -175,7 +177,7 @@ class MongoWorld(SourceWorld):
         self.oracle.measured_empty = ": 0 rows read" in answer.text
         if "the gap in its log is closed" in answer.text:
             # Told and made up for within one turn, it is in no saved state.
-            self.oracle.told |= {one for one in self.tables if answer.text.startswith(f"{one} ")}
+            self.oracle.told |= {table for table in self.tables if answer.text.startswith(f"{table} ")}
         super().hear(answer)
 
     def open_windows(self, life: Life) -> Sequence[Any]:

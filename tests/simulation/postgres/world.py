@@ -217,7 +217,7 @@ class PostgresWorld(SourceWorld):
         if table is None:
             return None
         name = "n" if table.id == B else "id"
-        keys = sorted({one.values[name] for one in table.versions if not one.xmax})
+        keys = sorted({version.values[name] for version in table.versions if not version.xmax})
         return RowsRead(table.id, keys) if keys else None
 
     # Steps.
@@ -247,7 +247,9 @@ class PostgresWorld(SourceWorld):
         database = self.database
         left = []
         for table, how in self._changing:
-            writes = any(one.table is table for other in database.open.values() for one in other.changes)
+            writes = any(
+                change.table is table for other in database.open.values() for change in other.changes
+            )
             if database.locked(table) or writes:
                 left.append((table, how))
                 continue

@@ -38,8 +38,8 @@ class SqlServerOracle(Turns):
     def __init__(self, database: Database, *, knows: bool) -> None:
         super().__init__(knows=knows)
         self.database = database
-        self.rows: dict[CollectionId, dict[Any, Values]] = {one: {} for one in TABLES}
-        self.consumer: dict[CollectionId, dict[Any, Values]] = {one: {} for one in TABLES}
+        self.rows: dict[CollectionId, dict[Any, Values]] = {table: {} for table in TABLES}
+        self.consumer: dict[CollectionId, dict[Any, Values]] = {table: {} for table in TABLES}
         self.whole: set[CollectionId] = set()
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
@@ -93,7 +93,7 @@ class SqlServerOracle(Turns):
         self.position += 1
 
     def _replay(self, upto: int) -> None:
-        self.rows = {one: {} for one in TABLES}
+        self.rows = {table: {} for table in TABLES}
         for entry in self.database.log[:upto]:
             self._apply(entry)
         self.position = upto

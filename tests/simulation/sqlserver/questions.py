@@ -208,7 +208,7 @@ class SimCatalog(_Asked, Catalog):
         return tuple(
             table.capture(instance)
             for table in sorted(self._there.tables.values(), key=lambda table: table.id)
-            for instance in sorted(table.instances, key=lambda one: (one.start, one.created))
+            for instance in sorted(table.instances, key=lambda instance: (instance.start, instance.created))
             if instance.start >= 0 and selected(table.id)
         )
 
@@ -218,7 +218,9 @@ class SimCatalog(_Asked, Catalog):
         found = []
         for capture in captures:
             table = self._there.tables[capture.table]
-            instance = next((one for one in table.instances if one.object_id == capture.object_id), None)
+            instance = next(
+                (instance for instance in table.instances if instance.object_id == capture.object_id), None
+            )
             # An instance that was dropped meanwhile has no columns in the catalog.
             found.append(Table(capture.table, ()) if instance is None else table.as_captured(instance))
         return tuple(found)
@@ -324,7 +326,9 @@ class SimChangeTables(_Asked, ChangeTables):
 
     def _instance(self, share: Share) -> Instance | None:
         table = self._there.tables[share.capture.table]
-        return next((one for one in table.instances if one.object_id == share.capture.object_id), None)
+        return next(
+            (instance for instance in table.instances if instance.object_id == share.capture.object_id), None
+        )
 
 
 def _inside(share: Share, row: ChangeRow) -> bool:

@@ -102,11 +102,13 @@ class SimReader(ChangeReader):
     def _portion(self, told: Sequence[ShareRead], widths: Mapping[int, int]) -> Iterator[tuple[int, Changes]]:
         for stretch in sorted({share_read.task for share_read in told}):
             stage = StageChanges(self._store, f"changes-{self._new_id()}", widths)
-            found = self._changes.rows([one for one in told if one.task == stretch])
+            found = self._changes.rows(
+                [notification for notification in told if notification.task == stretch]
+            )
             if not found:
                 continue
             _task, *columns = zip(*found, strict=True)
-            arrays = [pa.array(column, one.type) for column, one in zip(columns, RAW, strict=True)]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW, strict=True)]
             changes = stage([pa.RecordBatch.from_arrays(arrays, names=RAW.names)])
             if changes is not None:
                 yield stretch, changes

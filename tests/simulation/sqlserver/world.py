@@ -207,7 +207,7 @@ class SqlServerWorld(SourceWorld):
         self.oracle.measured_empty = ": 0 rows read" in answer.text
         if "the gap in its log is closed" in answer.text:
             # Told and made up for within one turn, it is in no saved state.
-            self.oracle.told |= {one for one in self.tables if answer.text.startswith(f"{one} ")}
+            self.oracle.told |= {table for table in self.tables if answer.text.startswith(f"{table} ")}
         super().hear(answer)
 
     def open_windows(self, life: Life) -> Sequence[Any]:

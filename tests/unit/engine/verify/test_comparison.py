@@ -150,7 +150,7 @@ class Model:
     events: list[tuple[int, int | None, int]] = field(default_factory=list)
 
     def at(self, turn: int) -> dict[int, int]:
-        return self.source[max(one for one in self.source if one <= turn)]
+        return self.source[max(known_turn for known_turn in self.source if known_turn <= turn)]
 
     def write(self, turn: int, key: int, value: int | None) -> None:
         rows = dict(self.at(turn))

@@ -215,8 +215,10 @@ def test_columns_are_the_records(metadata, most):
     tables = {"p.s.orders", "p.s.lines"}
     columns = run(changes(), replace(settings, form=EventForm.COLUMNS), most=most)
     for part, wanted in zip(columns, expected, strict=True):
-        assert records(part.columns) == [one for one in wanted if one["topic"] in tables]
-        assert parsed(part.events) == [one for one in wanted if one["topic"] not in tables]
+        assert records(part.columns) == [collection for collection in wanted if collection["topic"] in tables]
+        assert parsed(part.events) == [
+            collection for collection in wanted if collection["topic"] not in tables
+        ]
     assert sum(len(part.columns) for part in columns) >= 2
 
 
@@ -253,11 +255,11 @@ def test_rows_that_are_read_are_the_records(key):
     shown, typed = batches
     values = join([around[0], shown.column("value"), around[1]], len(texts))
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
-    for one in wanted:
-        one.pop("topic")
+    for collection in wanted:
+        collection.pop("topic")
     found = records([typed.drop_columns("merge_key")])
 
-    assert [{name: value for name, value in one.items() if name != "topic"} for one in found] == wanted
+    assert [{name: value for name, value in record.items() if name != "topic"} for record in found] == wanted
     assert typed.column("merge_key") == shown.column("merge_key")
     assert typed.column("order").null_count == 2
 

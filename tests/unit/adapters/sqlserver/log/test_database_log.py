@@ -137,7 +137,7 @@ def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_th
             for at in range(5, 9):
                 log.next(Place(lsn(at)))
 
-    assert [one for one in caplog.messages if "is gone" in one] == [
+    assert [message for message in caplog.messages if "is gone" in message] == [
         "capture instance dbo_customers of database shop is gone; what it had not told yet is lost"
     ]
 
@@ -207,7 +207,7 @@ def test_changes_without_a_sure_order_are_told_of_once(
             server.locked = False
             log.next(Place(lsn(5)))
 
-    assert [one.partition(" has changes")[0] for one in caplog.messages] == [
+    assert [message.partition(" has changes")[0] for message in caplog.messages] == [
         "capture instance dbo_customers of database shop"
     ]
 

@@ -194,7 +194,7 @@ class TestInstances:
 
         found = shares([old, new], Place(lsn(5)), Place(lsn(20)))
 
-        assert [(one.capture.name, one.first, one.last) for one in found] == [
+        assert [(span.capture.name, span.first, span.last) for span in found] == [
             ("t_1", lsn(6), lsn(14)),
             ("t_2", lsn(15), lsn(20)),
         ]
@@ -202,13 +202,13 @@ class TestInstances:
     def test_after_the_switch_the_older_is_not_asked(self):
         old, new = capture("t_1", table="t"), capture("t_2", start=15, table="t", created="2")
 
-        assert [one.capture.name for one in shares([new, old], Place(lsn(15)), Place(lsn(20)))] == ["t_2"]
+        assert [share.capture.name for share in shares([new, old], Place(lsn(15)), Place(lsn(20)))] == ["t_2"]
 
     def test_two_whose_starts_were_raised_by_cleaning_up_are_told_by_their_making(self):
         old = capture("t_1", start=9, table="t", created="1")
         new = capture("t_2", start=9, table="t", created="2")
 
-        assert [one.capture.name for one in shares([new, old], Place(lsn(8)), Place(lsn(20)))] == ["t_2"]
+        assert [share.capture.name for share in shares([new, old], Place(lsn(8)), Place(lsn(20)))] == ["t_2"]
 
     def test_a_table_enabled_later_is_asked_from_its_start_on(self):
         (found,) = shares([capture("t", start=15)], Place(lsn(5)), Place(lsn(20)))
@@ -218,11 +218,11 @@ class TestInstances:
     def test_the_current_instance_is_the_one_of_the_next_commit(self):
         old, new = capture("t_1", table="t"), capture("t_2", start=15, table="t", created="2")
 
-        assert [one.name for one in current([old, new], Place(lsn(13)))] == ["t_1"]
-        assert [one.name for one in current([old, new], Place(lsn(14)))] == ["t_2"]
+        assert [instance.name for instance in current([old, new], Place(lsn(13)))] == ["t_1"]
+        assert [instance.name for instance in current([old, new], Place(lsn(14)))] == ["t_2"]
 
     def test_a_table_that_begins_later_has_a_current_instance_all_the_same(self):
-        assert [one.name for one in current([capture("t", start=15)], Place(lsn(3)))] == ["t"]
+        assert [instance.name for instance in current([capture("t", start=15)], Place(lsn(3)))] == ["t"]
 
 
 def test_a_share_inside_a_commit_asks_for_that_commit_again():
@@ -242,9 +242,9 @@ def test_an_instance_is_left_behind_once_however_the_log_is_cut(cuts: list[int],
     places = [START, *(Place(lsn(number)) for number in sorted(cuts))]
 
     found = [
-        (one.name, stop, upto.commit)
+        (instance.name, stop, upto.commit)
         for after, upto in pairwise(places)
-        for one, stop in completed(captures, after, upto)
+        for instance, stop in completed(captures, after, upto)
     ]
 
     passed = [place.commit for place in places if place.commit > lsn(start)]
@@ -255,5 +255,5 @@ def test_a_commit_that_is_still_being_read_leaves_nothing_behind_again():
     captures = [capture("old", table="t"), capture("young", table="t", created="2", start=5)]
     inside = Place(lsn(7), 1, lsn(6), 2)
 
-    assert [one.name for one, _stop in completed(captures, Place(lsn(5)), inside)] == ["old"]
+    assert [instance.name for instance, _stop in completed(captures, Place(lsn(5)), inside)] == ["old"]
     assert not completed(captures, inside, Place(lsn(7)))

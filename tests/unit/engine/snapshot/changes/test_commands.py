@@ -142,7 +142,7 @@ def test_stop_takes_out_every_entry_of_what_it_names(named, left):
 
     assert tickets(after) == left
     assert sorted(
-        [*tickets(after), *((one.ticket, one.target) for one in stopped)], key=lambda one: one[0]
+        [*tickets(after), *((table.ticket, table.target) for table in stopped)], key=lambda pair: pair[0]
     ) == tickets(before)
 
 
