@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.job import job_of
-from adapters.sqlserver.server.position import places_of
+from adapters.sqlserver.server.position import positions_of
 from engine.config import parse
 from tests.driven import DrivenThroughFaults, driving, files_sink
 
@@ -51,7 +51,7 @@ class DrivenSqlServer(DrivenThroughFaults):
 
         def passed() -> bool:
             position = self.job.state.position
-            places = places_of(position) if position else ()
+            places = positions_of(position) if position else ()
             return len(places) == len(ends) and all(
                 place.commit >= end and place.whole for place, end in zip(places, ends, strict=True)
             )

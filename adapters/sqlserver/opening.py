@@ -11,7 +11,7 @@ from adapters.sqlserver.log.capture_instances import check_dropped, check_reach,
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail
 from adapters.sqlserver.log.reader import LogSlice, Span
 from adapters.sqlserver.log.span_reader import Read
-from adapters.sqlserver.server.position import ZERO, Place, places_of, shown
+from adapters.sqlserver.server.position import ZERO, LogPosition, positions_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LogOpening:
                 ),
             )
             for number, (name, place) in enumerate(
-                zip(self._databases.names, places_of(position), strict=True)
+                zip(self._databases.names, positions_of(position), strict=True)
             )
         ]
         if not self._streams:
@@ -74,18 +74,18 @@ class LogOpening:
         poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
         return self._tools.open_log(tails, position, poll_s, told)
 
-    def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
+    def _gaps(self, state: State, name: str, position: LogPosition) -> dict[CollectionId, str]:
         """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""
         if not self._streams:
             return {}
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
         captures = self._databases.instances(name).captures
         signals = self._settings.source_as(SqlServerSettings).signal_tables
-        # While no instance is gone, a table whose changes begin behind the place was enabled there.
+        # While no instance is gone, a table whose changes begin behind the position was enabled there.
         streamed = dict.fromkeys(self._spans.streamed if gone(known, captures) else (), ZERO)
         return {
-            **check_dropped(streamed, captures, place, signals),
-            **check_reach(known, captures, place, signals),
+            **check_dropped(streamed, captures, position, signals),
+            **check_reach(known, captures, position, signals),
         }
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, schema_changes
-from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.events.source_block import ReadPosition, read_source
 from adapters.sqlserver.log.changes import RAW
 from adapters.sqlserver.log.entries import instance_of
 from adapters.sqlserver.server.rows import row_shape
@@ -57,7 +57,7 @@ class Example:
 
     def _schema_changes(self) -> Iterator[pa.RecordBatch]:
         for changed in self.told.get("schema_changes", ()):
-            place = ReadPlace(changed["ts_ms"], changed["commit"], snapshot=changed["snapshot"])
+            place = ReadPosition(changed["ts_ms"], changed["commit"], snapshot=changed["snapshot"])
             change = SchemaChange(
                 ChangeType(changed["type"]), self.tables[changed["table"]], place, changed["now_ms"]
             )
@@ -90,7 +90,7 @@ class Example:
     def _reads(self) -> Iterator[pa.RecordBatch]:
         for described in self.told.get("reads", ()):
             table = self.tables[described["table"]]
-            source = read_source(self.settings, table.id, ReadPlace(described["ts_ms"]))
+            source = read_source(self.settings, table.id, ReadPosition(described["ts_ms"]))
             reads = ReadEvents(codec_for(table, self.settings), row_shape(table), source, described["now_ms"])
             staged = reads.staged(pa.array([_text(table, described["values"])]), RowMode.FAST)
             before, after = reads.around.before, reads.around.after

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema.history import history
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.settings import HistoryKind, HistorySettings
 from engine.errors import SourceError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
 
 TABLE = Table(CollectionId(("testDB", "dbo", "t")), (Column("id", 1, "int", nullable=False),), ("id",))
-CHANGE = SchemaChange(ChangeType.CREATE, TABLE, ReadPlace(1, "00000027:00000001:0001", snapshot="true"), 2)
-END = {"testDB": Place("ffffffff:ffffffff:ffff")}
+CHANGE = SchemaChange(ChangeType.CREATE, TABLE, ReadPosition(1, "00000027:00000001:0001", snapshot="true"), 2)
+END = {"testDB": LogPosition("ffffffff:ffffffff:ffff")}
 
 
 def opened(topic: str, bootstrap: str, attempts: int = 100) -> History:

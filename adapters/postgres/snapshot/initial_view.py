@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.source_block import ReadPlace
+from adapters.postgres.events.source_block import ReadPosition
 from engine.events.record.envelope import PLAIN
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class InitialView:
         if held is not None:
             held.snapshot.stops(reader)
 
-    def place(self, exported: Exported) -> ReadPlace:
+    def place(self, exported: Exported) -> ReadPosition:
         """The position and time that READs of a window under this snapshot carry."""
         held = self._first.held
         if held is not None and held.snapshot.exported is exported:
             ts_ms, lsn = held.ts_ms, held.lsn
         else:
             ts_ms, lsn = self._tools.clock.now_ms, exported.horizon
-        return ReadPlace(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
+        return ReadPosition(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
 
     # What changes what is held.
 

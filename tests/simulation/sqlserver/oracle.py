@@ -110,13 +110,13 @@ class SqlServerOracle(Turns):
     def _change(self, event: Record, turn: int) -> None:
         log, said = self.database.log, shown(event)
         source = event.value["source"]
-        place = (source["commit_lsn"], source["change_lsn"], event.collection, event.op)
-        while self.position < len(log) and place != _place(log[self.position]):
+        position = (source["commit_lsn"], source["change_lsn"], event.collection, event.op)
+        while self.position < len(log) and position != _place(log[self.position]):
             if self.position not in self.database.lost:
                 entry = log[self.position]
                 raise Violation(
                     f"turn {turn}: the log goes on with entry {entry.at} ({entry.op} of {entry.key!r} in"
-                    f" {entry.collection.parts[-1]} at {lsn(entry.commit)}), sent was {said} at {place[0]}"
+                    f" {entry.collection.parts[-1]} at {lsn(entry.commit)}), sent was {said} at {position[0]}"
                 )
             self._lose()
         if self.position >= len(log):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver.server.catalog import Catalog, Description, Listed
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.connection import Server
-from adapters.sqlserver.server.position import ZERO, Place
+from adapters.sqlserver.server.position import ZERO, LogPosition
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Table
 from adapters.sqlserver.server.table_probes import TableProbes, TableSize
@@ -115,10 +115,10 @@ class SimQuestions(Questions):
         self.changes = SimChangeTables(session)
         self.probes = SimProbes(session)
 
-    def log_end(self) -> Place:
+    def log_end(self) -> LogPosition:
         """Where the transaction log ends."""
         self._session.asked()
-        return Place(lsn(self._session.database.records))
+        return LogPosition(lsn(self._session.database.records))
 
     def limit_lock_waits(self, timeout_ms: int) -> None:
         """Every wait is short."""
@@ -240,11 +240,11 @@ class SimCatalog(_Asked, Catalog):
 class SimChangeTables(_Asked, ChangeTables):
     """The change tables."""
 
-    def greatest(self) -> Place | None:
+    def greatest(self) -> LogPosition | None:
         """The greatest LSN that the capture job has processed."""
         self._session.asked("take")
         found = self._there.greatest
-        return None if found is None else Place(lsn(found))
+        return None if found is None else LogPosition(lsn(found))
 
     def least(self) -> dict[str, str]:
         """The commit from which each change table is complete."""

@@ -10,7 +10,7 @@ from adapters.source.log.span_encoder import SpanEncoder
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.job import parts_of
 from adapters.sqlserver.log.database_log import LogBounds
-from adapters.sqlserver.server.position import places_of, shown
+from adapters.sqlserver.server.position import positions_of, shown
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -143,8 +143,8 @@ class SqlServerWorld(SourceWorld):
         if self.oracle.last_turn:
             return
         assert state.position is not None
-        (place,) = places_of(state.position)
-        at = sum(lsn(entry.commit) <= place.commit for entry in self.database.log)
+        (position,) = positions_of(state.position)
+        at = sum(lsn(entry.commit) <= position.commit for entry in self.database.log)
         # What was sent before is in no log.
         kept = {label: asked for label, asked in self.answers.asked.items() if self.signalled_at(label) >= at}
         delivered = self.database.delivered
@@ -197,10 +197,10 @@ class SqlServerWorld(SourceWorld):
         state = seen.state
         self.note(f"turn {state.turn} saved at {shown(state.position)}", "turn")
         self.oracle.told |= {fault.collection for fault in state.incomplete}
-        (place,) = places_of(state.position)
-        self._saved = place.commit
-        if place.whole:
-            self.oracle.pass_over(place.commit)
+        (position,) = positions_of(state.position)
+        self._saved = position.commit
+        if position.whole:
+            self.oracle.pass_over(position.commit)
 
     def hear(self, answer: Answer) -> None:
         """An answer was given."""

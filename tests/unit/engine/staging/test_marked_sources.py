@@ -21,12 +21,12 @@ Blocks = Callable[[str], tuple[str, Mapping[str, str]]]
 
 
 def of_postgres(snapshot: str) -> tuple[str, Mapping[str, str]]:
-    given = (SETTINGS, CollectionId(("public", "t")), postgres.ReadPlace(1, lsn=2, snapshot=snapshot))
+    given = (SETTINGS, CollectionId(("public", "t")), postgres.ReadPosition(1, lsn=2, snapshot=snapshot))
     return postgres.read_source(*given), postgres.marked_sources(*given)
 
 
 def of_sqlserver(snapshot: str) -> tuple[str, Mapping[str, str]]:
-    given = (SETTINGS, CollectionId(("d", "dbo", "t")), sqlserver.ReadPlace(1, snapshot=snapshot))
+    given = (SETTINGS, CollectionId(("d", "dbo", "t")), sqlserver.ReadPosition(1, snapshot=snapshot))
     return sqlserver.read_source(*given), sqlserver.marked_sources(*given)
 
 

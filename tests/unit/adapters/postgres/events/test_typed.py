@@ -15,7 +15,7 @@ from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.rows import row_shape
-from adapters.postgres.events.source_block import Moment, ReadPlace, read_source
+from adapters.postgres.events.source_block import Moment, ReadPosition, read_source
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
@@ -243,7 +243,7 @@ def test_tables_of_one_shape_keep_their_own_batches():
 def test_rows_that_are_read_are_the_records(key):
     table = replace(TABLES[LINES], primary_key=key)
     texts = pa.array(["f\x1f1\x1fx\x1flong", "t\x1f2\x1fy\x1f"], pa.large_string())
-    place = ReadPlace(5, 6, 7, snapshot="true")
+    place = ReadPosition(5, 6, 7, snapshot="true")
     batches, around = [], ("", "")
     for form in EventForm:
         config = replace(PLAIN, form=form)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.sqlserver.events.codec import codec_for
-from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.events.source_block import ReadPosition, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import row_text
@@ -132,10 +132,10 @@ def test_signals_are_those_of_the_signal_table_or_of_any_that_the_caller_names()
 
 
 def test_rows_that_are_read_say_where_the_stream_stands():
-    place = ReadPlace(5, "00000025:00000d98:00a2", "00000025:00000d98:0003", 2)
-    whole = orjson.loads(read_source(PLAIN, CUSTOMERS.id, place))
+    position = ReadPosition(5, "00000025:00000d98:00a2", "00000025:00000d98:0003", 2)
+    whole = orjson.loads(read_source(PLAIN, CUSTOMERS.id, position))
     initial = orjson.loads(
-        read_source(PLAIN, CUSTOMERS.id, ReadPlace(5, "00000025:00000d98:00a2", snapshot="true"))
+        read_source(PLAIN, CUSTOMERS.id, ReadPosition(5, "00000025:00000d98:00a2", snapshot="true"))
     )
 
     assert whole["snapshot"] == "incremental"

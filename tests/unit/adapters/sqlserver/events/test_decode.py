@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.log.entries import instance_of
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts
@@ -231,10 +231,10 @@ def test_rows_inserted_into_the_signal_table_are_signals_by_name_or_by_place():
     rows = [Changed(7, 4, INSERT, ("{}", "log", None)), Changed(7, 3, DELETE, ("a", "b", "c"))]
 
     assert decoded(*rows, settings=settings, tables=(named,)).signals == (
-        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", None, "log", "{}"),
+        SignalRow(f"testDB:{LogPosition(lsn(7), 4, lsn(4), INSERT)}", None, "log", "{}"),
     )
     assert decoded(*rows, settings=settings, tables=(placed,)).signals == (
-        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", "{}", "log", None),
+        SignalRow(f"testDB:{LogPosition(lsn(7), 4, lsn(4), INSERT)}", "{}", "log", None),
     )
 
 
@@ -259,8 +259,8 @@ def test_every_row_of_the_windows_tables_supersedes_and_none_of_others():
 
 
 def test_a_schema_change_is_told_before_the_first_row_of_its_commit():
-    change = SchemaChange(ChangeType.ALTER, ORDERS, ReadPlace(5, lsn(8), snapshot="false"), NOW)
-    late = replace(change, place=ReadPlace(5, lsn(9), snapshot="false"))
+    change = SchemaChange(ChangeType.ALTER, ORDERS, ReadPosition(5, lsn(8), snapshot="false"), NOW)
+    late = replace(change, position=ReadPosition(5, lsn(9), snapshot="false"))
     settings = replace(PLAIN, transaction_metadata=True)
     rows = [Changed(7, 1, INSERT, ANN), Changed(8, 1, DELETE, ANN)]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import orjson
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, schema_changes
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, shown
 
-PLACE = ReadPlace(0, "00000025:00000d98:00a2", snapshot="true")
+PLACE = ReadPosition(0, "00000025:00000d98:00a2", snapshot="true")
 CHANGE = SchemaChange(ChangeType.CREATE, CUSTOMERS, PLACE, 1588252618953)
 
 

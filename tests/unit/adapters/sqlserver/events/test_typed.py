@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from engine.events.batch import EventForm
 from tests.typed_records import parsed, records
 from tests.unit.adapters.sqlserver.changed import AFTER, BEFORE, CUSTOMERS, DELETE, INSERT, PLAIN, Changed
@@ -37,7 +37,7 @@ def test_columns_are_the_records(metadata):
 
 
 def test_schema_changes_stay_records():
-    change = SchemaChange(ChangeType.CREATE, CUSTOMERS, ReadPlace(5), 6)
+    change = SchemaChange(ChangeType.CREATE, CUSTOMERS, ReadPosition(5), 6)
     found = decoded(*ROWS, settings=replace(PLAIN, form=EventForm.COLUMNS), changes=(change,))
 
     assert [record["topic"] for record in parsed(found.events)] == ["server1"]

@@ -16,7 +16,7 @@ from adapters.sqlserver.log.entries import in_order
 from adapters.sqlserver.log.span_planner import Planned, Share
 from adapters.sqlserver.log.span_reader import ChangeReader, forget
 from adapters.sqlserver.server.change_statements import portions
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Capture, Table
 from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
@@ -32,8 +32,8 @@ INSTANCES, STRETCHES = 70, 3
 BRANCH = re.compile(r"SELECT (\d+) AS \[task\], (\d+) AS \[instance\].*?\[t\d+_CT\].*?>= 0x([0-9a-f]+) AND")
 
 
-def places(count: int) -> list[Place]:
-    return [Place(lsn(10 * at)) for at in range(count + 1)]
+def places(count: int) -> list[LogPosition]:
+    return [LogPosition(lsn(10 * at)) for at in range(count + 1)]
 
 
 class Jobs(ChangeReader):
@@ -64,7 +64,7 @@ class Jobs(ChangeReader):
         return replace(changes, task=task)
 
 
-def shares(ends: list[Place]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
+def shares(ends: list[LogPosition]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
     captures = [
         Capture(f"t{at}", CollectionId(("d", "dbo", f"t{at}")), lsn(0), (), at, at) for at in range(70)
     ]

@@ -13,7 +13,7 @@ from sqlglot import exp
 from adapters.sqlserver.log.span_planner import Share
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import change_statements, metadata, table_statements, tsql
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
@@ -64,9 +64,11 @@ LSN, LATER = "00000025:00000d98:00a2", "00000025:00000d98:00b0"
 
 def shares() -> Iterator[Share]:
     capture = Capture("dbo_odd ]'", ID, LSN, tuple(column.name for column in COLUMNS), 7, 8)
-    yield Share(0, capture, Place(LSN), Place(LATER))
-    yield Share(1, capture, Place(LSN, 3, LSN, 4), Place(LATER, 5, LATER, 4))
-    yield Share(2, replace(capture, commands=False), Place(LSN, 3, LSN, 4), Place(LATER, 0, LATER, 4))
+    yield Share(0, capture, LogPosition(LSN), LogPosition(LATER))
+    yield Share(1, capture, LogPosition(LSN, 3, LSN, 4), LogPosition(LATER, 5, LATER, 4))
+    yield Share(
+        2, replace(capture, commands=False), LogPosition(LSN, 3, LSN, 4), LogPosition(LATER, 0, LATER, 4)
+    )
 
 
 NARROW = Table(ID, COLUMNS[3:5], primary_key=("c int",))

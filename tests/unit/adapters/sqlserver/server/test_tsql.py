@@ -206,7 +206,7 @@ def test_rows_are_not_read_by_lengths():
 
 @pytest.mark.parametrize("width", [0, 1, 83, 84, 125, 126, 400, 1024])
 def test_concat_never_has_more_arguments_than_it_takes(width):
-    columns = [Column(f"c{place}", place, "nvarchar", 10) for place in range(width)]
+    columns = [Column(f"c{number}", number, "nvarchar", 10) for number in range(width)]
 
     text = row_text(columns)
 
