@@ -28,9 +28,9 @@ Event = dict[str, Any]
 _FIELD = "\x1f"
 
 
-def memory_text(events: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+def memory_text(events: pa.RecordBatch, affixes: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
     """A `Render`: what a MemoryWriter takes back as the same events."""
-    before, after = around
+    before, after = affixes
     lines = []
     for event in events.to_pylist():
         value = None if event["value"] is None else f"{before}{event['value']}{after}"

@@ -93,7 +93,7 @@ class Example:
             source = read_source(self.settings, table.id, ReadPosition(described["ts_ms"]))
             reads = ReadEvents(codec_for(table, self.settings), row_shape(table), source, described["now_ms"])
             staged = reads.staged(pa.array([_text(table, described["values"])]), RowMode.FAST)
-            before, after = reads.around.before, reads.around.after
+            before, after = reads.affixes.before, reads.affixes.after
             field = EVENTS.field("value")
             values = [f"{before}{value}{after}" for value in staged["value"].to_pylist()]
             yield staged.select(EVENTS.names).set_column(2, field, pa.array(values, field.type))

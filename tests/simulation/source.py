@@ -25,9 +25,9 @@ from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.snapshot.scope import Ranked, Within
+from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
-from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
 from tests.simulation.faults import ERRORS, fallible
 from tests.simulation.sink import read_text
@@ -399,7 +399,7 @@ class SimSource:
         ]
         events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
         area = self._life.world.staging.within(window.id)
-        with area.run(index, Surroundings(), form=form) as staging:
+        with area.run(index, Affixes(), form=form) as staging:
             staging.write(events)
         size = _ROW_BYTES * len(rows)
         return Staged(run.ticket, collection, staging.complete, len(rows), size, index)

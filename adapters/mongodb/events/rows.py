@@ -21,7 +21,7 @@ from engine.events.damaged import reading_bytes
 from engine.events.values.json_strings import escape
 from engine.events.values.text import join
 from engine.snapshot.merge_key import merge_keys
-from engine.staging.reads import surroundings
+from engine.staging.reads import affixes_for
 from engine.staging.rows import STAGED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.documents.columns import Written
     from adapters.mongodb.events.codec import CollectionCodec
     from engine.events.values.text import Ints, Piece, Text
-    from engine.staging.surroundings import Surroundings
+    from engine.staging.affixes import Affixes
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.OBJECT_ID})
 """Types whose merge key has the text of the event's key."""
@@ -48,11 +48,11 @@ class ReadEvents:
     """The source blocks of documents that carry a snapshot marker."""
 
     @property
-    def around(self) -> Surroundings:
+    def affixes(self) -> Affixes:
         """What surrounds each document in its event's value."""
-        return surroundings(self._around, self.source_json, self.marked)
+        return affixes_for(self._affixes, self.source_json, self.marked)
 
-    def _around(self, source_json: str) -> tuple[str, str]:
+    def _affixes(self, source_json: str) -> tuple[str, str]:
         before, after = self.codec.value_wrap
         tail = (
             f'","patch":null,"filter":null,"updateDescription":null,"source":{source_json},"op":"r"'
@@ -97,7 +97,7 @@ class ReadEvents:
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         values = join(embedded, rows)
         if codec.schemas is not None:
-            whole = join([self.around.before, values, self.around.after], rows)
+            whole = join([self.affixes.before, values, self.affixes.after], rows)
             events = parsed_events(codec, pa.nulls(rows, pa.int64()), keys, whole)
             return events.append_column(STAGED.field("merge_key"), merge_keys([merge]))
         topics = pa.DictionaryArray.from_arrays(

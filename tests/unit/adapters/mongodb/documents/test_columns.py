@@ -153,7 +153,7 @@ def test_typed_documents_are_the_records(value: object):
         events = ReadEvents(codec_of(COLLECTION, rules), source, 7)
         found += events.batches(raw, starts)
     shown, typed = found
-    values = join([events.around.before, shown.column("value"), events.around.after], 3)
+    values = join([events.affixes.before, shown.column("value"), events.affixes.after], 3)
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
 
     assert records([typed.drop_columns("merge_key")]) == wanted
@@ -165,7 +165,7 @@ def test_what_is_around_documents_makes_a_value_of_each(schemas):
     rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0", FieldRules())
     events = ReadEvents(codec_of(COLLECTION, rules), '{"db":"é"}', 7)
     (batch,) = events.batches(*places([bson.encode({"_id": 1, "s": 'q"\\'})] * 2))
-    before, after = events.around.before, events.around.after
+    before, after = events.affixes.before, events.affixes.after
     value = orjson.loads(before + batch.column("value")[1].as_py() + after)
     payload = value["payload"] if schemas else value
 

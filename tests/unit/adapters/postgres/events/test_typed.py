@@ -244,16 +244,16 @@ def test_rows_that_are_read_are_the_records(key):
     table = replace(TABLES[LINES], primary_key=key)
     texts = pa.array(["f\x1f1\x1fx\x1flong", "t\x1f2\x1fy\x1f"], pa.large_string())
     place = ReadPosition(5, 6, 7, snapshot="true")
-    batches, around = [], ("", "")
+    batches, affixes = [], ("", "")
     for form in EventForm:
         config = replace(PLAIN, form=form)
         codec = codec_for(relation_of(table), table, config, {})
         shape = row_shape(relation_of(table), table, {})
         events = ReadEvents(codec, shape, read_source(config, table.id, place), 9)
         batches.append(events.staged(texts, RowMode.FAST))
-        around = codec.read_affixes(events.source_json, 9)
+        affixes = codec.read_affixes(events.source_json, 9)
     shown, typed = batches
-    values = join([around[0], shown.column("value"), around[1]], len(texts))
+    values = join([affixes[0], shown.column("value"), affixes[1]], len(texts))
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
     for collection in wanted:
         collection.pop("topic")
