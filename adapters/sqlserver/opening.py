@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, gone, marks_of
-from adapters.sqlserver.log.database_log import Asking, DatabaseTail
+from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader
 from adapters.sqlserver.log.reader import LogSlice, Span
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.server.position import ZERO, LogPosition, positions_of, shown
@@ -69,7 +69,9 @@ class LogOpening:
         if not self._streams:
             return self._tools.open_log([], position, 3600.0, told)
         saved = state.memory.get("databases", {})
-        tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
+        tails = [
+            self._reader_of(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names
+        ]
         _log.info("reading the change tables from %s", shown(position))
         poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
         return self._tools.open_log(tails, position, poll_s, told)
@@ -88,11 +90,11 @@ class LogOpening:
             **check_reach(known, captures, position, signals),
         }
 
-    def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
+    def _reader_of(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseLogReader:
         ask, instances = partial(self._databases.open, name), self._databases.instances(name)
         reader = self._tools.changes(name)
         asking = replace(self._asking[name], fork=self._databases.forks.told.get(name))
-        return DatabaseTail(name, ask, reader, asking, instances, marks_of(saved))
+        return DatabaseLogReader(name, ask, reader, asking, instances, marks_of(saved))
 
 
 def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:

@@ -91,7 +91,7 @@ class Asking:
     fork: Fork | None = None
 
 
-class DatabaseTail:
+class DatabaseLogReader:
     """Reads one database's spans; see `log.DatabaseLog`.
 
     `ask` opens a connection with a short lock timeout; it raises SourceError. `instances` are those that the

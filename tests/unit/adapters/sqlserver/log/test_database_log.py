@@ -12,7 +12,7 @@ import pytest
 from adapters.sqlserver.log import database_log
 from adapters.sqlserver.log.capture_instances import Mark
 from adapters.sqlserver.log.changes import Part
-from adapters.sqlserver.log.database_log import Asking, DatabaseTail, unix_s
+from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader, unix_s
 from adapters.sqlserver.log.span_reader import ChangeReader, Read
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
@@ -93,9 +93,9 @@ class Nothing(ChangeReader):
         return self.found
 
 
-def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseTail, Locked, Known]:
+def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseLogReader, Locked, Known]:
     asked = Asked()
-    log = DatabaseTail("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
+    log = DatabaseLogReader("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
     return log, cast("Locked", asked.changes), cast("Known", asked.catalog)
 
 
@@ -150,7 +150,7 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
         log.next(LogPosition(lsn(5)))
 
 
-def opened(*forks: str) -> DatabaseTail:
+def opened(*forks: str) -> DatabaseLogReader:
     """A log that was opened on fork A; of these forks the server tells one after the other."""
     log, server, catalog = made(Asking(system_clock(), fork=Fork("A")))
     server.locked, catalog.forks = False, [Fork(fork) for fork in forks]
