@@ -32,7 +32,7 @@ from engine.snapshot.snapshotters import snapshotter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.source.assembly.supplied import Places
     from engine.config.settings import Settings
 
@@ -83,7 +83,7 @@ def make_source(
     reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
     clock = places.clock
-    first: InitialSnapshot[Held] = InitialSnapshot(
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
         settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
     tools = SourceTools(encoder, reader, first, clock)

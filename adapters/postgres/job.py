@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.postgres.server.connection import Server
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.assembly.supplied import Places
     from engine.config.settings import Settings
 
@@ -68,7 +68,9 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
     server = make_server(postgres, places.owner)
     locks = LockWatch(partial(server.open, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)
-    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+        settings.snapshot, chosen, clock.new_id(), clock.sleep
+    )
     tools = SlotTools(settings, server, chosen, clock, locks, places.previous)
     source = _source(settings, spark, places, server, first, tools)
     return Wired(
@@ -97,7 +99,7 @@ def _source(
     spark: SparkSession,
     places: Places,
     server: Server,
-    first: InitialSnapshot[Held],
+    first: InitialSnapshot[HeldSnapshot],
     tools: SlotTools,
 ) -> PostgresSource:
     postgres = settings.source_as(PostgresSettings)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.supplied import Places
     from adapters.sqlserver.server.connection import Reach
-    from adapters.sqlserver.snapshot.initial import Held
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
 
     ReachOf = Callable[[SqlServerSettings], Reach]
@@ -115,13 +115,15 @@ def make_source(
         clock,
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),
     )
-    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+        settings.snapshot, chosen, clock.new_id(), clock.sleep
+    )
     parts = parts_of(settings, databases, tools, first)
     return SqlServerSource(settings, found, databases, tools, parts)
 
 
 def parts_of(
-    settings: Settings, databases: Databases, tools: SourceTools, first: InitialSnapshot[Held]
+    settings: Settings, databases: Databases, tools: SourceTools, first: InitialSnapshot[HeldSnapshot]
 ) -> SourceParts:
     """What the source is made of."""
     sqlserver = settings.source_as(SqlServerSettings)

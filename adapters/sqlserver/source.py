@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Began, Memory, SavedDatabase
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.snapshot.initial import Held, InitialReads
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot, InitialReads
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -55,7 +55,7 @@ _log = logging.getLogger("adapters")
 class SourceParts:
     """The initial snapshot and how it reads, the tables, their windows, and what is streamed of them."""
 
-    first: InitialSnapshot[Held]
+    first: InitialSnapshot[HeldSnapshot]
     initial: InitialReads
     tables: SqlServerTables
     windows: OpenWindows

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.initial import SlotTools
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.initial import InitialSnapshot
     from engine.job.saved.state import State
     from engine.model import CollectionId
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class InitialView:
     """The shared snapshot, which may end at any time. Only the job's thread uses it."""
 
-    def __init__(self, first: InitialSnapshot[Held], tools: SlotTools) -> None:
+    def __init__(self, first: InitialSnapshot[HeldSnapshot], tools: SlotTools) -> None:
         self._first, self._tools = first, tools
 
     @property

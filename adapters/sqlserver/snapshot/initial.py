@@ -58,7 +58,7 @@ _GIVEN_UP = {
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSnapshot:
     """The tables as they were at `positions`, one of each database, while `locks` keep writers out.
 
     `locks` is None where the isolation mode lets writers in before all is read.
@@ -96,7 +96,9 @@ class Held:
 class InitialReads:
     """How the rows of an initial snapshot are read. Used by the job's thread alone."""
 
-    def __init__(self, isolation: Isolation, databases: Databases, first: InitialSnapshot[Held]) -> None:
+    def __init__(
+        self, isolation: Isolation, databases: Databases, first: InitialSnapshot[HeldSnapshot]
+    ) -> None:
         self.isolation, self._databases, self._first = isolation, databases, first
         databases.initial_hint = lambda: self.hint
 
@@ -201,20 +203,20 @@ class CaptureStart:
     def _greatest(self) -> dict[str, LogPosition]:
         return {name: self._databases.greatest(name) for name in self._databases.names}
 
-    def begin(self, state: State) -> Held:
+    def begin(self, state: State) -> HeldSnapshot:
         """Fix the position where the logs begin. Keeps the locks that fix it if the mode requires it."""
         self._warn()
         tables = tuple(self.collections(state))
         if self._isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
-            return Held(self._isolation, self._greatest(), tables)
+            return HeldSnapshot(self._isolation, self._greatest(), tables)
         with ExitStack() as stack:
             locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
             stack.callback(locks.release)
             positions = self._locked_places()
             if self._isolation is Isolation.REPEATABLE_READ:
-                return Held(self._isolation, positions, tables)
+                return HeldSnapshot(self._isolation, positions, tables)
             stack.pop_all()
-        return Held(self._isolation, positions, tables, locks)
+        return HeldSnapshot(self._isolation, positions, tables, locks)
 
     def _warn(self) -> None:
         """Warn of what the isolation mode does not promise."""

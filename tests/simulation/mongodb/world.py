@@ -33,7 +33,7 @@ from tests.simulation.world import Executors, Life
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
     from engine.model import Scope
     from signals.answers import Answer
@@ -119,7 +119,9 @@ class MongoWorld(SourceWorld):
         client = SimClient(self.server, life)
         clock = Clock(self.now, self.clock, life.sleep, self.new_id)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         chunks: Any = SimChunks(client, life, self.staging)  # it takes the place of Spark's
         tools = SourceTools(
             SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000),

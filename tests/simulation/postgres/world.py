@@ -37,7 +37,7 @@ from tests.simulation.world import Executors, Life, nothing_beside
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from engine.config.settings import Settings
     from engine.errors import TidemarkError
     from engine.model import CollectionId, Scope
@@ -131,7 +131,9 @@ class PostgresWorld(SourceWorld):
         watch = LockWatch(lambda: SimQuestions(self.server.process(life)), clock.monotonic, nothing_beside)
         life.watch = watch
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         previous, self._holder = self._holder, f"process {life.number}"
         tools = SlotTools(settings, server, chosen, clock, watch, previous)
         encoder = SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000)

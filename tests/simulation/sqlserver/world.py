@@ -32,7 +32,7 @@ from tests.simulation.world import Executors, Life
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.sqlserver.snapshot.initial import Held
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
     from engine.errors import TidemarkError
     from engine.job.saved.state import State
@@ -120,7 +120,9 @@ class SqlServerWorld(SourceWorld):
         server = SimServer(self.server, life)
         clock = Clock(self.now, self.clock, life.sleep, self.new_id)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         chunks: Any = SimChunks(self.server, life, self.staging)  # it takes the place of Spark's
         tools = SourceTools(
             SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000),
