@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.snapshot.initial import HeldSnapshot
-    from adapters.source.assembly.supplied import Places
+    from adapters.source.assembly.supplied import Locations
     from engine.config.settings import Settings
 
 _LOCAL_CHANGES = 5_000
@@ -46,7 +46,7 @@ def _prepare(settings: Settings) -> None:
         questions.identity()
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     source = make_source(settings.in_form(places.form), spark, places)
     return Wired(
         source,
@@ -74,7 +74,7 @@ def _not_compared(settings: Settings) -> str:
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
 ) -> MongoSource:
     """The source of the settings."""
     connection = connection_of(settings.source_as(MongoSettings))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
-    from adapters.source.assembly.supplied import Places
+    from adapters.source.assembly.supplied import Locations
     from engine.config.settings import Settings
 
 
@@ -62,7 +62,7 @@ def _finish(settings: Settings) -> None:
         drop_slot(make_server(postgres), postgres.slot)
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     settings = settings.in_form(places.form)
     postgres, clock = settings.source_as(PostgresSettings), places.clock
     server = make_server(postgres, places.owner)
@@ -97,7 +97,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
 def _source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
     server: Server,
     first: InitialSnapshot[HeldSnapshot],
     tools: SlotTools,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.supplied import Places
+    from adapters.source.assembly.supplied import Locations
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
@@ -79,7 +79,7 @@ def _server(reach: ReachOf, settings: Settings) -> Server:
     return Server(reach(sqlserver), connection.login_of(sqlserver))
 
 
-def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     source = make_source(settings.in_form(places.form), spark, places, reach)
     return Wired(
         source,
@@ -99,7 +99,7 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
     reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
     """The source of the settings."""

@@ -17,7 +17,7 @@ _ANY_CHARACTER = EVERYTHING.without_surrogates()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Assertion:
     r"""A place between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
 
     name: str
@@ -49,17 +49,17 @@ class Repeat:
 Node: TypeAlias = "CharacterSet | Place | Sequence | Choice | Repeat"
 
 
-def has_place(node: Node) -> bool:
+def has_assertion(node: Node) -> bool:
     """Whether the tree contains a Place."""
     match node:
         case CharacterSet():
             return False
-        case Place():
+        case Assertion():
             return True
         case Sequence(inner) | Choice(inner):
-            return any(map(has_place, inner))
+            return any(map(has_assertion, inner))
         case Repeat(item):
-            return has_place(item)
+            return has_assertion(item)
         case _:
             assert_never(node)
 
@@ -81,8 +81,8 @@ class _Writer:
         match node:
             case CharacterSet():
                 self._put(_members(node.without_surrogates()))
-            case Place():
-                self._place(node, last=last)
+            case Assertion():
+                self._assertion(node, last=last)
             case Sequence(items):
                 self._sequence(items, last=last)
             case Choice(branches):
@@ -94,7 +94,7 @@ class _Writer:
             case _:
                 assert_never(node)
 
-    def _place(self, place: Place, *, last: bool) -> None:
+    def _assertion(self, place: Assertion, *, last: bool) -> None:
         # Java's `$` also matches before a final line end, for which RE2 would have to look ahead.
         if place.name == "$" and not last:
             raise Untranslatable("it has '$' or \\Z before its end, which RE2 can't match as Java does")
@@ -102,7 +102,7 @@ class _Writer:
 
     def _sequence(self, items: tuple[Node, ...], *, last: bool) -> None:
         ends = len(items)
-        while ends and isinstance(items[ends - 1], Place):
+        while ends and isinstance(items[ends - 1], Assertion):
             ends -= 1
         for number, item in enumerate(items, 1):
             self.write(item, last=last and number >= ends)

@@ -25,7 +25,7 @@ from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
-from adapters.source.assembly.supplied import Places
+from adapters.source.assembly.supplied import Locations
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.executors import LocalExecutors, SparkExecutors
@@ -59,10 +59,10 @@ Row = tuple[int, str | None]
 """A key and its value; None: the row is gone."""
 
 
-def places_in(directory: Path, spark: SparkSession) -> Places:
+def places_in(directory: Path, spark: SparkSession) -> Locations:
     """Places for all that a source keeps."""
     staging = str(directory / "staging")
-    return Places(
+    return Locations(
         str(directory / "checkpoint"),
         staging,
         files_in(staging),

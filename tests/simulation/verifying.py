@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.job.verify.verification import Verification
 from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, Place, compare
+from engine.verify.comparison import COPIED, EventPosition, compare
 from engine.verify.copy import Findings
 from signals.answers import Outcome
 from tests.memory_copy import Found, MemoryRows
@@ -86,7 +86,7 @@ class Told:
     """What the copy of a table has been told, and where it was truncated; and its source, turn by turn."""
 
     said: list[Said] = field(default_factory=list)
-    truncates: list[Place] = field(default_factory=list)
+    truncates: list[EventPosition] = field(default_factory=list)
     source: dict[int, dict[Key, str]] = field(default_factory=dict)
 
     def rows(self, upto: int) -> dict[Key, str]:
@@ -219,7 +219,7 @@ class VerifyingWorld(World):
         table, rows = entry.collection, self._held[entry.collection]
         apply(rows, entry)
         if entry.op == "t":
-            self.told[str(table)].truncates.append(Place(turn, 0, number))
+            self.told[str(table)].truncates.append(EventPosition(turn, 0, number))
             return
         if entry.op == "d" or entry.old not in {entry.key, None}:
             self._say(table, Said(turn, number, entry.old, None, entry.transaction))
