@@ -39,7 +39,7 @@ BOTH = '{"data-collections": ["public.t", "public.u"]}'
 
 
 @dataclass
-class Noted:
+class StepRecorder:
     """Passes every call on, and notes the steps of a turn in the order they were taken."""
 
     behind: Any
@@ -185,9 +185,9 @@ class Bench:
 
     def parts(self) -> JobParts:
         return JobParts(
-            source=Noted(self.source, self.steps),
-            sink=Noted(self.sink, self.steps),
-            store=Noted(self.store, self.steps),
+            source=StepRecorder(self.source, self.steps),
+            sink=StepRecorder(self.sink, self.steps),
+            store=StepRecorder(self.store, self.steps),
             executors=self.executors,
             desk=Desk(self.answers.append, self.channels, record=self.record),
             pulse=self.pulse,

@@ -47,19 +47,19 @@ CHANGES, EVENTS = ROWS + 3, ROWS + 1 + 3 + 2
 """Rows changed by `changes`, and events of them with tombstones."""
 
 
-Told = tuple[str | None, str | None, str | None, str]
+RecordTexts = tuple[str | None, str | None, str | None, str]
 """A record as both must send it: its key, its place in the log, its row and its headers; not its time."""
 _HELD = re.compile(r"slot debezium held (\d+) changes from \S+ to \S+ when it was taken over")
 
 
-def told(key: str | None, value: str | None, headers: Any) -> Told:
+def told(key: str | None, value: str | None, headers: Any) -> RecordTexts:
     event = json.loads(value) if value else None
     place = str(event["source"]["lsn"]) if event else None
     row = json.dumps([event["op"], event["before"], event["after"]]) if event else None
     return key, place, row, json.dumps(headers)
 
 
-def ours(job: Driven) -> list[Told]:
+def ours(job: Driven) -> list[RecordTexts]:
     return [
         told(
             json.dumps(event["key"], separators=(",", ":")),

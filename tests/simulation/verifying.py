@@ -82,7 +82,7 @@ class Said:
 
 
 @dataclass
-class Told:
+class CopyHistory:
     """What the copy of a table has been told, and where it was truncated; and its source, turn by turn."""
 
     said: list[Said] = field(default_factory=list)
@@ -182,7 +182,7 @@ class VerifyingWorld(World):
     """The core's world, with verifications of the tables that have keys."""
 
     def __init__(self, history: History, *, story: bool = False) -> None:
-        self.told: Mapping[str, Told] = {str(table): Told() for table in (T, U)}
+        self.told: Mapping[str, CopyHistory] = {str(table): CopyHistory() for table in (T, U)}
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
         self._found_last: dict[str, int] = {}
         super().__init__(replace(history), story=story)

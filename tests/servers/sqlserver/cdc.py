@@ -13,7 +13,7 @@ from tests.servers.sqlserver.kinds import LARGE, TEXTS, Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.servers.sqlserver.told import Told
+    from tests.servers.sqlserver.catalog_writer import CatalogWriter
 
 _SYSTEM = (
     Column("__$start_lsn", Kind("binary", (10,)), nullable=False),
@@ -61,7 +61,7 @@ class Capturing:
     Without `commands`, instances are made as by old servers, without command ids.
     """
 
-    def __init__(self, told: Told, *, commands: bool = True) -> None:
+    def __init__(self, told: CatalogWriter, *, commands: bool = True) -> None:
         self._told, self._commands = told, commands
 
     def enable(self, schema: str, table: str, instance: str, columns: Sequence[str] | None) -> None:

@@ -13,7 +13,7 @@ from tests.servers.sqlserver.columns import Column, Key, column_of, table_of
 from tests.servers.sqlserver.kinds import kind_of
 
 if TYPE_CHECKING:
-    from tests.servers.sqlserver.told import Told
+    from tests.servers.sqlserver.catalog_writer import CatalogWriter
     from tests.servers.sqlserver.tsql import Translator
 
 _LITERALS = r"""('(?:[^']|'')*'|\[[^\]]*\]|"[^"]*")"""
@@ -48,7 +48,7 @@ def _raw(text: str) -> sql.SQL:
 class Definitions:
     """Runs DDL on one connection."""
 
-    told: Told
+    told: CatalogWriter
     translate: Translator
 
     def run(self, tree: exp.Expr) -> bool:

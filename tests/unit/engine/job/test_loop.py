@@ -27,7 +27,7 @@ from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
 from tests.changed_parts import change_parts
 from tests.fakes import MemoryTopic
-from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
+from tests.job_bench import BOTH, Bench, CountedExecutors, ScriptedLog, StepRecorder, T, U, end
 from tests.memory_source import Change, MemorySpan
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class TestOrder:
         bench.job.start()
         bench.steps.clear()
         log = bench.job._log
-        bench.job._log = Noted(log, bench.steps)
+        bench.job._log = StepRecorder(log, bench.steps)
         bench.turns(1)
 
         assert bench.steps == ["take", "writer", "encode", "save_pending", "commit", "promote", "acknowledge"]

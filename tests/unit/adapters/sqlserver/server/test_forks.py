@@ -22,7 +22,7 @@ from tests.unit.adapters.sqlserver.changed import lsn
 AT_9 = Sent("shop", "A", LogPosition(lsn(9)))
 
 
-class Told(Catalog):
+class FixedCatalog(Catalog):
     """A catalog that tells this fork."""
 
     def __init__(self, fork: Fork | None) -> None:
@@ -36,7 +36,7 @@ class Asked(Questions):
     """A database on this fork."""
 
     def __init__(self, fork: Fork | None) -> None:
-        self.database, self.catalog = "shop", Told(fork)
+        self.database, self.catalog = "shop", FixedCatalog(fork)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))

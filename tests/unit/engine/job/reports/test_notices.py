@@ -33,25 +33,25 @@ INITIAL, INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"
 PAYLOADS = EventSettings("tm", "d", key_schemas=False, value_schemas=False)
 
 
-class Told(list[Notification]):
+class Received(list[Notification]):
     """The channel besides the sink."""
 
     def take(self, notifications: Sequence[Notification]) -> None:
         self.extend(notifications)
 
 
-def outlet(told: Told, numbers: Any) -> Outlet:
+def outlet(told: Received, numbers: Any) -> Outlet:
     record = partial(notification_records, PAYLOADS, TOPIC)
     return Outlet("tm", lambda: 1000.5, lambda: f"id-{next(numbers)}", record, told.take)
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> Received:
+    return Received()
 
 
 @pytest.fixture
-def bench(tmp_path: Path, told: Told) -> Bench:
+def bench(tmp_path: Path, told: Received) -> Bench:
     bench = Bench(tmp_path, window_rows=2, slice_s=0.0, slice_bytes=1)
     bench.outlet = outlet(told, count(1))
     bench.new_job().settle()
@@ -254,7 +254,7 @@ def noted(notices: Notices) -> list[tuple[str, str, dict[str, str]]]:
 
 @pytest.fixture
 def notices() -> Notices:
-    return Notices(outlet(Told(), count(1)))
+    return Notices(outlet(Received(), count(1)))
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_a_notification_names_a_limited_number_of_collections(notices):
     assert started[2]["data_collections"].count(",") == MOST_NAMED - 1
 
 
-def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, told: Told):
+def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, told: Received):
     notice = SourceNotice("Capture Instance", "COMPLETED", {"capture_instance": "dbo_t"})
     bench.turns(1)
     told.clear()
