@@ -16,7 +16,7 @@ from engine.events.batch import EventForm
 from engine.model import CollectionId, Part
 from engine.staging.event_rows import EventRows
 from tests.simulation.database import Entry
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.fallible_calls import ERRORS, fallible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from engine.job.snapshots.emission import Emission, Emitted
     from tests.simulation.database import Key
-    from tests.simulation.faults import Process
+    from tests.simulation.fallible_calls import Process
 
 
 class Read(NamedTuple):

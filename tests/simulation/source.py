@@ -29,7 +29,7 @@ from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.fallible_calls import ERRORS, fallible
 from tests.simulation.sink import read_text
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from signals.parse.scope import scope_of
 from tests.simulation.answers import Answers, Asked
 from tests.simulation.copies import Finished
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.oracle import Oracle
 from tests.simulation.sink import Read, Sent, SimSink
 from tests.simulation.source import SimSource

@@ -17,9 +17,9 @@ import psycopg
 from tests.torture.answers import Asked
 from tests.torture.emitted import Events
 from tests.torture.oracle import Violation
+from tests.torture.postgres_writers import Session
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.statements import statements
-from tests.torture.writers import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

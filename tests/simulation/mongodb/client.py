@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from adapters.mongodb.server.connection import Connection, Server
 from engine.errors import SourceError
 from engine.model import CollectionId
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.mongodb.change_events import (
     answer,
     event_of,

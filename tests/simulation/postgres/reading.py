@@ -11,7 +11,7 @@ from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, read_fast
 from engine.errors import SourceError
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.postgres.questions import rows_of
 from tests.simulation.window_chunks import WindowChunks
 

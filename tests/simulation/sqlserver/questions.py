@@ -19,7 +19,7 @@ from adapters.sqlserver.server.table import Table
 from adapters.sqlserver.server.table_probes import TableProbes, TableSize
 from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.snapshot.scope import Ranked
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.sqlserver.sql import condition
 from tests.simulation.sqlserver.tables import lsn, row_text
 

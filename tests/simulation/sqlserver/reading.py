@@ -18,7 +18,7 @@ from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.staging.executor_blocks import ExecutorBlocks
 from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.log_steps import LogSteps
 from tests.simulation.sqlserver.questions import Session
 from tests.simulation.sqlserver.sql import condition
