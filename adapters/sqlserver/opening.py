@@ -69,12 +69,12 @@ class LogOpening:
         if not self._streams:
             return self._tools.open_log([], position, 3600.0, told)
         saved = state.memory.get("databases", {})
-        tails = [
+        readers = [
             self._reader_of(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names
         ]
         _log.info("reading the change tables from %s", shown(position))
         poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
-        return self._tools.open_log(tails, position, poll_s, told)
+        return self._tools.open_log(readers, position, poll_s, told)
 
     def _gaps(self, state: State, name: str, position: LogPosition) -> dict[CollectionId, str]:
         """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""

@@ -44,7 +44,7 @@ _SMALL_IN_ALL: Final = 1 << 20
 
 
 class BlockLocation(Protocol):
-    """Where a block is kept. Only the driver knows places."""
+    """Where a block is kept. Only the driver knows locations."""
 
     def fetch(self, name: str) -> bytes | None:
         """The block's content; None if it is lost."""

@@ -18,7 +18,7 @@ _ANY_CHARACTER = EVERYTHING.without_surrogates()
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    r"""A place between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
+    r"""What must hold between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
 
     name: str
 
@@ -46,7 +46,7 @@ class Repeat:
     most: int | None
 
 
-Node: TypeAlias = "CharacterSet | Place | Sequence | Choice | Repeat"
+Node: TypeAlias = "CharacterSet | Assertion | Sequence | Choice | Repeat"
 
 
 def has_assertion(node: Node) -> bool:
@@ -94,11 +94,11 @@ class _Writer:
             case _:
                 assert_never(node)
 
-    def _assertion(self, place: Assertion, *, last: bool) -> None:
+    def _assertion(self, assertion: Assertion, *, last: bool) -> None:
         # Java's `$` also matches before a final line end, for which RE2 would have to look ahead.
-        if place.name == "$" and not last:
+        if assertion.name == "$" and not last:
             raise Untranslatable("it has '$' or \\Z before its end, which RE2 can't match as Java does")
-        self._put(r"\z" if place.name == "$" else place.name)
+        self._put(r"\z" if assertion.name == "$" else assertion.name)
 
     def _sequence(self, items: tuple[Node, ...], *, last: bool) -> None:
         ends = len(items)

@@ -92,7 +92,7 @@ class Asking:
 
 
 class DatabaseLogReader:
-    """Reads one database's spans; see `log.DatabaseLog`.
+    """Reads one database's spans; see `reader.DatabaseLog`.
 
     `ask` opens a connection with a short lock timeout; it raises SourceError. `instances` are those that the
     source knows, `known` those of the saved state, if any.
