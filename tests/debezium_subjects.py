@@ -113,7 +113,7 @@ class Subject:
     def events(self, job: Driven, table: str) -> list[tuple[str, int, int]]:
         """A table's events, but for deletes: operation, key, value."""
         found = [event["value"] for event in job.events(table) if event["value"]]
-        return [(one["op"], one["after"]["pk"], one["after"]["aa"]) for one in found]
+        return [(event["op"], event["after"]["pk"], event["after"]["aa"]) for event in found]
 
     def values(self, job: Driven, table: str = "a") -> dict[int, int]:
         """What a consumer has of a table: values by key."""
@@ -237,7 +237,7 @@ class OnMongo(Subject):
         self.marks += 1
         with self.server.connect() as client:
             client["shop"]["marks"].insert_one({"_id": self.marks})
-        job.until(lambda: any(one["key"] == {"id": str(self.marks)} for one in job.events("marks")))
+        job.until(lambda: any(event["key"] == {"id": str(self.marks)} for event in job.events("marks")))
 
     def table(self, name: str, columns: str = "", *, rows: int = ROWS) -> None:
         assert not columns, "documents have no columns"
@@ -268,8 +268,8 @@ class OnMongo(Subject):
 
     def events(self, job: Driven, table: str) -> list[tuple[str, int, int]]:
         found = [event["value"] for event in job.events(table) if event["value"]]
-        rows = [orjson.loads(one["after"] or "{}") for one in found]
-        return [(one["op"], row["_id"], row["aa"]) for one, row in zip(found, rows, strict=True) if row]
+        rows = [orjson.loads(event["after"] or "{}") for event in found]
+        return [(event["op"], row["_id"], row["aa"]) for event, row in zip(found, rows, strict=True) if row]
 
     def values(self, job: Driven, table: str = "a") -> dict[int, int]:
         return {key: value for _operation, key, value in self.events(job, table)}

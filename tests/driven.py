@@ -141,7 +141,7 @@ class Driven:
     def events(self, table: str | None = None) -> list[dict[str, Any]]:
         """The committed events, of one table's topic if that is named."""
         found = read_events(self.directory / "events")
-        return [one for one in found if table is None or one["topic"].endswith(f".{table}")]
+        return [event for event in found if table is None or event["topic"].endswith(f".{table}")]
 
 
 class DrivenThroughFaults(Driven):

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.job import job_of
-from adapters.sqlserver.server.position import places_of
+from adapters.sqlserver.server.position import positions_of
 from engine.config import parse
 from tests.driven import DrivenThroughFaults, driving, files_sink
 
@@ -51,7 +51,7 @@ class DrivenSqlServer(DrivenThroughFaults):
 
         def passed() -> bool:
             position = self.job.state.position
-            places = places_of(position) if position else ()
+            places = positions_of(position) if position else ()
             return len(places) == len(ends) and all(
                 place.commit >= end and place.whole for place, end in zip(places, ends, strict=True)
             )
@@ -60,8 +60,8 @@ class DrivenSqlServer(DrivenThroughFaults):
 
     def ops(self, table: str) -> list[tuple[str, Any]]:
         """The operations on a table, each with the row after it (the row before of a delete)."""
-        values = [one["value"] for one in self.events(table) if one["value"] is not None]
-        return [(one["op"], one["after"] or one["before"]) for one in values]
+        values = [event["value"] for event in self.events(table) if event["value"] is not None]
+        return [(value["op"], value["after"] or value["before"]) for value in values]
 
 
 def driven_sqlserver(

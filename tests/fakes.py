@@ -28,14 +28,14 @@ Event = dict[str, Any]
 _FIELD = "\x1f"
 
 
-def memory_text(events: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+def memory_text(events: pa.RecordBatch, affixes: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
     """A `Render`: what a MemoryWriter takes back as the same events."""
-    before, after = around
+    before, after = affixes
     lines = []
     for event in events.to_pylist():
         value = None if event["value"] is None else f"{before}{event['value']}{after}"
         fields = (event["topic"], event["key"], value, event["headers"])
-        lines.append(_FIELD.join("\0" if one is None else one for one in fields) + "\n")
+        lines.append(_FIELD.join("\0" if attribute is None else attribute for attribute in fields) + "\n")
     return pa.array(lines, pa.large_string())
 
 
@@ -69,7 +69,7 @@ class MemoryWriter:
         assert not text or text.endswith("\n")
         events = []
         for line in text.split("\n")[:-1]:
-            fields = [None if one == "\0" else one for one in line.strip(" ").split(_FIELD)]
+            fields = [None if part == "\0" else part for part in line.strip(" ").split(_FIELD)]
             events.append(dict(zip(("topic", "key", "value", "headers"), fields, strict=True)))
         return self._keep(part, events)
 
@@ -212,7 +212,7 @@ class MemoryTopic:
         self.position, self._next = position, dict(position.offsets)
 
     def take(self) -> list[Record]:
-        found = [one for one in self._records if one.offset >= self._next.get(one.partition, 0)]
+        found = [record for record in self._records if record.offset >= self._next.get(record.partition, 0)]
         self._next |= {record.partition: record.offset + 1 for record in found}
         return found
 

@@ -236,7 +236,9 @@ def _record() -> None:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (starts a JVM)
 
     gateway = launch_gateway()
-    expressions = [(one, ignore_case) for one in WRITTEN for ignore_case in (False, True)] + drawn(23, 2500)
+    expressions = [
+        (expression, ignore_case) for expression in WRITTEN for ignore_case in (False, True)
+    ] + drawn(23, 2500)
     said = verdicts(gateway.jvm, expressions)
     lines = [json.dumps([*expression, digits]) for expression, digits in zip(expressions, said, strict=True)]
     java = json.dumps(gateway.jvm.java.lang.System.getProperty("java.version"))

@@ -39,7 +39,7 @@ BOTH = '{"data-collections": ["public.t", "public.u"]}'
 
 
 @dataclass
-class Noted:
+class StepRecorder:
     """Passes every call on, and notes the steps of a turn in the order they were taken."""
 
     behind: Any
@@ -185,9 +185,9 @@ class Bench:
 
     def parts(self) -> JobParts:
         return JobParts(
-            source=Noted(self.source, self.steps),
-            sink=Noted(self.sink, self.steps),
-            store=Noted(self.store, self.steps),
+            source=StepRecorder(self.source, self.steps),
+            sink=StepRecorder(self.sink, self.steps),
+            store=StepRecorder(self.store, self.steps),
             executors=self.executors,
             desk=Desk(self.answers.append, self.channels, record=self.record),
             pulse=self.pulse,
@@ -224,12 +224,12 @@ class Bench:
 
     def told(self) -> list[str]:
         """How each answer came out, and about which collection if it is about one."""
-        firsts = ((one.outcome, one.text.split()[0]) for one in self.answers)
+        firsts = ((answer.outcome, answer.text.split()[0]) for answer in self.answers)
         return [f"{how} {what}" if what.startswith("public.") else how for how, what in firsts]
 
     def events(self) -> list[tuple[str, str, Any]]:
         """Operation, topic and key of what was sent."""
         return [
-            (orjson.loads(one["value"])["op"], one["topic"], orjson.loads(one["key"]))
-            for one in self.sink.events()
+            (orjson.loads(event["value"])["op"], event["topic"], orjson.loads(event["key"]))
+            for event in self.sink.events()
         ]

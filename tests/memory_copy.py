@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, SEEN_ROWS, Place, compare
+from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
 from engine.verify.copy import ExtraRow, Findings, Touched
 from engine.verify.deletes import DeleteEvents
 
@@ -149,10 +149,10 @@ class MemoryCopy:
             found.append((event["key"], said.text))
         return found
 
-    def _copied(self, topic: str, first: int, upto: int) -> tuple[pa.Table, list[Place]]:
+    def _copied(self, topic: str, first: int, upto: int) -> tuple[pa.Table, list[EventPosition]]:
         """The events of these turns. A value that was left out is the one of the event before."""
         columns: dict[str, list[Any]] = {name: [] for name in COPIED.names}
-        truncates: list[Place] = []
+        truncates: list[EventPosition] = []
         large: dict[str | None, Any] = {}
         for turn in sorted(self.sink.turns):
             for offset, event in enumerate(self.sink.turns[turn]):
@@ -160,7 +160,7 @@ class MemoryCopy:
                     continue
                 for row in rows_in(event):
                     if row.key is None:
-                        truncates.append(Place(turn, 0, offset))
+                        truncates.append(EventPosition(turn, 0, offset))
                         large.clear()
                         continue
                     text = row.text

@@ -24,9 +24,9 @@ from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
 from engine.snapshot.scope import Ranked, Within
+from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
-from engine.staging.surroundings import Surroundings
 from tests.staged import files_in, texts_in
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ class MemorySource:
         for change in changes:
             if change.collection in reading and change.key is not None and self._may_have_moved(change):
                 old = change.key if change.old is None else change.old
-                before, after = (one.as_py() for one in key_array([old, change.key]))
+                before, after = (key.as_py() for key in key_array([old, change.key]))
                 moved[change.collection] = moved.get(change.collection, frozenset()) | {(before, after)}
         return moved
 
@@ -584,7 +584,7 @@ class MemoryWindow:
         area = (texts_in if index % 2 else files_in)(self._staging).within(self._window.id)
         area = replace(area, seed=SEED)
         form = COMPARED if self._window.runs[index].target.compared else None
-        with area.run(index, Surroundings(), form=form) as staging:
+        with area.run(index, Affixes(), form=form) as staging:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             staging.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
         return Staged(run.ticket, run.target.collection, staging.complete, len(rows), events.nbytes, index)

@@ -10,9 +10,9 @@ from adapters.staging.file_blocks import FileBlocks
 from engine.model import CollectionId, Part, Staged
 from engine.snapshot.merge import Newer
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.affixes import Affixes
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import STAGED, StagingArea
-from engine.staging.surroundings import Surroundings
 from engine.staging.text_rows import TextRows
 from tests.batches import numbered
 from tests.fakes import MemorySink, memory_ending, memory_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.job.snapshots.emission import Emission, Emitted
 
 T = CollectionId(("public", "t"))
-NOTHING_AROUND = Surroundings()
+NO_AFFIXES = Affixes()
 
 EVENT_ROWS = EventRows()
 TEXT_ROWS = TextRows(memory_text, memory_ending)
@@ -50,9 +50,9 @@ def newer(*numbers: int, truncated: bool = False) -> Newer:
 
 
 def staged(
-    area: StagingArea, *batches: pa.RecordBatch, run: int = 0, around: Surroundings = NOTHING_AROUND
+    area: StagingArea, *batches: pa.RecordBatch, run: int = 0, affixes: Affixes = NO_AFFIXES
 ) -> Staged:
-    with area.run(run, around) as staging:
+    with area.run(run, affixes) as staging:
         for batch in batches:
             staging.write(batch)
     return Staged(1, T, staging.complete, staging.rows, staging.bytes, run)

@@ -158,11 +158,11 @@ _steps = st.lists(
 
 def _logged(records: list[list[tuple[str, int]] | None]) -> WalServer:
     server = WalServer()
-    for one in records:
-        if one is None:
+    for record in records:
+        if record is None:
             server.message()
         else:
-            server.transaction(one)
+            server.transaction(record)
     return server
 
 

@@ -23,6 +23,8 @@ from signals.outcome import Fate
 from signals.request import SignalRequest, SignalType, snapshot_data
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.cli.display.answer_display import Display
     from adapters.storage.checkpoint_reader import CheckpointReader
     from engine.clock import Clock
@@ -113,36 +115,34 @@ def stop(
     _Sending(channel, wait, timeout, as_json)(config, SignalType.STOP, data)
 
 
-@app.command()
-def pause(
-    config: Config,
-    collections: Collections = [],  # noqa: B006  typer's form
-    channel: By = None,
-    wait: Wait = False,
-    timeout: Timeout = 0.0,
-    as_json: Json = False,
-) -> None:
-    """Pause the snapshots of collections, or all of them; the stream goes on.
+_PAUSE = """Pause the snapshots of collections, or all of them; the stream goes on.
 
-    Example: tidemark signal pause orders.properties
-    """
-    _Sending(channel, wait, timeout, as_json)(config, SignalType.PAUSE, snapshot_data(collections))
+Example: tidemark signal pause orders.properties
+"""
+_RESUME = """Let paused snapshots go on where they were.
+
+Example: tidemark signal resume orders.properties -c public.orders
+"""
 
 
-@app.command()
-def resume(
-    config: Config,
-    collections: Collections = [],  # noqa: B006  typer's form
-    channel: By = None,
-    wait: Wait = False,
-    timeout: Timeout = 0.0,
-    as_json: Json = False,
-) -> None:
-    """Let paused snapshots go on where they were.
+def _named_snapshots(kind: SignalType) -> Callable[..., None]:
+    """A command whose signal names collections, or none for all snapshots, and says nothing else."""
 
-    Example: tidemark signal resume orders.properties -c public.orders
-    """
-    _Sending(channel, wait, timeout, as_json)(config, SignalType.RESUME, snapshot_data(collections))
+    def command(
+        config: Config,
+        collections: Collections = [],  # noqa: B006  typer's form
+        channel: By = None,
+        wait: Wait = False,
+        timeout: Timeout = 0.0,
+        as_json: Json = False,
+    ) -> None:
+        _Sending(channel, wait, timeout, as_json)(config, kind, snapshot_data(collections))
+
+    return command
+
+
+app.command("pause", help=_PAUSE)(_named_snapshots(SignalType.PAUSE))
+app.command("resume", help=_RESUME)(_named_snapshots(SignalType.RESUME))
 
 
 @app.command()

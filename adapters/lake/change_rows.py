@@ -49,7 +49,7 @@ _BEFORE, _AFTER = 0, 1
 _TEXT: Final = pa.string()
 
 
-class Places(NamedTuple):
+class EventPositions(NamedTuple):
     """Where events stand, and the version that each belongs to."""
 
     versions: Ints
@@ -58,10 +58,10 @@ class Places(NamedTuple):
     offsets: Ints
 
 
-def places_in(piece: Piece, begins: Ints) -> Places:
+def places_in(piece: Piece, begins: Ints) -> EventPositions:
     """The places of lines of a piece."""
     turns = np.full(len(begins), piece.turn, np.int64)
-    return Places(turns, turns, np.full(len(begins), piece.part, np.int64), begins)
+    return EventPositions(turns, turns, np.full(len(begins), piece.part, np.int64), begins)
 
 
 def row_schema(envelope: Schema, topic: str) -> Schema:
@@ -99,7 +99,7 @@ class ChangeRows:
     columns: pa.Schema
     ignores: bool = False
 
-    def rows(self, events: ParsedEvents, places: Places) -> pa.RecordBatch:
+    def rows(self, events: ParsedEvents, places: EventPositions) -> pa.RecordBatch:
         """The rows of these events, in order."""
         row = row_schema(events.schema, self.topic)
         envelopes = dict(zip(events.envelopes.type.names, events.envelopes.flatten(), strict=True))
@@ -201,7 +201,7 @@ def _commit_times(source: pa.StructArray) -> pa.Array:
     return pc.cast(pc.cast(source.field("ts_ms"), pa.timestamp("ms", "UTC")), pa.timestamp("us", "UTC"))
 
 
-def _sequence(places: Places, at: Ints, types: pa.Array) -> pa.StructArray:
+def _sequence(places: EventPositions, at: Ints, types: pa.Array) -> pa.StructArray:
     image = pc.if_else(pc.equal(types, "update_preimage"), pa.scalar(_BEFORE, pa.int32()), _AFTER)
     return pa.StructArray.from_arrays(
         [

@@ -68,10 +68,10 @@ def parsed_events(lines: Lines, topic: str) -> Iterator[ParsedEvents]:
             kept = np.flatnonzero(_contains(texts, _VALUE) | ~_contains(texts, _TOMBSTONE))
             texts, begins = _taken(texts, kept), begins[kept]
             continue
-        around, schema = _value_schema(sample, topic)
-        found = pc.find_substring(texts, around).to_numpy(zero_copy_only=False)
+        prefix, schema = _value_schema(sample, topic)
+        found = pc.find_substring(texts, prefix).to_numpy(zero_copy_only=False)
         alike, others = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
-        payloads = found[alike] + len(around.encode())
+        payloads = found[alike] + len(prefix.encode())
         yield ParsedEvents(schema, _envelopes(_taken(texts, alike), payloads, schema), begins[alike])
         texts, begins = texts.take(others), begins[others]
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.functions import expr
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from adapters.lake.change_rows import ChangeRows, Places, change_schema
+from adapters.lake.change_rows import ChangeRows, EventPositions, change_schema
 from adapters.lake.event_lines import newest_schema, parsed_events
 from adapters.lake.spark_schema import arrow_schema
 from adapters.lake.turn_files import Lines
@@ -57,7 +57,9 @@ def _changes(rows: ChangeRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
         parts = events["partition"].to_numpy().astype(np.int64)
         for parsed in parsed_events(_lines(events["value"], rows.topic), rows.topic):
             at = parsed.begins
-            yield rows.rows(parsed, Places(offsets[at], np.zeros(len(at), np.int64), parts[at], offsets[at]))
+            yield rows.rows(
+                parsed, EventPositions(offsets[at], np.zeros(len(at), np.int64), parts[at], offsets[at])
+            )
 
 
 def _lines(values: pa.Array, topic: str) -> Lines:

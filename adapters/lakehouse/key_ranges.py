@@ -60,4 +60,4 @@ class KeyRanges:
 
     def _first(self, keys: KeyRange) -> int:
         """The first range that does not end before these keys."""
-        return bisect_left(self._ranges, keys.low, key=lambda one: one.high)
+        return bisect_left(self._ranges, keys.low, key=lambda part: part.high)

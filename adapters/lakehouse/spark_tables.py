@@ -269,6 +269,6 @@ class _New:
             return False
         if self.known is not None and not self.known.meets(self.keys):
             return True
-        low, high = (literal(one) if isinstance(one, str) else one for one in self.keys)
+        low, high = (literal(key) if isinstance(key, str) else key for key in self.keys)
         target = spark.table(table).where(f"{quoted(batch.key[0])} BETWEEN {low} AND {high}")
         return batch.only_reads and not target.limit(1).collect()

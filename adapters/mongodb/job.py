@@ -32,8 +32,8 @@ from engine.snapshot.snapshotters import snapshotter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from adapters.mongodb.snapshot.initial import Held
-    from adapters.source.assembly.supplied import Places
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
+    from adapters.source.assembly.supplied import Locations
     from engine.config.settings import Settings
 
 _LOCAL_CHANGES = 5_000
@@ -46,7 +46,7 @@ def _prepare(settings: Settings) -> None:
         questions.identity()
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     source = make_source(settings.in_form(places.form), spark, places)
     return Wired(
         source,
@@ -74,7 +74,7 @@ def _not_compared(settings: Settings) -> str:
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
 ) -> MongoSource:
     """The source of the settings."""
     connection = connection_of(settings.source_as(MongoSettings))
@@ -83,7 +83,7 @@ def make_source(
     reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
     clock = places.clock
-    first: InitialSnapshot[Held] = InitialSnapshot(
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
         settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
     tools = SourceTools(encoder, reader, first, clock)

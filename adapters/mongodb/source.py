@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.saved import Memory
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.session import Session
-    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.spans import Spans
@@ -44,7 +44,7 @@ class MongoSource:
     def __init__(
         self,
         questions: Questions,
-        first: InitialSnapshot[Held],
+        first: InitialSnapshot[HeldSnapshot],
         opening: LogOpening,
         spans: Spans,
         signals: CollectionId | None = None,

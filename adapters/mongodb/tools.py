@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.log.reader import LogBounds, Polls
     from adapters.mongodb.log.stream import ChangeStream
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
-    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.source.initial import InitialSnapshot
     from adapters.source.log.span_encoder import SpanEncoder
     from engine.clock import Clock
@@ -34,7 +34,7 @@ class SourceTools:
 
     encoder: SpanEncoder
     chunks: ChunkReader
-    initial: InitialSnapshot[Held]
+    initial: InitialSnapshot[HeldSnapshot]
     clock: Clock
     open_log: OpenLog = MongoLog
     pool: Callable[[], Executor] = one_thread

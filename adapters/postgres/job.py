@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.postgres.server.connection import Server
-    from adapters.postgres.snapshot.slot_snapshot import Held
-    from adapters.source.assembly.supplied import Places
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
+    from adapters.source.assembly.supplied import Locations
     from engine.config.settings import Settings
 
 
@@ -62,13 +62,15 @@ def _finish(settings: Settings) -> None:
         drop_slot(make_server(postgres), postgres.slot)
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     settings = settings.in_form(places.form)
     postgres, clock = settings.source_as(PostgresSettings), places.clock
     server = make_server(postgres, places.owner)
     locks = LockWatch(partial(server.open, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)
-    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+        settings.snapshot, chosen, clock.new_id(), clock.sleep
+    )
     tools = SlotTools(settings, server, chosen, clock, locks, places.previous)
     source = _source(settings, spark, places, server, first, tools)
     return Wired(
@@ -95,9 +97,9 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
 def _source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
     server: Server,
-    first: InitialSnapshot[Held],
+    first: InitialSnapshot[HeldSnapshot],
     tools: SlotTools,
 ) -> PostgresSource:
     postgres = settings.source_as(PostgresSettings)

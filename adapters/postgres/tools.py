@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adapters.postgres.log.opening import OpenStream
     from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.initial import SlotTools
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.initial import InitialSnapshot
     from engine.clock import Clock
     from engine.model import CollectionId
@@ -37,7 +37,7 @@ class SourceTools:
 
     spans: PostgresSpans
     chunks: ChunkReader
-    initial: InitialSnapshot[Held]
+    initial: InitialSnapshot[HeldSnapshot]
     slot: SlotTools
     clock: Clock
     directory: Path

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _TEXT: Final = pa.large_string()
 
 
-def json_lines(batch: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+def json_lines(batch: pa.RecordBatch, affixes: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
     """One JSON object per event: topic, key, value (both as JSON, or null), headers (a list).
 
-    `around` is put before and after each value; no value is null then.
+    `affixes` is put before and after each value; no value is null then.
     """
-    before, after = around
+    before, after = affixes
     topics = _topics(batch, lambda topic: '{"topic":' + orjson.dumps(topic).decode() + ',"key":')
     key, value = _column(batch, "key"), _column(batch, "value")
     headers = _column(batch, "headers")

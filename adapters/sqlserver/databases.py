@@ -13,7 +13,7 @@ from adapters.sqlserver.conditions.trusted_sql import derived
 from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.server.failures import no_snapshots
 from adapters.sqlserver.server.forks import Forks
-from adapters.sqlserver.server.position import ZERO, Place
+from adapters.sqlserver.server.position import ZERO, LogPosition
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from engine.config.settings import Watermarking
@@ -36,10 +36,10 @@ _PATIENCE_MS = 2_000
 
 @dataclass(slots=True)
 class _Seen:
-    """A database's capture instances, and the place that its stream has reached."""
+    """A database's capture instances, and the position that its stream has reached."""
 
     instances: Instances = field(default_factory=Instances)
-    place: Place = field(default_factory=lambda: Place(ZERO))
+    position: LogPosition = field(default_factory=lambda: LogPosition(ZERO))
 
 
 class Databases:
@@ -92,22 +92,22 @@ class Databases:
     # Tables as the log knows them.
 
     def logged(self, database: str) -> Mapping[CollectionId, Table]:
-        """The captured tables as the log describes them after the stream's place."""
+        """The captured tables as the log describes them after the stream's position."""
         seen = self._seen[database]
-        return seen.instances.at(seen.place)
+        return seen.instances.at(seen.position)
 
-    def place(self, database: str) -> Place:
-        """The place that the stream has reached."""
-        return self._seen[database].place
+    def position(self, database: str) -> LogPosition:
+        """The position that the stream has reached."""
+        return self._seen[database].position
 
     def instances(self, database: str) -> Instances:
-        """The capture instances that were known when the stream reached its place."""
+        """The capture instances that were known when the stream reached its position."""
         return self._seen[database].instances
 
-    def note(self, database: str, place: Place, instances: Instances | None = None) -> None:
+    def note(self, database: str, position: LogPosition, instances: Instances | None = None) -> None:
         """Record how far the stream has come, and the capture instances if they were read again."""
         seen = self._seen[database]
-        seen.place, seen.instances = place, instances or seen.instances
+        seen.position, seen.instances = position, instances or seen.instances
 
     def look(self, database: str) -> Instances:
         """Read the capture instances as they are now."""
@@ -121,9 +121,9 @@ class Databases:
         """All tables of a database, captured or not."""
         return [table.id for table in self.questions(database).catalog.listed()]
 
-    def greatest(self, database: str) -> Place:
+    def greatest(self, database: str) -> LogPosition:
         """The greatest captured LSN; zero if nothing has been captured."""
-        return self.questions(database).changes.greatest() or Place(ZERO)
+        return self.questions(database).changes.greatest() or LogPosition(ZERO)
 
     # How tables are read.
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.supplied import Places
+    from adapters.source.assembly.supplied import Locations
     from adapters.sqlserver.server.connection import Reach
-    from adapters.sqlserver.snapshot.initial import Held
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
 
     ReachOf = Callable[[SqlServerSettings], Reach]
@@ -79,7 +79,7 @@ def _server(reach: ReachOf, settings: Settings) -> Server:
     return Server(reach(sqlserver), connection.login_of(sqlserver))
 
 
-def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Places) -> Wired:
+def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Locations) -> Wired:
     source = make_source(settings.in_form(places.form), spark, places, reach)
     return Wired(
         source,
@@ -99,7 +99,7 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Plac
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Places,
+    places: Locations,
     reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
     """The source of the settings."""
@@ -115,13 +115,15 @@ def make_source(
         clock,
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),
     )
-    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+        settings.snapshot, chosen, clock.new_id(), clock.sleep
+    )
     parts = parts_of(settings, databases, tools, first)
     return SqlServerSource(settings, found, databases, tools, parts)
 
 
 def parts_of(
-    settings: Settings, databases: Databases, tools: SourceTools, first: InitialSnapshot[Held]
+    settings: Settings, databases: Databases, tools: SourceTools, first: InitialSnapshot[HeldSnapshot]
 ) -> SourceParts:
     """What the source is made of."""
     sqlserver = settings.source_as(SqlServerSettings)

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, gone, marks_of
-from adapters.sqlserver.log.database_log import Asking, DatabaseTail
+from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader
 from adapters.sqlserver.log.reader import LogSlice, Span
 from adapters.sqlserver.log.span_reader import Read
-from adapters.sqlserver.server.position import ZERO, Place, places_of, shown
+from adapters.sqlserver.server.position import ZERO, LogPosition, positions_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 
 if TYPE_CHECKING:
@@ -63,36 +63,38 @@ class LogOpening:
                 ),
             )
             for number, (name, place) in enumerate(
-                zip(self._databases.names, places_of(position), strict=True)
+                zip(self._databases.names, positions_of(position), strict=True)
             )
         ]
         if not self._streams:
             return self._tools.open_log([], position, 3600.0, told)
         saved = state.memory.get("databases", {})
-        tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
+        readers = [
+            self._reader_of(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names
+        ]
         _log.info("reading the change tables from %s", shown(position))
         poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
-        return self._tools.open_log(tails, position, poll_s, told)
+        return self._tools.open_log(readers, position, poll_s, told)
 
-    def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
+    def _gaps(self, state: State, name: str, position: LogPosition) -> dict[CollectionId, str]:
         """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""
         if not self._streams:
             return {}
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
         captures = self._databases.instances(name).captures
         signals = self._settings.source_as(SqlServerSettings).signal_tables
-        # While no instance is gone, a table whose changes begin behind the place was enabled there.
+        # While no instance is gone, a table whose changes begin behind the position was enabled there.
         streamed = dict.fromkeys(self._spans.streamed if gone(known, captures) else (), ZERO)
         return {
-            **check_dropped(streamed, captures, place, signals),
-            **check_reach(known, captures, place, signals),
+            **check_dropped(streamed, captures, position, signals),
+            **check_reach(known, captures, position, signals),
         }
 
-    def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
+    def _reader_of(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseLogReader:
         ask, instances = partial(self._databases.open, name), self._databases.instances(name)
         reader = self._tools.changes(name)
         asking = replace(self._asking[name], fork=self._databases.forks.told.get(name))
-        return DatabaseTail(name, ask, reader, asking, instances, marks_of(saved))
+        return DatabaseLogReader(name, ask, reader, asking, instances, marks_of(saved))
 
 
 def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:

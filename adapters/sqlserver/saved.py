@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from adapters.source.log.open_transaction import SavedTransaction  # noqa: TC001  likewise
 from adapters.sqlserver.log.capture_instances import marks_of
-from adapters.sqlserver.server.position import began_at, check_lsn, places_of
+from adapters.sqlserver.server.position import began_at, check_lsn, positions_of
 from adapters.sqlserver.server.table import Column  # noqa: TC001  the form is read at run time
 from engine.saved import Natural, read_as, read_text, reading_saved
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Began(TypedDict):
     """Which run began the initial snapshot, and where its log began.
 
-    That is a place by database; in older states the places in the order of the databases.
+    That is a position by database; in older states the positions in the order of the databases.
     """
 
     run: NotRequired[str]
@@ -64,9 +64,9 @@ def check_saved(state: State) -> None:
     """Raise StateError where the state's part about the change tables can't be read."""
     with reading_saved("what the saved state keeps of the change tables"):
         memory = read_as(state.memory, Memory)
-        places = places_of(state.position) if state.position is not None else ()
+        positions = positions_of(state.position) if state.position is not None else ()
         names = memory.get("names")
-        if names is not None and len(names) != len(places):
+        if names is not None and len(names) != len(positions):
             raise ValueError("not as many places as databases")
         for value in state.identity.values():
             read_text(value)

@@ -18,7 +18,7 @@ from adapters.sqlserver.opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.forks import saved_fork
-from adapters.sqlserver.server.position import places_of, position_of
+from adapters.sqlserver.server.position import position_of, positions_of
 from adapters.sqlserver.snapshot.initial import CaptureStart
 from engine.errors import InvariantError
 from signals.actions import SignalAction
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Began, Memory, SavedDatabase
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.snapshot.initial import Held, InitialReads
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot, InitialReads
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -55,7 +55,7 @@ _log = logging.getLogger("adapters")
 class SourceParts:
     """The initial snapshot and how it reads, the tables, their windows, and what is streamed of them."""
 
-    first: InitialSnapshot[Held]
+    first: InitialSnapshot[HeldSnapshot]
     initial: InitialReads
     tables: SqlServerTables
     windows: OpenWindows
@@ -90,7 +90,7 @@ class SqlServerSource:
         self._checks.note_forks(state)
         names = self._databases.names
         for name in names:
-            self._databases.note(name, self._databases.place(name), self._databases.look(name))
+            self._databases.note(name, self._databases.position(name), self._databases.look(name))
             self._checks.check_tables(name)
             self._tools.chunks.reach(name)
         state = replace(_with_places(state, self._databases), identity=identity)
@@ -104,13 +104,13 @@ class SqlServerSource:
 
     def _resume(self, state: State, position: Position) -> None:
         """Restore what the state remembers. The first span of each database only reports shapes."""
-        places = dict(zip(self._databases.names, places_of(position), strict=True))
-        for name, place in places.items():
+        positions = dict(zip(self._databases.names, positions_of(position), strict=True))
+        for name, place in positions.items():
             self._databases.note(name, place)
             self._databases.forks.stream(name, saved_fork(state.memory, name))
-        self._spans.resume(state.memory, places, announced=len(places))
+        self._spans.resume(state.memory, positions, announced=len(positions))
         for name, saved in state.memory.get("databases", {}).items():
-            if name in places:
+            if name in positions:
                 known = {(mark.name, mark.object_id) for mark in marks_of(saved.get("instances", ()))}
                 found = self._databases.instances(name)
                 tables = {
@@ -207,15 +207,15 @@ class SqlServerSource:
 
 
 def _with_places(state: State, databases: Databases) -> State:
-    """The state with a place for every database. A database added since begins at its present end."""
+    """The state with a position for every database. A database added since begins at its present end."""
     saved, names = state.memory.get("names"), databases.names
     if state.position is None or saved is None:
         return state
     if list(saved) == list(names):
-        return replace(state, position=position_of(places_of(state.position)))  # in the current form
-    known = dict(zip(saved, places_of(state.position), strict=True))
+        return replace(state, position=position_of(positions_of(state.position)))  # in the current form
+    known = dict(zip(saved, positions_of(state.position), strict=True))
     for name in names:
         if name not in known:
             _log.warning("database %s is new to the job; its log is streamed from its present end", name)
-    places = [known.get(name) or databases.greatest(name) for name in names]
-    return replace(state, position=position_of(places))
+    positions = [known.get(name) or databases.greatest(name) for name in names]
+    return replace(state, position=position_of(positions))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.reader import LogSlice, Span
     from adapters.sqlserver.saved import SavedTable, StreamedMemory
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.snapshot.windows import OpenWindows
     from adapters.sqlserver.tools import SourceTools
@@ -76,11 +76,11 @@ class StreamedSpans:
         self._appeared: list[Appeared] = []
         self._stated: list[SchemaChange] = []
 
-    def resume(self, memory: Mapping[str, Any], places: Mapping[str, Place], announced: int) -> None:
-        """Go on from a saved state, at these places. The first `announced` spans only report shapes."""
+    def resume(self, memory: Mapping[str, Any], positions: Mapping[str, LogPosition], announced: int) -> None:
+        """Go on from a saved state, at these positions. The first `announced` spans only report shapes."""
         left = memory.get("transactions", {})
-        self._open = {name: from_json(left.get(name)) for name in places}
-        self._tracker.recover(memory.get("shapes"), places)
+        self._open = {name: from_json(left.get(name)) for name in positions}
+        self._tracker.recover(memory.get("shapes"), positions)
         self._announced = announced
         self._stated = []
 
@@ -109,7 +109,7 @@ class StreamedSpans:
     ) -> Encoded:
         """Encode a span into the writer, and return what it supersedes."""
         name, taken = self._databases.names[span.database], span.taken
-        before = self._databases.place(name)
+        before = self._databases.position(name)
         self._switch(self._databases.instances(name).tellers(before), taken)
         self.enabled({capture.table for capture in self._databases.instances(name).captures}, taken.instances)
         self._databases.note(name, taken.end, taken.instances)
@@ -137,7 +137,7 @@ class StreamedSpans:
             notices=self._completed(name, before, taken),
         )
 
-    def _completed(self, name: str, before: Place, taken: LogSlice) -> tuple[SourceNotice, ...]:
+    def _completed(self, name: str, before: LogPosition, taken: LogSlice) -> tuple[SourceNotice, ...]:
         """What Debezium notifies of a capture instance once all of its changes are sent."""
         prefix = self._settings.events.topic_prefix
         return tuple(
@@ -182,7 +182,9 @@ class StreamedSpans:
         Raises SignalError if it can't be done.
         """
         tables = stated_tables(signal.data, self._databases.names)
-        if unknown := [one.collection for one in tables if not self._databases.captures(one.collection)]:
+        if unknown := [
+            table.collection for table in tables if not self._databases.captures(table.collection)
+        ]:
             raise SignalError(f"{unknown[0]} is not captured", hint="only captured tables can be named")
         tells = self._settings.source_as(SqlServerSettings).include_schema_changes
         if not (tells or self._tools.history):
@@ -190,9 +192,9 @@ class StreamedSpans:
                 "nobody would learn of it",
                 hint="set include.schema.changes=true, or schema.history.internal",
             )
-        places = {name: self._databases.place(name) for name in self._databases.names}
+        positions = {name: self._databases.position(name) for name in self._databases.names}
         try:
-            made = self._tracker.stated(tables, places)
+            made = self._tracker.stated(tables, positions)
         except SourceError as error:
             raise SignalError(f"it can't be recorded: {error}") from error
         self._stated += made if tells else []
@@ -259,7 +261,7 @@ class StreamedSpans:
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )
 
-    def _told(self, database: str, before: Place, taken: LogSlice) -> list[SchemaChange]:
+    def _told(self, database: str, before: LogPosition, taken: LogSlice) -> list[SchemaChange]:
         """The shape changes to emit with a span. Open windows are told of those that concern them."""
         known = self._tracker.shapes
         # Those emitted before the log are part of a snapshot.

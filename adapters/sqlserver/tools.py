@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.model import Position
 
 OpenLog: TypeAlias = "Callable[[Sequence[DatabaseLog], Position, float, Sequence[Span]], SqlServerLog]"
-"""`SqlServerLog`, or what takes its place."""
+"""`SqlServerLog`, or what takes its position."""
 
 
 @dataclass(frozen=True, slots=True)

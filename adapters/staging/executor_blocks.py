@@ -43,8 +43,8 @@ _SMALL: Final = 256 << 10
 _SMALL_IN_ALL: Final = 1 << 20
 
 
-class Place(Protocol):
-    """Where a block is kept. Only the driver knows places."""
+class BlockLocation(Protocol):
+    """Where a block is kept. Only the driver knows locations."""
 
     def fetch(self, name: str) -> bytes | None:
         """The block's content; None if it is lost."""
@@ -55,7 +55,7 @@ class Place(Protocol):
 
 _CONTENT: dict[str, bytes | memoryview] = {}
 """The blocks whose content is in this process."""
-_PLACES: dict[str, Place] = {}
+_PLACES: dict[str, BlockLocation] = {}
 """In the driver: where the other blocks are kept."""
 
 
@@ -241,7 +241,7 @@ def present(blocks: Mapping[str, bytes]) -> Iterator[None]:
             _CONTENT.pop(name, None)
 
 
-def remember(small: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
+def remember(small: Mapping[str, bytes], places: Mapping[str, BlockLocation]) -> None:
     """Note blocks that a task has written: their content, or where they are kept. For the driver."""
     _CONTENT.update(small)
     _PLACES.update(places)
@@ -252,7 +252,7 @@ def content_of(name: str) -> bytes | memoryview | None:
     return _CONTENT.get(name)
 
 
-def place_of(name: str) -> Place | None:
+def place_of(name: str) -> BlockLocation | None:
     """Where a block is kept; None if that is not known any more."""
     return _PLACES.get(name)
 

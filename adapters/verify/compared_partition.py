@@ -11,7 +11,7 @@ import pyarrow as pa
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
 from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.compared_digests import digests_of_rows
-from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, compare
+from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, EventPosition, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.event_history import folded, texts
 
@@ -33,7 +33,7 @@ class ComparePartition:
     directory: str
     seen: tuple[str, ...]
     events: tuple[str, ...]
-    truncates: tuple[Place, ...]
+    truncates: tuple[EventPosition, ...]
     placeholders: tuple[bytes, ...]
     asked: Asked
     thins: bool = False

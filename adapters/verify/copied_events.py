@@ -23,7 +23,7 @@ from adapters.verify.event_lines import events_in
 from adapters.verify.partitions import write_partitions
 from engine.errors import SourceError
 from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, SEEN_ROWS, Place
+from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ class Sorted:
     """A file with a batch for each partition, and where the collection was truncated."""
 
     path: str
-    truncates: tuple[Place, ...] = ()
+    truncates: tuple[EventPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ class SortEvents:
         write_partitions(path, table, self.partitions)
         return Sorted(path, tuple(truncates))
 
-    def events(self, files: Sequence[EventFile]) -> tuple[pa.Table, list[Place]]:
+    def events(self, files: Sequence[EventFile]) -> tuple[pa.Table, list[EventPosition]]:
         """The events of these files as COPIED, and where the collection was truncated."""
         tables: list[pa.Table] = []
-        truncates: list[Place] = []
+        truncates: list[EventPosition] = []
         for pieces in _together(files):
             table, emptied = self._sorted(pieces)
             tables.append(table)
             truncates += emptied
         return pa.concat_tables(tables or [COPIED.empty_table()]), truncates
 
-    def _sorted(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
+    def _sorted(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[EventPosition]]:
         try:
             return self._decoded(pieces)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -123,7 +123,7 @@ class SortEvents:
             place for _table, places in found for place in places
         ]
 
-    def _decoded(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[Place]]:
+    def _decoded(self, pieces: Sequence[_Piece]) -> tuple[pa.Table, list[EventPosition]]:
         """The events of some pieces, decoded together: there may be very many small files."""
         text = b"".join(piece.content for piece in pieces)
         lines, starts, sizes = _lines(text, self.topic)
@@ -163,7 +163,9 @@ class SortEvents:
         columns = [
             pa.array(own[name][~emptied]) if name in own else table.column(name) for name in COPIED.names
         ]
-        return pa.Table.from_arrays(columns, schema=COPIED), [Place(*one) for one in zip(*where, strict=True)]
+        return pa.Table.from_arrays(columns, schema=COPIED), [
+            EventPosition(*position) for position in zip(*where, strict=True)
+        ]
 
     def _digests(self, events: pa.Table, placeholders: Sequence[bytes]) -> pa.Table:
         """The columns `key`, `row`, `lacks` and `ahead`."""

@@ -140,9 +140,9 @@ class FilesComparison(ThreadedComparison):
         (seen,) = self._executors.map(SortSeen(sorting.work, partitions), [sorting.seen])
         compared = ComparePartition(
             sorting.directory,
-            tuple(one.path for one in seen),
-            tuple(one.path for one in events),
-            tuple(place for one in events for place in one.truncates),
+            tuple(sorted_file.path for sorted_file in seen),
+            tuple(event.path for event in events),
+            tuple(place for event in events for place in event.truncates),
             self._traits.placeholders,
             asked,
             self._traits.thins,

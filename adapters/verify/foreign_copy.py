@@ -185,19 +185,27 @@ class ForeignComparison(ThreadedComparison):
         touched, emptied = self._touched(asked.look if before is None else before.began, looks.partitions)
         task = JudgePartition(
             Sorted(
-                tuple(one.path for one in seen), tuple(held), touched, () if before is None else before.paths
+                tuple(sorted_file.path for sorted_file in seen),
+                tuple(held),
+                touched,
+                () if before is None else before.paths,
             ),
             f"{work.directory}/differ-{asked.span.upto}",
             emptied=emptied,
             visible=asked.known >= 0,
         )
         judged = self._ground.executors.map(task, range(looks.partitions))
-        found = reduce(or_, (one.findings for one in judged), Findings(settled=True))
-        places = [place for one in judged for place in one.extra][:FIRST_KEYS]
+        found = reduce(or_, (result.findings for result in judged), Findings(settled=True))
+        places = [place for result in judged for place in result.extra][:FIRST_KEYS]
         found = replace(found, first=found.first | {"extra": self._held.keys(places)})
-        for path in (*held, touched, *(one.path for one in seen), *(before.paths if before else ())):
+        for path in (
+            *held,
+            touched,
+            *(sorted_file.path for sorted_file in seen),
+            *(before.paths if before else ()),
+        ):
             Path(path).unlink(missing_ok=True)
-        looks.last = Look(asked.look, tuple(one.path for one in judged))
+        looks.last = Look(asked.look, tuple(result.path for result in judged))
         if not self._given_up.is_set():
             self._learn(looks)
         return _bounded(found)

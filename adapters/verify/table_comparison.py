@@ -119,11 +119,13 @@ class TableComparison(ThreadedComparison):
         touched = self._sorted_touched(partitions)
         seen = SortSeen(work.directory, partitions)(work.seen)
         scans = (*work.earlier, scan)
-        task = ComparePartition(tuple(one.path for one in seen), scans, tuple(touched), self._asked)
+        task = ComparePartition(
+            tuple(sorted_file.path for sorted_file in seen), scans, tuple(touched), self._asked
+        )
         found = reduce(or_, self._executors.map(task, range(partitions)), Findings())
         places = [(row.part, row.offset) for row in found.extra]
         keys = snapshot.keys_at(places)
-        for path in (*touched, *(one.path for one in seen)):
+        for path in (*touched, *(sorted_file.path for sorted_file in seen)):
             Path(path).unlink(missing_ok=True)
         self._kept = not self._given_up.is_set()
         self._ends.learn(keys, scan)

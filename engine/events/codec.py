@@ -71,7 +71,10 @@ class TableCodec:
     @property
     def unmasked(self) -> TableCodec:
         """The codec without the columns whose values are masked, so that nobody can compare them."""
-        return replace(self, fields=tuple(one for one in self.fields if MASKED not in one.schema.parameters))
+        return replace(
+            self,
+            fields=tuple(attribute for attribute in self.fields if MASKED not in attribute.schema.parameters),
+        )
 
     def row(self, columns: Sequence[Text], unchanged: Sequence[Mask | None] | None = None) -> Row:
         """Encode rows. `unchanged[i]` marks the values of column i that the log left out."""

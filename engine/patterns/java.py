@@ -18,7 +18,7 @@ from typing import Final
 from engine.patterns.character_class import ClassParser, as_set
 from engine.patterns.character_sets import EVERYTHING, LINE_ENDS, CharacterSet
 from engine.patterns.scanner import Scanner
-from engine.patterns.tree import Choice, Node, Place, Repeat, Sequence, has_place, written
+from engine.patterns.tree import Assertion, Choice, Node, Repeat, Sequence, has_assertion, written
 
 _MOST_REPEATS: Final = 1000
 """RE2's own bound."""
@@ -128,10 +128,10 @@ class _Parser:
                 return self._dot()
         return as_set(character, ignore_case=self._flags.ignore_case)
 
-    def _line(self, character: str) -> Place:
+    def _line(self, character: str) -> Assertion:
         if self._flags.multiline:
             self._scanner.lacking(f"{character!r} within lines")
-        return Place(character)
+        return Assertion(character)
 
     def _dot(self) -> CharacterSet:
         if self._flags.dot_all:
@@ -149,7 +149,7 @@ class _Parser:
         if letter in _PLACES:
             scanner.at += 2
             self.bounded |= letter in {"b", "B"}
-            return Place(_PLACES[letter])
+            return Assertion(_PLACES[letter])
         ignore_case = self._flags.ignore_case
         return as_set(scanner.escaped(ignore_case=ignore_case), ignore_case=ignore_case)
 
@@ -201,7 +201,7 @@ class _Parser:
         if bounds is None:
             return node
         # Java itself matches these incorrectly.
-        if isinstance(node, Place) or (bounds not in _SIMPLE and has_place(node)):
+        if isinstance(node, Assertion) or (bounds not in _SIMPLE and has_assertion(node)):
             self._scanner.refuse(r"a repetition of ^, $ or \b")
         if self._scanner.took("+"):
             self._scanner.lacking("a possessive quantifier")

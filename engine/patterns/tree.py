@@ -17,8 +17,8 @@ _ANY_CHARACTER = EVERYTHING.without_surrogates()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    r"""A place between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
+class Assertion:
+    r"""What must hold between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
 
     name: str
 
@@ -46,20 +46,20 @@ class Repeat:
     most: int | None
 
 
-Node: TypeAlias = "CharacterSet | Place | Sequence | Choice | Repeat"
+Node: TypeAlias = "CharacterSet | Assertion | Sequence | Choice | Repeat"
 
 
-def has_place(node: Node) -> bool:
+def has_assertion(node: Node) -> bool:
     """Whether the tree contains a Place."""
     match node:
         case CharacterSet():
             return False
-        case Place():
+        case Assertion():
             return True
         case Sequence(inner) | Choice(inner):
-            return any(map(has_place, inner))
+            return any(map(has_assertion, inner))
         case Repeat(item):
-            return has_place(item)
+            return has_assertion(item)
         case _:
             assert_never(node)
 
@@ -81,8 +81,8 @@ class _Writer:
         match node:
             case CharacterSet():
                 self._put(_members(node.without_surrogates()))
-            case Place():
-                self._place(node, last=last)
+            case Assertion():
+                self._assertion(node, last=last)
             case Sequence(items):
                 self._sequence(items, last=last)
             case Choice(branches):
@@ -94,15 +94,15 @@ class _Writer:
             case _:
                 assert_never(node)
 
-    def _place(self, place: Place, *, last: bool) -> None:
+    def _assertion(self, assertion: Assertion, *, last: bool) -> None:
         # Java's `$` also matches before a final line end, for which RE2 would have to look ahead.
-        if place.name == "$" and not last:
+        if assertion.name == "$" and not last:
             raise Untranslatable("it has '$' or \\Z before its end, which RE2 can't match as Java does")
-        self._put(r"\z" if place.name == "$" else place.name)
+        self._put(r"\z" if assertion.name == "$" else assertion.name)
 
     def _sequence(self, items: tuple[Node, ...], *, last: bool) -> None:
         ends = len(items)
-        while ends and isinstance(items[ends - 1], Place):
+        while ends and isinstance(items[ends - 1], Assertion):
             ends -= 1
         for number, item in enumerate(items, 1):
             self.write(item, last=last and number >= ends)

@@ -33,10 +33,10 @@ class PartWriter(Protocol):
 class Render(Protocol):
     """How a sink writes events as text. Goes to the executors, so it must pickle."""
 
-    def __call__(self, events: pa.RecordBatch, /, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+    def __call__(self, events: pa.RecordBatch, /, affixes: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
         """The text of each event, ending in a line break. The sink must allow blanks before each text.
 
-        `around` is put before and after each value; no value is null then.
+        `affixes` is put before and after each value; no value is null then.
         """
 
 

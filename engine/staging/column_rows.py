@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from engine.events.columns import marked
+from engine.staging.affixes import by_marker
 from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, survivors
-from engine.staging.surroundings import by_marker
 
 if TYPE_CHECKING:
     from engine.model import Part
     from engine.ports.sink import PartWriter
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
+    from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter
     from engine.staging.rows import Survivors
-    from engine.staging.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class ColumnRows:
 
     directory: ClassVar[str] = ""
 
-    def begin(self, store: BlockStore, name: str, around: Surroundings) -> ColumnWriter:
+    def begin(self, store: BlockStore, name: str, affixes: Affixes) -> ColumnWriter:
         """Begin a run."""
-        return ColumnWriter(store.create(f"{name}.arrow"), frozenset(around.marked))
+        return ColumnWriter(store.create(f"{name}.arrow"), frozenset(affixes.marked))
 
 
 class ColumnWriter:

@@ -22,9 +22,9 @@ from engine.verify.event_history import columns_of
 if TYPE_CHECKING:
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
+    from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter
     from engine.staging.rows import Survivors
-    from engine.staging.surroundings import Surroundings
 
 DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
 """The digest of each row's key, and of the row; the row's is null where newer entries supersede it."""
@@ -42,7 +42,7 @@ class ComparedRows:
 
     directory: ClassVar[str] = ""
 
-    def begin(self, store: BlockStore, name: str, around: Surroundings) -> DigestsWriter:  # noqa: ARG002
+    def begin(self, store: BlockStore, name: str, affixes: Affixes) -> DigestsWriter:  # noqa: ARG002
         """Begin a run. What surrounds rows in their events is not compared."""
         return DigestsWriter(store.create(f"{name}.arrow"))
 

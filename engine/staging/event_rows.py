@@ -14,8 +14,8 @@ import pyarrow as pa
 from engine.events.batch import EVENTS
 from engine.events.values.text import join
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.affixes import Affixes, by_marker
 from engine.staging.rows import MERGE_KEY, ROWS, STAGED, ArrowBlock, few, survivors
-from engine.staging.surroundings import Surroundings, by_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +36,9 @@ class EventRows:
 
     directory: ClassVar[str] = ""
 
-    def begin(self, store: BlockStore, name: str, around: Surroundings) -> EventWriter:
+    def begin(self, store: BlockStore, name: str, affixes: Affixes) -> EventWriter:
         """Begin a run."""
-        return EventWriter(ArrowBlock(store.create(f"{name}.arrow"), around.on(STAGED)))
+        return EventWriter(ArrowBlock(store.create(f"{name}.arrow"), affixes.on(STAGED)))
 
 
 class EventWriter:
@@ -63,10 +63,10 @@ class StagedEvents:
         """Complete the surviving rows to events and write them."""
         with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             # Mapped where it is a file, so the list holds no rows in memory.
-            batches, around = list(stream), Surroundings.of(stream.schema)
+            batches, affixes = list(stream), Affixes.of(stream.schema)
         left = survivors(batches, newer)
         marked = by_marker(left.of(batches), marks)
-        events = (event for batch, marker in marked for event in _completed(batch, around, marker))
+        events = (event for batch, marker in marked for event in _completed(batch, affixes, marker))
         return writer.write(part, events), left
 
     def merge_keys(self) -> pa.ChunkedArray | None:
@@ -77,10 +77,8 @@ class StagedEvents:
             return pa.chunked_array((batch.column(MERGE_KEY.name) for batch in stream), KEY_TYPE)
 
 
-def _completed(
-    batch: pa.RecordBatch, around: Surroundings, marker: Marker | None
-) -> Iterator[pa.RecordBatch]:
+def _completed(batch: pa.RecordBatch, affixes: Affixes, marker: Marker | None) -> Iterator[pa.RecordBatch]:
     """The events of staged rows, all of which carry this marker."""
-    for some in few(batch.select(range(len(EVENTS))), around):
-        values = join([around.before, some.column("value"), around.behind(marker)], some.num_rows)
+    for some in few(batch.select(range(len(EVENTS))), affixes):
+        values = join([affixes.before, some.column("value"), affixes.behind(marker)], some.num_rows)
         yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from engine.model import Checksum, Part
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
+    from engine.staging.affixes import Affixes
     from engine.staging.rows import Survivors
-    from engine.staging.surroundings import Surroundings
 
 
 class Block(Protocol):
@@ -142,5 +142,5 @@ class RowForm(Protocol):
     def directory(self) -> str:
         """Where files of the form must be, so that the sink can take them; empty: anywhere."""
 
-    def begin(self, store: BlockStore, name: str, around: Surroundings) -> RunWriter:
+    def begin(self, store: BlockStore, name: str, affixes: Affixes) -> RunWriter:
         """Begin a run under this name. Raises SinkError."""

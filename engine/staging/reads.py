@@ -13,8 +13,8 @@ from engine.events.batch import EVENTS
 from engine.events.columns import typed_reads
 from engine.events.values.row_texts import split_rows
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
+from engine.staging.affixes import Affixes
 from engine.staging.rows import STAGED
-from engine.staging.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _TEXT = EVENTS.field("key").type
 
 
-def surroundings(
-    around: Callable[[str], tuple[str, str]], source_json: str, marked: Mapping[str, str]
-) -> Surroundings:
-    """What `around` writes before and after rows for these source blocks."""
-    before, after = around(source_json)
-    return Surroundings(before, after, {marker: around(source)[1] for marker, source in marked.items()})
+def affixes_for(
+    affixes_of: Callable[[str], tuple[str, str]], source_json: str, marked: Mapping[str, str]
+) -> Affixes:
+    """What `affixes_of` writes before and after rows for these source blocks."""
+    before, after = affixes_of(source_json)
+    return Affixes(before, after, {marker: affixes_of(source)[1] for marker, source in marked.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class ReadEvents:
     compared: bool = False
 
     @property
-    def around(self) -> Surroundings:
+    def affixes(self) -> Affixes:
         """What surrounds each row in its event's value."""
-        around = partial(self.codec.read_affixes, ts_ms=self.ts_ms)
-        return surroundings(around, self.source_json, self.marked)
+        affixes_of = partial(self.codec.read_affixes, ts_ms=self.ts_ms)
+        return affixes_for(affixes_of, self.source_json, self.marked)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
         """The rows as a batch of STAGED, or as typed events with their merge keys.

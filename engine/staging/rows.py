@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from engine.snapshot.key_hashes import KeyHashes
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
+    from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter, RowForm, RunWriter, StagedRows
-    from engine.staging.surroundings import Surroundings
 
 MERGE_KEY: Final = pa.field("merge_key", KEY_TYPE)
 STAGED: Final = EVENTS.append(MERGE_KEY)
@@ -153,7 +153,7 @@ class StagingArea:
 
     @contextmanager
     def run(
-        self, number: int, around: Surroundings, attempt: int = 0, form: RowForm | None = None
+        self, number: int, affixes: Affixes, attempt: int = 0, form: RowForm | None = None
     ) -> Iterator[StagingRun]:
         """Stage a run, which is complete after the `with` block. Each attempt has a number of its own.
 
@@ -164,7 +164,7 @@ class StagingArea:
         out.
         """
         name = f"run-{number:05d}-{attempt}"
-        run = StagingRun((form or self.form).begin(self.store, name, around))
+        run = StagingRun((form or self.form).begin(self.store, name, affixes))
         if self.hashes and form is None:
             run.hashing = KeyHashing()
         try:
@@ -233,11 +233,11 @@ def survivors(batches: Sequence[pa.RecordBatch], newer: Newer) -> Survivors:
     return Survivors(mask, rows, newer.dropped_lacking(keys, mask))
 
 
-def few(batch: pa.RecordBatch, around: Surroundings) -> Iterator[pa.RecordBatch]:
+def few(batch: pa.RecordBatch, affixes: Affixes) -> Iterator[pa.RecordBatch]:
     """A batch in pieces of about 2 MiB, including the text around each row, to fit the CPU cache."""
     if not batch.num_rows:
         return
-    row_bytes = len(around.before.encode()) + len(around.after.encode()) + batch.nbytes / batch.num_rows
+    row_bytes = len(affixes.before.encode()) + len(affixes.after.encode()) + batch.nbytes / batch.num_rows
     rows = max(1, int(_AT_ONCE_BYTES / row_bytes))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

@@ -37,9 +37,9 @@ from engine.errors import InvariantError
 from engine.events.batch import EVENTS
 from engine.events.values.text import text_parts
 from engine.snapshot.markers import NO_MARKERS
+from engine.staging.affixes import Affixes, by_marker
 from engine.staging.checksum import PRIVATE
 from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, few, survivors
-from engine.staging.surroundings import Surroundings, by_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,10 +71,10 @@ class TextRows:
     directory: str = ""
     mode: int | None = PRIVATE
 
-    def begin(self, store: BlockStore, name: str, around: Surroundings) -> TextRowsWriter:
+    def begin(self, store: BlockStore, name: str, affixes: Affixes) -> TextRowsWriter:
         """Begin a run."""
-        endings = Surroundings(
-            "", self.ending(around.after), {mark: self.ending(text) for mark, text in around.marked.items()}
+        endings = Affixes(
+            "", self.ending(affixes.after), {mark: self.ending(text) for mark, text in affixes.marked.items()}
         )
         keys = ArrowBlock(store.create(f"{name}.arrow"), endings.on(KEYS))
         try:
@@ -82,21 +82,21 @@ class TextRows:
         except BaseException:
             keys.abandon()
             raise
-        return TextRowsWriter(keys, texts, self.render, around)
+        return TextRowsWriter(keys, texts, self.render, affixes)
 
 
 class TextRowsWriter:
     """Renders a run."""
 
-    def __init__(self, keys: ArrowBlock, texts: BlockWriter, render: Render, around: Surroundings) -> None:
-        self._keys, self._texts, self._render, self._around = keys, texts, render, around
+    def __init__(self, keys: ArrowBlock, texts: BlockWriter, render: Render, affixes: Affixes) -> None:
+        self._keys, self._texts, self._render, self._affixes = keys, texts, render, affixes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Render and write a batch of STAGED."""
-        around = self._around
-        for some in few(batch, around):
+        affixes = self._affixes
+        for some in few(batch, affixes):
             events = some.select(range(len(EVENTS)))
-            ends, data = text_parts(self._render(events, (around.before, around.after)))
+            ends, data = text_parts(self._render(events, (affixes.before, affixes.after)))
             merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
             self._texts.write(data[ends[0] : ends[-1]].data)
             self._keys.write(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=KEYS))
@@ -122,7 +122,7 @@ class StagedTexts:
     def emit(self, newer: Newer, marks: Markers, writer: TextWriter, part: int) -> tuple[Part, Survivors]:
         """Hand the file of texts over if that is possible, else write the surviving texts."""
         with self.keys.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
-            batches, endings = list(stream), Surroundings.of(stream.schema)
+            batches, endings = list(stream), Affixes.of(stream.schema)
         left = survivors(batches, newer)
         if left.rows and marks == NO_MARKERS:
             texts = self.texts if left.mask is None else _blanked(self.texts, batches, left.mask)
@@ -132,7 +132,7 @@ class StagedTexts:
         return writer.write_texts(part, self._surviving(batches, left, marks, endings)), left
 
     def _surviving(
-        self, batches: Sequence[pa.RecordBatch], left: Survivors, marks: Markers, endings: Surroundings
+        self, batches: Sequence[pa.RecordBatch], left: Survivors, marks: Markers, endings: Affixes
     ) -> Iterator[pa.LargeStringArray]:
         with self.texts.open(ROWS) as content:
             for batch, marker in by_marker(left.of(list(_texts(content, batches))), marks):
@@ -150,7 +150,7 @@ def _texts(content: pa.Buffer, batches: Sequence[pa.RecordBatch]) -> Iterator[pa
         yield pa.RecordBatch.from_arrays([texts], names=["text"])
 
 
-def _with_ending(texts: pa.LargeStringArray, endings: Surroundings, marker: Marker) -> pa.LargeStringArray:
+def _with_ending(texts: pa.LargeStringArray, endings: Affixes, marker: Marker) -> pa.LargeStringArray:
     """One text with the ending for this marker."""
     text = texts[0].as_py()
     own = text.removesuffix(endings.after)

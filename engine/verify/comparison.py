@@ -84,7 +84,7 @@ _TURNS: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventPosition:
     """Where an event stands: in which turn, in which part of it, at which byte."""
 
     turn: int
@@ -112,7 +112,7 @@ class Compared:
 def compare(
     seen: pa.Table,
     copied: pa.Table,
-    truncates: Sequence[Place],
+    truncates: Sequence[EventPosition],
     turns: tuple[int, int],
     *,
     thins: bool = False,
@@ -164,7 +164,7 @@ class _History:
     """
 
     def __init__(
-        self, copied: pa.Table, ids: Ints, truncates: Sequence[Place], count: int, upto: int
+        self, copied: pa.Table, ids: Ints, truncates: Sequence[EventPosition], count: int, upto: int
     ) -> None:
         turn, part, offset = (_ints(copied, name) for name in ("turn", "part", "offset"))
         inside = np.flatnonzero(turn <= upto)

@@ -163,7 +163,11 @@ def _with_several(rows: pa.Array, ids: Ints, count: int) -> pa.Array:
     if not several.any():
         return rows
     return pa.array(
-        [SEVERAL if one else row for row, one in zip(rows.to_pylist(), several.tolist(), strict=True)], DIGEST
+        [
+            SEVERAL if repeated else row
+            for row, repeated in zip(rows.to_pylist(), several.tolist(), strict=True)
+        ],
+        DIGEST,
     )
 
 

@@ -66,16 +66,16 @@ class FileChannel:
 
     def pending(self) -> bool:
         """Whether complete lines wait, or a first position to save."""
-        return self._looked().pending
+        return self._current_inbox().pending
 
     def receive(self) -> Sequence[Message]:
         """The lines since the last call."""
-        return self._looked().take()
+        return self._current_inbox().take()
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
 
-    def _looked(self) -> Inbox[FilePosition]:
+    def _current_inbox(self) -> Inbox[FilePosition]:
         """The inbox, with new lines if the file has changed since the last check."""
         self._absorb()
         return self._inbox

@@ -66,20 +66,20 @@ def cpu_now(bench: Bench, executors: Sequence[int]) -> Cpu:
     parents = {process: stat.parent for process, stat in seen.items()}
 
     def spent(processes: set[int]) -> float:
-        return sum(seen[one].own_s + seen[one].ended_s for one in processes if one in seen)
+        return sum(seen[process].own_s + seen[process].ended_s for process in processes if process in seen)
 
     database, *broker = bench.servers
     gateway = bench.spark.sparkContext._gateway
     driver_jvm = gateway.proc.pid if gateway is not None else 0
     jvms = {*executors} or {driver_jvm}
-    workers = {one for jvm in jvms for one in below(jvm, parents)} - jvms
+    workers = {process for jvm in jvms for process in below(jvm, parents)} - jvms
     driver = {os.getpid()} | ({driver_jvm} if executors else set())
     parts = {
         "database": spent(below(database, parents)),
         "jvm": spent(jvms),
         "worker": spent(workers),
         "driver": spent(driver),
-        "sink": sum(spent(below(one, parents)) for one in broker),
+        "sink": sum(spent(below(process, parents)) for process in broker),
     }
     return Cpu(**parts, others=_busy_s() - sum(parts.values()), at_s=time.perf_counter())
 

@@ -51,7 +51,7 @@ class MongoBench:
             data = {"data-collections": ["bench.t"], "type": "incremental"}
             client["bench"]["signals"].insert_one({"type": "execute-snapshot", "data": data})
             begun = time.monotonic()
-            while not any(one.outcome == "finished" for one in answers):
+            while not any(answer.outcome == "finished" for answer in answers):
                 job.turn()
             ours = rows / (time.monotonic() - begun)
         scans.append(self._scan())

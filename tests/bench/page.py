@@ -47,7 +47,7 @@ def _reach(found: Sequence[Verdict]) -> str:
     words = {True: "yes", False: "**no**", None: "not measured"}
     return table(
         ("goal", "wanted", "figure", "reached"),
-        [(one.goal, wanted(one), figure(one.figure), words[one.reached]) for one in found],
+        [(result.goal, wanted(result), figure(result.figure), words[result.reached]) for result in found],
     )
 
 
@@ -59,38 +59,39 @@ def wanted(verdict: Verdict) -> str:
 
 
 def _throughput(found: Sequence[Result]) -> str:
-    rated = [one for one in found if "limit_per_s" in one.measured]
+    rated = [result for result in found if "limit_per_s" in result.measured]
     if not rated:
         return ""
     rows = [
-        (named(one), f"{one.what['rows']:,}", *_cells(one, "per_s", "limit_per_s", "ratio")) for one in rated
+        (named(result), f"{result.what['rows']:,}", *_cells(result, "per_s", "limit_per_s", "ratio"))
+        for result in rated
     ]
     return table(("", "rows", "events/s", "limit", "ratio"), rows) + bars(
-        "Of the limit", [(named(one), one.mid("ratio")) for one in rated]
+        "Of the limit", [(named(result), result.mid("ratio")) for result in rated]
     )
 
 
 def _cpu(found: Sequence[Result]) -> str:
-    rated = [one for one in found if "cpu_ratio" in one.measured]
+    rated = [result for result in found if "cpu_ratio" in result.measured]
     names = ("cpu_s_per_million", "limit_cpu_s_per_million", "cpu_ratio")
     heads = ("", "CPU s per million rows", "COPY's", "ratio")
-    return table(heads, [(named(one), *_cells(one, *names)) for one in rated]) if rated else ""
+    return table(heads, [(named(result), *_cells(result, *names)) for result in rated]) if rated else ""
 
 
 def _latency(found: Sequence[Result]) -> str:
     rated = chosen(found, bench="latency")
     rows = [
         (
-            f"{one.what['writes_per_s']:,}",
-            "yes" if one.what["snapshot"] else "no",
-            str(one.what["sink"]),
-            *_cells(one, "p50_ms", "p99_ms"),
+            f"{result.what['writes_per_s']:,}",
+            "yes" if result.what["snapshot"] else "no",
+            str(result.what["sink"]),
+            *_cells(result, "p50_ms", "p99_ms"),
         )
-        for one in rated
+        for result in rated
     ]
     text = table(("writes/s", "snapshot", "sink", "p50, ms", "p99, ms"), rows) if rows else ""
-    for one in chosen(found, bench="idle"):
-        ours, theirs = _cells(one, "cpu_percent", "database_cpu_percent")
+    for result in chosen(found, bench="idle"):
+        ours, theirs = _cells(result, "cpu_percent", "database_cpu_percent")
         text += f"\nIdle: {ours}% of one core, and {theirs}% in the database.\n"
     return text
 
@@ -100,18 +101,26 @@ def _memory(found: Sequence[Result]) -> str:
     if not rated:
         return ""
     names = ("peak_mib", "driver_mib", "jvm_mib", "workers_mib", "per_s")
-    rows = [(f"{one.what['rows']:,}", str(one.what["table"]), *_cells(one, *names)) for one in rated]
+    rows = [
+        (f"{result.what['rows']:,}", str(result.what["table"]), *_cells(result, *names)) for result in rated
+    ]
     heads = ("rows", "table", "peak, MiB", "driver", "JVM", "workers", "rows/s")
     return table(heads, rows) + bars(
-        "Peak of 2,048 MiB", [(f"{one.what['rows']:,} rows", one.mid("peak_mib") / 2048) for one in rated]
+        "Peak of 2,048 MiB",
+        [(f"{result.what['rows']:,} rows", result.mid("peak_mib") / 2048) for result in rated],
     )
 
 
 def _many(found: Sequence[Result]) -> str:
     names = ("seconds", "jobs", "transactions")
     rows = [
-        (str(one.what["table"]), f"{one.what['tables']:,}", f"{one.what['rows']:,}", *_cells(one, *names))
-        for one in chosen(found, bench="tables")
+        (
+            str(result.what["table"]),
+            f"{result.what['tables']:,}",
+            f"{result.what['rows']:,}",
+            *_cells(result, *names),
+        )
+        for result in chosen(found, bench="tables")
     ]
     return table(("", "tables", "rows", "s", "Spark jobs", "transactions"), rows) if rows else ""
 
@@ -121,12 +130,13 @@ def _peers(found: Sequence[Result]) -> str:
     if not rated:
         return ""
     rows = [
-        (_peer(one), f"{one.what['rows']:,}", *_cells(one, "per_s", "peer_per_s", "ratio")) for one in rated
+        (_peer(result), f"{result.what['rows']:,}", *_cells(result, "per_s", "peer_per_s", "ratio"))
+        for result in rated
     ]
-    most = max(one.mid("ratio") for one in rated)
+    most = max(result.mid("ratio") for result in rated)
     text = table(("", "rows", "ours, events/s", "Debezium's", "ratio"), rows)
     return text + bars(
-        "Times Debezium's", [(_peer(one), one.mid("ratio")) for one in rated], whole=max(most, 1.0)
+        "Times Debezium's", [(_peer(result), result.mid("ratio")) for result in rated], whole=max(most, 1.0)
     )
 
 

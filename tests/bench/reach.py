@@ -77,7 +77,7 @@ def _beside(lines: Sequence[Line], table: str, **other: object) -> float | None:
 
 def _stream(found: list[Result]) -> list[Verdict]:
     usual = chosen(found, bench="stream", at_once=100, sink="null")
-    sized = [one.mid("per_s") for one in chosen(found, bench="stream", table="wide", sink="null")]
+    sized = [result.mid("per_s") for result in chosen(found, bench="stream", table="wide", sink="null")]
     return [
         *(
             at_least(
@@ -108,7 +108,7 @@ def _latency(lines: Sequence[Line], found: list[Result]) -> list[Verdict]:
 
 
 def _rest(found: list[Result]) -> list[Verdict]:
-    peaks = [one.mid("peak_mib") for one in chosen(found, bench="memory")]
+    peaks = [result.mid("peak_mib") for result in chosen(found, bench="memory")]
     spans = chosen(found, bench="tables", table="span")
     many = chosen(found, bench="tables", table="snapshot")
     return [
@@ -146,12 +146,12 @@ def _ratio(found: list[Result], bench: str) -> float | None:
 
 
 def _a_table(found: list[Result], *names: str) -> float | None:
-    each = [sum(one.mid(name) for name in names) / one.what["tables"] for one in found]
+    each = [sum(result.mid(name) for name in names) / result.what["tables"] for result in found]
     return max(each, default=None)
 
 
 def _worst(found: list[Result], name: str, worst: Callable[[list[float]], float]) -> float | None:
-    values = [one.mid(name) for one in found]
+    values = [result.mid(name) for result in found]
     return worst(values) if values else None
 
 

@@ -70,7 +70,9 @@ def _result(what: Line, group: list[Line]) -> Result:
 
 def chosen(found: Iterable[Result], **fields: Any) -> list[Result]:
     """The results that measured this, whatever else they say."""
-    return [one for one in found if all(one.what.get(name) == value for name, value in fields.items())]
+    return [
+        result for result in found if all(result.what.get(name) == value for name, value in fields.items())
+    ]
 
 
 def paired(lines: Iterable[Line], name: str, above: Line, below: Line) -> Spread | None:

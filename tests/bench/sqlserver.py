@@ -148,7 +148,7 @@ class SqlServerBench:
             while not answers:
                 job.turn()
             begun = time.monotonic()
-            while not any(one.outcome == "finished" for one in answers):
+            while not any(answer.outcome == "finished" for answer in answers):
                 job.turn()
             elapsed_s = time.monotonic() - begun
         self.server.stop_capture()

@@ -125,21 +125,21 @@ class Kept:
         if not lines:
             return
         record = {"item": item, "setting": dict(setting), "lines": list(lines)}
-        self._records = [one for one in self._records if one["item"] != item] + [record]
+        self._records = [record for record in self._records if record["item"] != item] + [record]
         order = {name: number for number, name in enumerate(ITEMS)}
-        self._records.sort(key=lambda one: order.get(one["item"], len(order)))
-        self._path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in self._records))
+        self._records.sort(key=lambda record: order.get(record["item"], len(order)))
+        self._path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in self._records))
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines, in the order of the suite."""
-        return [line for one in self._records for line in one["lines"]]
+        return [line for record in self._records for line in record["lines"]]
 
     def setting(self) -> dict[str, str]:
         """When, where and with what; items that differ are named with theirs."""
         values: dict[str, dict[str, list[str]]] = {}
-        for one in self._records:
-            for name, value in one["setting"].items():
-                values.setdefault(name, {}).setdefault(value, []).append(one["item"])
+        for record in self._records:
+            for name, value in record["setting"].items():
+                values.setdefault(name, {}).setdefault(value, []).append(record["item"])
         return {name: _told(by_value) for name, by_value in values.items()}
 
 

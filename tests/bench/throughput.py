@@ -139,7 +139,7 @@ class _Limits:
     def around(self) -> Cost:
         before, self._last = self._last, self._measure()
         both = (before, self._last)
-        return Cost(sum(one.clock_s for one in both) / 2, sum(one.cpu_s for one in both) / 2)
+        return Cost(sum(cost.clock_s for cost in both) / 2, sum(cost.cpu_s for cost in both) / 2)
 
 
 def _cost(bench: Bench, seconds: Callable[[], float]) -> Cost:

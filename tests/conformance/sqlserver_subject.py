@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from adapters.sqlserver.job import make_source
-from adapters.sqlserver.server.position import ZERO, Place, position_of
+from adapters.sqlserver.server.position import ZERO, LogPosition, position_of
 from engine.config import parse
 from engine.model import CollectionId, Target
 from tests.conformance.subjects import SubjectOnServer, places_in
@@ -81,11 +81,11 @@ class SqlServerSubject(SubjectOnServer):
 
     def end(self) -> Position:
         """The greatest LSN captured."""
-        return position_of([Place(self._database.max_lsn() or ZERO)])
+        return position_of([LogPosition(self._database.max_lsn() or ZERO)])
 
     def acknowledged(self) -> Position:
         """Change tables wait for nobody."""
-        return position_of([Place("~")])
+        return position_of([LogPosition("~")])
 
     def close_source(self) -> None:
         """Close what was opened."""

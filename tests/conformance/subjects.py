@@ -22,10 +22,10 @@ from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
-from adapters.postgres.snapshot.slot_snapshot import Held
+from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
-from adapters.source.assembly.supplied import Places
+from adapters.source.assembly.supplied import Locations
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.executors import LocalExecutors, SparkExecutors
@@ -59,10 +59,10 @@ Row = tuple[int, str | None]
 """A key and its value; None: the row is gone."""
 
 
-def places_in(directory: Path, spark: SparkSession) -> Places:
+def places_in(directory: Path, spark: SparkSession) -> Locations:
     """Places for all that a source keeps."""
     staging = str(directory / "staging")
-    return Places(
+    return Locations(
         str(directory / "checkpoint"),
         staging,
         files_in(staging),
@@ -196,7 +196,9 @@ class PostgresSubject(SubjectOnServer):
         server, clock = make_server(settings.source_as(PostgresSettings)), system_clock()
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, "a run", clock.sleep
+        )
         slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
         tools = SourceTools(spans, reader, first, slot, clock, self._directory)
         relations = partial(Relations, settings=settings.events)

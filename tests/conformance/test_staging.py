@@ -19,14 +19,14 @@ from engine.snapshot.markers import Marker, Markers
 from engine.snapshot.merge import Newer
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging import rows as staged_rows
+from engine.staging.affixes import Affixes
 from engine.staging.batches import stage
 from engine.staging.column_rows import ColumnRows
 from engine.staging.port import BlockStore
 from engine.staging.rows import STAGED, DigestedRows, StagingArea
-from engine.staging.surroundings import Surroundings
 from tests.blocks_of_tasks import BlocksOfTasks
 from tests.fakes import MemorySink
-from tests.staged import EVENT_ROWS, NOTHING_AROUND, TEXT_ROWS, T, emitted, newer, part, rows, staged
+from tests.staged import EVENT_ROWS, NO_AFFIXES, TEXT_ROWS, T, emitted, newer, part, rows, staged
 from tests.turns import Turns
 
 
@@ -83,7 +83,7 @@ def test_what_was_superseded_is_left_out(area, superseding, expected):
 
 def test_rows_that_fail_are_let_go_with_their_own_error(area):
     def stage() -> None:
-        with area.run(0, NOTHING_AROUND) as file:
+        with area.run(0, NO_AFFIXES) as file:
             file.write(rows(1))
             raise ConnectionResetError("the database went away")
 
@@ -148,7 +148,7 @@ FIRST, LAST, LAST_OF = Marker.FIRST, Marker.LAST, Marker.LAST_OF_COLLECTION
 DECEIVING = '{"after":{"a":",\\"snapshot\\":\\"true\\",","snapshot":"true","db":"x"},'
 """A row of columns that look like the source block."""
 BLOCK = '"source":{"ts_ms":1,"snapshot":"%s","db":"x"},"op":"r"}'
-SOURCE = Surroundings("", BLOCK % "true", {marker: BLOCK % marker for marker in Marker})
+SOURCE = Affixes("", BLOCK % "true", {marker: BLOCK % marker for marker in Marker})
 
 
 def reads(*numbers: int) -> pa.RecordBatch:
@@ -180,7 +180,7 @@ def said(emission: Emission) -> list[tuple[str, str]]:
     ],
 )
 def test_marks_are_set_on_the_first_and_the_last_row_that_survive(area, marks, superseding, expected):
-    one = staged(area, reads(1, 2), reads(), reads(3), reads(4), reads(), around=SOURCE)
+    one = staged(area, reads(1, 2), reads(), reads(3), reads(4), reads(), affixes=SOURCE)
 
     assert said(Emission(one, superseding, 0, marks)) == expected
 
@@ -196,12 +196,12 @@ def test_a_mark_is_put_into_the_source_block_behind_a_schema(area):
     at = STAGED.get_field_index("value")
     batch = batch.set_column(at, STAGED.field(at), pa.array([row], STAGED.field(at).type))
     sink = Turns(MemorySink())
-    around = Surroundings(
+    affixes = Affixes(
         '{"schema":' + schema + ',"payload":' + before,
         after % '"true"' + "}",
         {"first": after % '"first"' + "}"},
     )
-    one = staged(area, batch, around=around)
+    one = staged(area, batch, affixes=affixes)
     Emission(one, newer(), 0, Markers(Marker.FIRST)).write(sink.writer(1))
     sink.commit(1)
 
@@ -214,8 +214,8 @@ def test_a_mark_is_put_into_the_source_block_behind_a_schema(area):
 def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
     monkeypatch.setattr(staged_rows, "_AT_ONCE_BYTES", at_once)
     schema = '{"é":"%s"}' % ("x" * 1000)
-    around = Surroundings('{"schema":' + schema + ',"payload":', "}")
-    one = staged(area, rows(1, 2), rows(), rows(3, 4, 5), around=around)
+    affixes = Affixes('{"schema":' + schema + ',"payload":', "}")
+    one = staged(area, rows(1, 2), rows(), rows(3, 4, 5), affixes=affixes)
     marks = Markers(first=Marker.FIRST, last=Marker.LAST)
     sink, plain = Turns(MemorySink()), Turns(MemorySink())
     said = Emission(one, newer(2), 0, marks).write(sink.writer(1))
@@ -235,11 +235,11 @@ def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
 def test_an_attempt_is_a_run_of_its_own(area):
     runs = []
     for attempt, number in enumerate((1, 2)):
-        with area.run(0, NOTHING_AROUND, attempt) as run:
+        with area.run(0, NO_AFFIXES, attempt) as run:
             run.write(rows(number))
         runs.append(replace(staged(area.within("other"), rows(9)), content=run.complete))
 
-    assert [emitted(Emission(one, newer(), 0))[1] for one in runs] == [["1"], ["2"]]
+    assert [emitted(Emission(run, newer(), 0))[1] for run in runs] == [["1"], ["2"]]
 
 
 def test_entries_come_back_as_they_were_staged(store):
@@ -320,7 +320,7 @@ def test_so_are_the_digests_of_all_rows_or_of_none(tmp_path, dropped, truncated)
 def test_typed_rows_have_no_digests(tmp_path):
     """They are not text, so a stranger could not compute any."""
     area = StagingArea(FileBlocks(str(tmp_path)), ColumnRows(), seed=11)
-    with area.run(0, NOTHING_AROUND) as staging:
+    with area.run(0, NO_AFFIXES) as staging:
         keys = pa.array([b"1"], KEY_TYPE)
         staging.write(pa.RecordBatch.from_arrays([pa.array([1]), keys], names=["id", "merge_key"]))
     file = Staged(1, T, staging.complete, staging.rows, staging.bytes, 0)

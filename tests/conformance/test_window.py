@@ -62,8 +62,8 @@ class Reader:
         self.rows += [row for row in told if row is not None]
         self.state = replace(self.state, position=span.end)
         superseded = encoded.superseded
-        for one in encoded.superseded_in.values():
-            superseded |= one
+        for value in encoded.superseded_in.values():
+            superseded |= value
         return superseded
 
     def stream_rows(self, count: int, superseded: Superseded) -> Superseded:
@@ -127,8 +127,8 @@ def surviving(subject: Subject, staged: Sequence[Staged], superseded: Superseded
     """The rows that the merge rule leaves."""
     sink = Turns(MemorySink())
     writer = sink.writer(1)
-    for part, one in enumerate(staged):
-        Emission(one, superseded.of(one.collection), part).write(writer)
+    for part, rows in enumerate(staged):
+        Emission(rows, superseded.of(rows.collection), part).write(writer)
     sink.commit(1)
     told = [subject.row(event) for event in sink.events()]
     return sorted(row for row in told if row is not None)
@@ -178,7 +178,7 @@ class TestRows:
         subject.commit(*put(-5, 2, 9, 10, 30))
         staged = staged_by(reader.open(*(run(*bounds, ticket=at) for at, bounds in enumerate(expected))))
         found = {
-            bounds: [key for key, _value in rows_of(subject, [one for one in staged if one.ticket == at])]
+            bounds: [key for key, _value in rows_of(subject, [read for read in staged if read.ticket == at])]
             for at, bounds in enumerate(expected)
         }
 
@@ -189,7 +189,7 @@ class TestRows:
         window = reader.open(run(None, 2, ticket=7), run(2, 5, ticket=8))
         staged, name = staged_by(window), subject.target.collection
 
-        assert [(one.ticket, one.collection, one.rows) for one in staged] == [(7, name, 2), (8, name, 3)]
+        assert [(read.ticket, read.collection, read.rows) for read in staged] == [(7, name, 2), (8, name, 3)]
         assert [key for key, _value in rows_of(subject, staged)] == [1, 2, 3, 4, 5]
 
     def test_named_keys_are_read_alone(self, subject, reader):

@@ -60,14 +60,18 @@ def produced(
             job.start()
             _until(job, lambda: not job.state.snapshot.tables)
             later = [
-                {**one, "_id": one["_id"] + _LATER} for one in documents() if isinstance(one["_id"], int)
+                {**document, "_id": document["_id"] + _LATER}
+                for document in documents()
+                if isinstance(document["_id"], int)
             ]
             types.insert_many(later)
             types.replace_one({"_id": 100}, {"double": 1e23, "text": "😀"})
             types.update_one({"_id": 101}, {"$set": {"whole": 9999999.0}, "$unset": {"text": ""}})
             types.delete_one({"_id": 102})
             types.insert_one({"_id": "last"})
-            _until(job, lambda: any(b"last" in (one.key or b"") for one in consumed(kafka, _topics(kafka))))
+            _until(
+                job, lambda: any(b"last" in (record.key or b"") for record in consumed(kafka, _topics(kafka)))
+            )
             job.close()
         found = list(types.find())
     return Produced(consumed(kafka, _topics(kafka)), found)
@@ -105,7 +109,7 @@ def test_the_converter_reads_what_it_would_have_written(produced: Produced, vers
     read = answers(CONSUMER, [libraries.converters(version)], produced.records)
 
     assert faults(read) == []
-    assert {one["value"]["op"] for one in read if one["value"]} == {"r", "c", "u", "d"}
+    assert {event["value"]["op"] for event in read if event["value"]} == {"r", "c", "u", "d"}
 
 
 @pytest.mark.parametrize("version", libraries.TRANSFORMS)
@@ -114,10 +118,10 @@ def test_documents_are_extracted(produced: Produced, version: str) -> None:
     read = answers(CONSUMER, [libraries.transforms(version)], produced.records, name, *REWRITE[version])
 
     rows: dict[str, dict[str, Any]] = {}
-    for one in filter(None, read):
-        key = str(one["key"])
-        rows[key] = {name: value for name, value in one["value"].items() if name != "__deleted"}
-        if one["value"].get("__deleted") == "true":
+    for event in filter(None, read):
+        key = str(event["key"])
+        rows[key] = {name: value for name, value in event["value"].items() if name != "__deleted"}
+        if event["value"].get("__deleted") == "true":
             del rows[key]
-    expected = [shown(one) for one in produced.documents]
+    expected = [shown(document) for document in produced.documents]
     assert sorted(rows.values(), key=str) == sorted(expected, key=str)

@@ -38,9 +38,9 @@ def test_the_converter_reads_every_field(version: str) -> None:
 
     read = answers(CONSUMER, [libraries.converters(version)], records)
 
-    assert [one["key"]["id"] for one in read] == [one.id for one in NOTIFICATIONS]
-    for one, notification, record in zip(read, NOTIFICATIONS, records, strict=True):
-        value = one["value"]
+    assert [event["key"]["id"] for event in read] == [notification.id for notification in NOTIFICATIONS]
+    for event, notification, record in zip(read, NOTIFICATIONS, records, strict=True):
+        value = event["value"]
         assert value.pop("additional_data") == notification.additional_data
         assert value == {
             "id": notification.id,
@@ -49,6 +49,6 @@ def test_the_converter_reads_every_field(version: str) -> None:
             "timestamp": str(notification.timestamp),
         }
         # A map has no order of its own, so the converter may write its entries in another one.
-        for fault in one["faults"]:
+        for fault in event["faults"]:
             assert fault.startswith(_WRITES)
             assert orjson.loads(fault.removeprefix(_WRITES)) == orjson.loads(record.value or b"")

@@ -48,7 +48,7 @@ def test_events_of_an_outbox_are_routed(produced: Produced, version: str) -> Non
     name = "io.debezium.transforms.outbox.EventRouter"
     read = answers(CONSUMER, [libraries.transforms(version)], of_table(produced.records, OUTBOX), name)
 
-    assert [(one["topic"], one["key"], one["value"]) for one in read] == [
+    assert [(event["topic"], event["key"], event["value"]) for event in read] == [
         ("outbox.event.order", "o-1", '{"total": 12.50}'),
         ("outbox.event.customer", "c 😀", '{"name": "é😀"}'),
     ]
@@ -80,13 +80,13 @@ def test_keys_and_rows_are_those_that_debezium_sends(
     produced: Produced, source: Database, tmp_path: Path
 ) -> None:
     """The real one, asked for the rows as they are now: the same key goes to the same partition."""
-    ours = {(one.topic, one.key): one.value for one in produced.records}
+    ours = {(record.topic, record.key): record.value for record in produced.records}
     ours = {name: value for name, value in ours.items() if value and not name[0].endswith(OUTBOX)}
     properties = postgres_properties(source, topic__prefix="pg", snapshot__mode="initial_only")
     with running({**properties, "table.exclude.list": f"public.{OUTBOX}"}, tmp_path) as engine:
         engine.until(lambda sent: len(sent) >= len(ours))
 
-    theirs = {(one.topic, one.key and one.key.encode()): one.value for one in engine.sent}
+    theirs = {(event.topic, event.key and event.key.encode()): event.value for event in engine.sent}
     assert sorted(theirs, key=str) == sorted(ours, key=str)
     assert [name for name in ours if agreed(ours[name]) != agreed(theirs[name])] == []
 

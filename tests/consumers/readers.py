@@ -31,7 +31,7 @@ _OPENED = (
 
 def flink_rows(records: Sequence[Record], directory: Path) -> dict[str, dict[str, Any]]:
     """The rows of one table by their key `id`, as Flink's format debezium-json reads the changelog."""
-    (directory / "events.json").write_bytes(b"\n".join(one.value for one in records if one.value))
+    (directory / "events.json").write_bytes(b"\n".join(record.value for record in records if record.value))
     fields = row_schema(records)
     columns = ", ".join(f"`{name}` {flink_type(field)}" for name, field in fields.items())
     table = (
@@ -61,7 +61,7 @@ def flink_rows(records: Sequence[Record], directory: Path) -> dict[str, dict[str
 
 def spark_rows(records: Sequence[Record], spark: SparkSession, directory: Path) -> dict[str, dict[str, Any]]:
     """The same, as Spark's JSON reader reads the events one by one, by the types that their schema says."""
-    (directory / "events.json").write_bytes(b"\n".join(one.value for one in records if one.value))
+    (directory / "events.json").write_bytes(b"\n".join(record.value for record in records if record.value))
     fields = row_schema(records)
     row = types.StructType([types.StructField(name, _spark_type(field)) for name, field in fields.items()])
     payload = types.StructType(
@@ -77,7 +77,7 @@ def spark_rows(records: Sequence[Record], spark: SparkSession, directory: Path) 
         mode="FAILFAST",
     )
     rows: dict[str, dict[str, Any]] = {}
-    for event in (one["payload"].asDict(recursive=True) for one in read.collect()):
+    for event in (row["payload"].asDict(recursive=True) for row in read.collect()):
         found = event["after"] or event["before"]
         shown = {name: _text(fields[name], value) for name, value in found.items()}
         if event["op"] == "d":

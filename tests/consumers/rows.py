@@ -43,31 +43,35 @@ class ShownColumn(Protocol):
 def of_topic(name: str, records: Iterable[Record], read: Iterable[Any]) -> list[dict[str, Any]]:
     """What was read of one table's records; those that a transformation drops are left out."""
     return [
-        one for record, one in zip(records, read, strict=True) if record.topic.endswith(f".{name}") and one
+        event
+        for record, event in zip(records, read, strict=True)
+        if record.topic.endswith(f".{name}") and event
     ]
 
 
 def replayed(read: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The rows that change events leave, by their key `id`."""
     rows: dict[str, dict[str, Any]] = {}
-    for one in read:
-        after = one["value"] and one["value"]["after"]
+    for event in read:
+        after = event["value"] and event["value"]["after"]
         if after is None:
-            rows.pop(one["key"]["id"], None)
+            rows.pop(event["key"]["id"], None)
         else:
-            rows[one["key"]["id"]] = after
+            rows[event["key"]["id"]] = after
     return rows
 
 
 def unwrapped(read: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The rows that ExtractNewRecordState leaves, which marks a deleted one by `__deleted`."""
     rows: dict[str, dict[str, Any]] = {}
-    for one in read:
-        row = one["value"] and {name: value for name, value in one["value"].items() if name != "__deleted"}
-        if row is None or one["value"]["__deleted"] == "true":
-            rows.pop(one["key"]["id"], None)
+    for event in read:
+        row = event["value"] and {
+            name: value for name, value in event["value"].items() if name != "__deleted"
+        }
+        if row is None or event["value"]["__deleted"] == "true":
+            rows.pop(event["key"]["id"], None)
         else:
-            rows[one["key"]["id"]] = row
+            rows[event["key"]["id"]] = row
     return rows
 
 
@@ -91,4 +95,4 @@ def _parsed(column: ShownColumn, value: Any) -> Any:
 
 def faults(read: Iterable[Mapping[str, Any] | None]) -> list[str]:
     """What is not byte for byte what the converters write."""
-    return [f"{one['topic']} {fault}" for one in read if one for fault in one["faults"]]
+    return [f"{event['topic']} {fault}" for event in read if event for fault in event["faults"]]

@@ -96,10 +96,10 @@ class PostgresShop:
             figures = replay.replay(connection, events, shapes)
             compared = [replay.compare(connection, table) for table in self.tables]
             wrong = [
-                f"{'.'.join(one.table)}: {line}"
-                for one in compared
-                if not one.equal
-                for line in replay.differences(connection, one.table)
+                f"{'.'.join(result.table)}: {line}"
+                for result in compared
+                if not result.equal
+                for line in replay.differences(connection, result.table)
             ]
         return figures, compared, wrong
 

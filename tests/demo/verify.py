@@ -209,7 +209,7 @@ class Demo:
             _said, there = self.shop.end()
             self._until(job, lambda: there(job.state()))
             job.stop()
-        accepted = all(one["verdict"] == "accept" for one in self._verdicts()[len(tables) :])
+        accepted = all(verdict["verdict"] == "accept" for verdict in self._verdicts()[len(tables) :])
         _figures, _compared, wrong = self.shop.compared(self.folder.events)
         for line in wrong:
             self.say(line)

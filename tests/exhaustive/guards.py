@@ -33,13 +33,13 @@ class Guard:
     def taken_out(self) -> Iterator[None]:
         """Without the guard, until the block ends."""
         patches = [patch.object(*place) for place in self.out]
-        for one in patches:
-            one.start()
+        for replacement in patches:
+            replacement.start()
         try:
             yield
         finally:
-            for one in patches:
-                one.stop()
+            for patched in patches:
+                patched.stop()
 
 
 _SURVIVORS = Newer.survivors

@@ -18,7 +18,7 @@ from tests.exhaustive.logs import Change, Log
 AFTER = "no READ after a newer change"
 BEFORE = "no READ before what it contains"
 WHOLE = "every row is delivered by completion"
-Told: TypeAlias = "tuple[str, ...]"
+Facts: TypeAlias = "tuple[str, ...]"
 Copy: TypeAlias = "tuple[tuple[int, bool] | None, ...]"
 """A consumer's copy: for each key the row's version, and whether its large value is there."""
 
@@ -70,7 +70,7 @@ class Search:
 
     def run(self) -> Found:
         """Visit every place that can be reached."""
-        seen: dict[Place, tuple[Place, Told] | None] = {self._start: None}
+        seen: dict[Place, tuple[Place, Facts] | None] = {self._start: None}
         waiting, found = [self._start], Found()
         for place in waiting:
             moved = False
@@ -95,7 +95,7 @@ class Search:
         if place.position < self._all or not self._engine.ended(place.snapshot):
             raise Broken(f"{WHOLE}: nothing more can happen, and the table is not finished")
 
-    def _steps(self, place: Place) -> Iterator[tuple[Told, Place]]:
+    def _steps(self, place: Place) -> Iterator[tuple[Facts, Place]]:
         if place.position < self._all:
             yield from self._turn(place, entry=True)
         if place.windows:
@@ -109,7 +109,7 @@ class Search:
 
     # Turns.
 
-    def _turn(self, place: Place, *, entry: bool) -> Iterator[tuple[Told, Place]]:
+    def _turn(self, place: Place, *, entry: bool) -> Iterator[tuple[Facts, Place]]:
         """A turn before the front window is read, and one after that."""
         staged = self._staged(place)
         if entry and staged is not place:
@@ -129,11 +129,11 @@ class Search:
             if entry and self._everywhere:
                 yield (*said, f"{lost} and all but its first event"), self._restarted(place, streamed)
 
-    def _entry(self, place: Place) -> Told:
+    def _entry(self, place: Place) -> Facts:
         at = place.position
         return (f"entry {at + 1} is streamed: {self._log.changes[at]}",) if self._told else ()
 
-    def _reads(self, place: Place, keys: tuple[int, ...]) -> Told:
+    def _reads(self, place: Place, keys: tuple[int, ...]) -> Facts:
         if not self._told:
             return ()
         rows = self._log.snapshots[place.windows[0].shown]
@@ -180,7 +180,7 @@ class Search:
             self._finished(after, self._entry(place))
         return after
 
-    def _sent(self, place: Place, said: Told) -> tuple[Place, tuple[int, ...]]:
+    def _sent(self, place: Place, said: Facts) -> tuple[Place, tuple[int, ...]]:
         """Send a slice. Each READ must show the row as it stands where it is sent."""
         front = place.windows[0]
         sent = self._engine.sent(place.snapshot, front, place.position)
@@ -197,7 +197,7 @@ class Search:
         windows = (sent.window, *place.windows[1:]) if sent.window else place.windows[1:]
         return place._replace(snapshot=sent.snapshot, windows=windows, copy=tuple(copy)), sent.keys
 
-    def _finished(self, place: Place, said: Told) -> None:
+    def _finished(self, place: Place, said: Facts) -> None:
         """The copy of a finished table is the table, once consumers have heard nothing that comes again."""
         if place.position < place.heard:
             return
@@ -210,7 +210,7 @@ class Search:
                     *said,
                 )
 
-    def _saved(self, place: Place, said: Told = ()) -> Place:
+    def _saved(self, place: Place, said: Facts = ()) -> Place:
         if self._engine.ended(place.snapshot):
             self._finished(place, (*said, "the table is finished"))
             return place._replace(saved=(place.snapshot, 0), unsettled=0, shown=0, windows=(), faults=0)
@@ -229,7 +229,7 @@ class Search:
 
     # Windows.
 
-    def _opened(self, place: Place) -> Iterator[tuple[Told, Place]]:
+    def _opened(self, place: Place) -> Iterator[tuple[Facts, Place]]:
         if len(place.windows) > 1:
             return
         place = self._staged(place)
@@ -238,7 +238,7 @@ class Search:
             if shown & place.shown == place.shown:
                 yield from self._look(place, shown, missed)
 
-    def _look(self, place: Place, shown: int, missed: tuple[Change, ...]) -> Iterator[tuple[Told, Place]]:
+    def _look(self, place: Place, shown: int, missed: tuple[Change, ...]) -> Iterator[tuple[Facts, Place]]:
         """The queue is looked at by a snapshot: the table is measured, a window opens or is refused."""
         engine, there = self._engine, self._there(shown)
         contents = _contents(shown) if self._told else ""
@@ -264,7 +264,7 @@ class Search:
             heard = max(heard, shown.bit_length())
         return place._replace(shown=shown, snapshot=snapshot, heard=heard)
 
-    def _opening(self, plan: int, contents: str) -> Told:
+    def _opening(self, plan: int, contents: str) -> Facts:
         what = " and ".join(
             f"rows {', '.join(str(key[0]) for key in run.keys)} again"
             if run.keys
@@ -278,7 +278,7 @@ class Search:
 
     # Faults.
 
-    def _faults(self, place: Place) -> Iterator[tuple[Told, Place]]:
+    def _faults(self, place: Place) -> Iterator[tuple[Facts, Place]]:
         """Faults everywhere, or where they leave a trace: once a slice was sent."""
         begun = bool(place.windows) and place.windows[0].sent > 0
         if begun or (
@@ -292,8 +292,8 @@ class Search:
                 yield (f"window {at + 1} can't be read",), after
 
 
-def _way(seen: dict[Place, tuple[Place, Told] | None], place: Place) -> list[str]:
-    steps: list[Told] = []
+def _way(seen: dict[Place, tuple[Place, Facts] | None], place: Place) -> list[str]:
+    steps: list[Facts] = []
     while (before := seen[place]) is not None:
         place, step = before
         steps.append(step)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             verdicts = [_one(folder, runner, order) for folder in folders]
     print(summary(verdicts))
-    return int(any(one.fault is not None for one in verdicts))
+    return int(any(finding.fault is not None for finding in verdicts))
 
 
 @contextmanager

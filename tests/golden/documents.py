@@ -17,7 +17,7 @@ import pyarrow as pa
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, schema_changes
-from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.events.source_block import ReadPosition, read_source
 from adapters.sqlserver.log.changes import RAW
 from adapters.sqlserver.log.entries import instance_of
 from adapters.sqlserver.server.rows import row_shape
@@ -48,17 +48,19 @@ class Example:
     def emitted(self) -> list[Event]:
         """What we make of it, less what the document does not show."""
         found = [
-            _event(one)
+            _event(row)
             for batch in (*self._schema_changes(), *self._streamed(), *self._reads())
-            for one in batch.to_pylist()
+            for row in batch.to_pylist()
         ]
         numbers = self.told.get("shown", range(len(found)))
         return [found[number] for number in numbers]
 
     def _schema_changes(self) -> Iterator[pa.RecordBatch]:
-        for one in self.told.get("schema_changes", ()):
-            place = ReadPlace(one["ts_ms"], one["commit"], snapshot=one["snapshot"])
-            change = SchemaChange(ChangeType(one["type"]), self.tables[one["table"]], place, one["now_ms"])
+        for changed in self.told.get("schema_changes", ()):
+            place = ReadPosition(changed["ts_ms"], changed["commit"], snapshot=changed["snapshot"])
+            change = SchemaChange(
+                ChangeType(changed["type"]), self.tables[changed["table"]], place, changed["now_ms"]
+            )
             yield schema_changes([change], self.settings)
 
     def _streamed(self) -> Iterator[pa.RecordBatch]:
@@ -70,13 +72,13 @@ class Example:
             names = ("change", "operation", "committed")
             rows = [
                 [
-                    one["instance"],
-                    one["commit"],
+                    row["instance"],
+                    row["commit"],
                     0,
-                    *(one[name] for name in names),
-                    _text(self.tables[one["instance"]], one["values"]),
+                    *(row[name] for name in names),
+                    _text(self.tables[row["instance"]], row["values"]),
                 ]
-                for one in part["rows"]
+                for row in part["rows"]
             ]
             columns = [
                 pa.array(list(values), field.type)
@@ -86,12 +88,12 @@ class Example:
             yield decode([batch], Rules(self.settings, instances), Watch(), part["now_ms"]).events
 
     def _reads(self) -> Iterator[pa.RecordBatch]:
-        for one in self.told.get("reads", ()):
-            table = self.tables[one["table"]]
-            source = read_source(self.settings, table.id, ReadPlace(one["ts_ms"]))
-            reads = ReadEvents(codec_for(table, self.settings), row_shape(table), source, one["now_ms"])
-            staged = reads.staged(pa.array([_text(table, one["values"])]), RowMode.FAST)
-            before, after = reads.around.before, reads.around.after
+        for described in self.told.get("reads", ()):
+            table = self.tables[described["table"]]
+            source = read_source(self.settings, table.id, ReadPosition(described["ts_ms"]))
+            reads = ReadEvents(codec_for(table, self.settings), row_shape(table), source, described["now_ms"])
+            staged = reads.staged(pa.array([_text(table, described["values"])]), RowMode.FAST)
+            before, after = reads.affixes.before, reads.affixes.after
             field = EVENTS.field("value")
             values = [f"{before}{value}{after}" for value in staged["value"].to_pylist()]
             yield staged.select(EVENTS.names).set_column(2, field, pa.array(values, field.type))
@@ -115,7 +117,7 @@ def _example(folder: Path) -> Example:
 
 
 def _table(told: Mapping[str, Any]) -> Table:
-    columns = [Column(position=place, **one) for place, one in enumerate(told["columns"], 1)]
+    columns = [Column(position=place, **column) for place, column in enumerate(told["columns"], 1)]
     return Table(CollectionId(tuple(told["name"])), tuple(columns), tuple(told["primary_key"]))
 
 

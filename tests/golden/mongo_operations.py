@@ -61,7 +61,7 @@ def element(value: Any) -> Element:  # noqa: PLR0911  a type a line
         case Pairs():
             return _object(value)
         case list():
-            return Kind.ARRAY, document((str(at), one) for at, one in enumerate(value))
+            return Kind.ARRAY, document((str(at), item) for at, item in enumerate(value))
     raise TypeError(f"no BSON for {value!r}")
 
 
@@ -156,7 +156,7 @@ def _driver_value(value: Any) -> Any:
         return (
             RawBSONDocument(data) if kind == Kind.DOCUMENT else RawBSONDocument(document([("v", value)]))["v"]
         )
-    return [_driver_value(one) for one in value] if isinstance(value, list) else value
+    return [_driver_value(item) for item in value] if isinstance(value, list) else value
 
 
 # Running them.
@@ -180,8 +180,8 @@ class Operations:
 
     def run_all(self, operations: list[Pairs]) -> None:
         """Run operations in order."""
-        for one in operations:
-            self._run(one)
+        for operation in operations:
+            self._run(operation)
 
     def _run(self, one: Pairs) -> None:
         if one.get("settle"):
@@ -222,8 +222,8 @@ class Operations:
     def _transaction(self, operations: list[Pairs], *, abort: bool) -> None:
         with self.client.start_session() as session:
             session.start_transaction()
-            for one in operations:
-                self._command(one, session)
+            for operation in operations:
+                self._command(operation, session)
             session.abort_transaction() if abort else session.commit_transaction()
 
     def _command(self, one: Pairs, session: ClientSession | None = None) -> None:

@@ -75,7 +75,7 @@ def chosen(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
 
 def summary(verdicts: Sequence[Verdict]) -> str:
     """The closing line."""
-    failed = sum(one.fault is not None for one in verdicts)
-    documented = sum(one.reason is not None for one in verdicts)
+    failed = sum(finding.fault is not None for finding in verdicts)
+    documented = sum(finding.reason is not None for finding in verdicts)
     line = f"{len(verdicts) - failed} passed, {failed} failed"
     return f"{line}, {documented} by a documented difference" if documented else line

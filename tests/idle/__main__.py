@@ -78,7 +78,9 @@ def main() -> int:
     """Play it with servers of its own."""
     parser = argparse.ArgumentParser(description="leave a job alone, and see that it goes on")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--fencing", choices=[one.value for one in Fencing], default=Fencing.NONE.value)
+    parser.add_argument(
+        "--fencing", choices=[fencing.value for fencing in Fencing], default=Fencing.NONE.value
+    )
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,

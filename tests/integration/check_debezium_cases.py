@@ -107,7 +107,7 @@ def test_inserts_without_pks_and_null(relational: Subject):
         relational.send("execute-snapshot", "a", surrogate_key="pk")
         job.until_answered("finished")
 
-        found = [one["value"]["after"] for one in job.events("a")]
+        found = [event["value"]["after"] for event in job.events("a")]
         assert sorted(row["aa"] for row in found) == [1, 2, 3, 4]
 
 
@@ -183,7 +183,7 @@ def test_snapshot_preceeded_by_schema_change(relational: Subject):
         relational.send("execute-snapshot", "a")
         job.until_answered("finished", 2)
 
-        rows = [set(one["value"]["after"]) for one in job.events("a") if one["value"]["op"] == "r"]
+        rows = [set(event["value"]["after"]) for event in job.events("a") if event["value"]["op"] == "r"]
         assert (
             sorted(relational.reads(job)[:ROWS]) == sorted(relational.reads(job)[ROWS:]) == sorted(EXPECTED)
         )
@@ -397,25 +397,33 @@ def test_notification(subject: Subject):
         subject.send("pause-snapshot")
         job.until_answered("paused")
         subject.send("resume-snapshot")
-        job.until(lambda: "COMPLETED" in [one["type"] for one in notices(job, "Incremental Snapshot")])
+        job.until(lambda: "COMPLETED" in [notice["type"] for notice in notices(job, "Incremental Snapshot")])
 
         told = notices(job, "Incremental Snapshot")
     named = {"connector_name": "tm"}
     listed = named | {"data_collections": f"{subject.prefix}a"}
     scanned = {"scanned_collection": f"{subject.prefix}a", "total_rows_scanned": str(ROWS)}
-    by_type = {one["type"]: one["additional_data"] for one in told}
-    assert [one["type"] for one in told if one["type"] not in {"IN_PROGRESS", "CERTIFIED"}] == [
+    by_type = {notification["type"]: notification["additional_data"] for notification in told}
+    assert [
+        notification["type"]
+        for notification in told
+        if notification["type"] not in {"IN_PROGRESS", "CERTIFIED"}
+    ] == [
         *("STARTED", "PAUSED", "RESUMED", "TABLE_SCAN_COMPLETED", "COMPLETED"),
     ]
     assert by_type["STARTED"] == by_type["PAUSED"] == by_type["RESUMED"] == listed
     assert by_type["TABLE_SCAN_COMPLETED"] == listed | scanned | {"status": "SUCCEEDED"}
     assert by_type["COMPLETED"] == named
-    moving = [one["additional_data"] for one in told if one["type"] == "IN_PROGRESS"]
-    assert [int(one["last_processed_key"]) for one in moving] == sorted(
-        int(one["last_processed_key"]) for one in moving
+    moving = [
+        notification["additional_data"] for notification in told if notification["type"] == "IN_PROGRESS"
+    ]
+    assert [int(notification["last_processed_key"]) for notification in moving] == sorted(
+        int(notification["last_processed_key"]) for notification in moving
     )
-    for one in moving:
-        assert {name: one[name] for name in one if name != "last_processed_key"} == listed | {
+    for notification in moving:
+        assert {
+            name: notification[name] for name in notification if name != "last_processed_key"
+        } == listed | {
             "current_collection_in_progress": f"{subject.prefix}a",
             "maximum_key": str(ROWS),
         }
@@ -424,7 +432,7 @@ def test_notification(subject: Subject):
 def notices(job: Any, aggregate: str) -> list[dict[str, Any]]:
     """The notifications of this kind that the sink has."""
     found = [event["value"] for event in job.events() if event["topic"] == "notices"]
-    return [one for one in found if one["aggregate_type"] == aggregate]
+    return [event for event in found if event["aggregate_type"] == aggregate]
 
 
 class TestNotifications:
@@ -437,16 +445,24 @@ class TestNotifications:
         subject.table("b")
         begun_ms = time.time() * 1000
         with subject.job(**subject.only("a", "b"), **self.SINK, snapshot__mode="initial") as job:
-            job.until(lambda: "COMPLETED" in [one["type"] for one in notices(job, "Initial Snapshot")])
+            job.until(lambda: "COMPLETED" in [notice["type"] for notice in notices(job, "Initial Snapshot")])
             told = notices(job, "Initial Snapshot")
 
         assert (told[0]["type"], told[-1]["type"]) == ("STARTED", "COMPLETED")
-        assert all(begun_ms - 1 <= one["timestamp"] <= time.time() * 1000 for one in told)
+        assert all(begun_ms - 1 <= notification["timestamp"] <= time.time() * 1000 for notification in told)
         for table in ("a", "b"):
             name = f"{subject.prefix}{table}"
-            data = [one["additional_data"] for one in told if name in one["additional_data"].values()]
-            moving = [one for one in data if one.get("current_collection_in_progress") == name]
-            scanned = [one for one in data if "status" in one]
+            data = [
+                notification["additional_data"]
+                for notification in told
+                if name in notification["additional_data"].values()
+            ]
+            moving = [
+                notification
+                for notification in data
+                if notification.get("current_collection_in_progress") == name
+            ]
+            scanned = [notification for notification in data if "status" in notification]
             assert len(moving) == len(scanned) == 1
             assert name in moving[0]["data_collections"].split(",")
             assert name in scanned[0]["data_collections"].split(",")
@@ -470,13 +486,13 @@ class TestNotifications:
         subject.table("a")
         more = subject.only("a") | self.SINK | {"snapshot__mode": "initial"}
         with subject.job(**more) as job:
-            job.until(lambda: "COMPLETED" in [one["type"] for one in notices(job, "Initial Snapshot")])
+            job.until(lambda: "COMPLETED" in [notice["type"] for notice in notices(job, "Initial Snapshot")])
             told = len(notices(job, "Initial Snapshot"))
         with subject.job(**more) as job:
             subject.insert("a", MORE)
             subject.drain(job)
 
-            again = [one["type"] for one in notices(job, "Initial Snapshot")[told:]]
+            again = [notice["type"] for notice in notices(job, "Initial Snapshot")[told:]]
             assert set(again) <= {"SKIPPED"}
             assert len(subject.reads(job)) == ROWS
             assert subject.values(job) == TWICE
@@ -515,7 +531,7 @@ class TestMongo:
 
             found = [event["value"] for event in job.events("a") if event["value"]["op"] == "r"]
             ids = [event["key"]["id"] for event in job.events("a") if event["value"]["op"] == "r"]
-        assert sorted(orjson.loads(one["after"])["aa"] for one in found) == list(range(ROWS))
+        assert sorted(orjson.loads(event["after"])["aa"] for event in found) == list(range(ROWS))
         assert len(set(ids)) == ROWS
 
     def test_should_stream_with_database_include_list(self, mongo: OnMongo):

@@ -130,7 +130,11 @@ def test_signal_schema_change(subject: Subject):
             assert (answer.outcome, "is for SQL Server alone" in answer.text) == ("rejected", True)
             return
         told = [event["value"]["tableChanges"][0] for event in job.events() if event["topic"] == "tm"]
-        keys = [one["table"]["primaryKeyColumnNames"] for one in told if one["id"] == quoted]
+        keys = [
+            notification["table"]["primaryKeyColumnNames"]
+            for notification in told
+            if notification["id"] == quoted
+        ]
         assert keys == [["pk"], ["pk", "aa"]]
         assert answer.outcome == "accepted"
 

@@ -110,4 +110,4 @@ def test_an_incremental_snapshot_in_the_middle_goes_on(
 
 
 def _of_table(sent: list[Any]) -> list[Any]:
-    return [one for one in sent if one.topic.endswith(".t")]
+    return [event for event in sent if event.topic.endswith(".t")]

@@ -63,7 +63,7 @@ def test_we_go_on_at_its_offset(database: Database, tmp_path: Path, spark: Spark
     with driven(database, tmp_path, spark, **more) as job:
         job.until_drained(database)
 
-    theirs, mine = [told(one.key, one.value, one.headers) for one in engine.sent[3:]], ours(job)
+    theirs, mine = [told(event.key, event.value, event.headers) for event in engine.sent[3:]], ours(job)
     repeated = (Counter(theirs) & Counter(mine)).total()
     # Nothing is lost or out of order, and at most its last transaction comes again.
     assert theirs[len(theirs) - repeated :] == mine[:repeated]
@@ -88,9 +88,11 @@ def test_an_incremental_snapshot_in_the_middle_goes_on(
     with running(engine_properties, tmp_path, version) as engine:
         _until_slot(database)
         database.execute(f"INSERT INTO signals VALUES ('a', 'execute-snapshot', '{json.dumps(data)}')")
-        engine.until(lambda sent: sum(".orders" in one.topic for one in sent) > 300)
+        engine.until(lambda sent: sum(".orders" in event.topic for event in sent) > 300)
         engine.kill()
-    sent = {json.loads(one.key)["id"] for one in engine.sent if one.key and one.topic.endswith(".orders")}
+    sent = {
+        json.loads(event.key)["id"] for event in engine.sent if event.key and event.topic.endswith(".orders")
+    }
     assert len(sent) < ROWS
 
     more = {**SHARED, "snapshot__mode": "never"}
@@ -98,11 +100,11 @@ def test_an_incremental_snapshot_in_the_middle_goes_on(
     with driven(database, tmp_path, spark, **more) as job:
         job.until_answered("finished", 2)
 
-    mine = [one["key"]["id"] for one in job.events("orders") if one["value"]["op"] == "r"]
+    mine = [event["key"]["id"] for event in job.events("orders") if event["value"]["op"] == "r"]
     assert sent | set(mine) == set(range(1, ROWS + 1))
     # It goes on behind what was sent, not from the beginning.
     assert 1 not in mine
-    assert {one["key"]["id"] for one in job.events("more")} == set(range(1, 6))
+    assert {event["key"]["id"] for event in job.events("more")} == set(range(1, 6))
 
 
 def _until_slot(database: Database) -> None:

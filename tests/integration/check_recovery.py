@@ -44,8 +44,8 @@ def test_a_slot_that_was_moved_by_somebody_else_while_changes_go_on(copied):
     assert recovery is not None
     assert recovery.loss is Loss.SLOT_ADVANCED
     assert replayed_rows(job.events("orders")) == rows_of(copied.database, "orders")
-    events = [one for one in copied.events(job)[since:] if one["key"]["id"] == 9000]
-    assert [one["value"]["op"] for one in events] == ["c"]
+    events = [event for event in copied.events(job)[since:] if event["key"]["id"] == 9000]
+    assert [event["value"]["op"] for event in events] == ["c"]
 
 
 def test_without_the_setting_the_job_stops(copied):
@@ -159,12 +159,12 @@ def test_an_oplog_of_mongodb_that_has_passed(tmp_path, spark, caplog):
         with mongodb.driven(server, tmp_path, spark, **given) as job:
             shop["t"].insert_one({"_id": 5000})
             job.until(lambda: not job.job.state.snapshot.tables)
-            job.until(lambda: any(one["key"] == {"id": "5000"} for one in job.events("t")))
+            job.until(lambda: any(event["key"] == {"id": "5000"} for event in job.events("t")))
 
         _check(job, Loss.LOG_REMOVED)
         for name in ("t", "u"):
             assert mongodb.replayed(job.events(name)) == mongodb.stands(client, name)
-        sent = [one["value"]["op"] for one in job.events()[before:] if one["value"]]
+        sent = [event["value"]["op"] for event in job.events()[before:] if event["value"]]
         assert sorted(sent) == ["c"] + ["d"] * (10 + 39) + ["r"] * (10 + 2)
     assert "(log removed)" in caplog.text
 
@@ -184,8 +184,8 @@ def _check(job: Any, loss: Loss) -> None:
     assert state.recovery is not None
     assert state.recovery.loss is loss, state.recovery
     assert state.incomplete == ()
-    answers = [one.outcome for one in job.answers if one.id == state.recovery.label]
-    assert set(answers) == {"accepted", "finished"}, [one.text for one in job.answers]
+    answers = [answer.outcome for answer in job.answers if answer.id == state.recovery.label]
+    assert set(answers) == {"accepted", "finished"}, [answer.text for answer in job.answers]
 
 
 FORKED = {
@@ -346,7 +346,7 @@ def test_change_tables_of_sql_server_that_were_cleaned_up(sqlserver, shop, tmp_p
     for name in ("t", "u"):
         held = {key: row["v"] for key, row in replayed_rows(job.events(name)).items()}
         assert held == dict(shop.query(f"SELECT id, v FROM dbo.{name}"))
-    events = [one for one in job.events()[before:] if one["topic"].endswith((".t", ".u"))]
-    sent = [one["value"]["op"] for one in events if one["value"]]
+    events = [event for event in job.events()[before:] if event["topic"].endswith((".t", ".u"))]
+    sent = [event["value"]["op"] for event in events if event["value"]]
     assert sorted(sent) == ["c"] + ["d"] * (10 + 1) + ["r"] * (10 + 1)
     assert "(log removed)" in caplog.text

@@ -111,7 +111,7 @@ def test_a_promoted_standby_goes_on_with_the_slot(servers, tmp_path, spark, capl
     assert job.job.state.recovery is None
     assert job.job.state.incomplete == ()
     assert replayed_rows(job.events("orders")) == rows_of(promoted, "orders")
-    sent = [one["value"]["op"] for one in job.events("orders")[before:] if one["value"]]
+    sent = [event["value"]["op"] for event in job.events("orders")[before:] if event["value"]]
     assert sent == ["u", "d"]
     assert "timeline 2 goes on from what was sent of timeline 1" in caplog.text
 

@@ -97,8 +97,8 @@ def asked(job: Driven, database: Database, id_: str, **more: str) -> Answer:
     with database.connect() as connection:
         connection.execute("INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [id_, data])
     ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
+    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
+    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
 
 
 def copied(orders: Database, there: Database, where: str = "true") -> None:

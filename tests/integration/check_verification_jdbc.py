@@ -56,8 +56,8 @@ def asked(job: Driven, database: Database, type_: str, id_: str) -> Answer:
         data = json.dumps({"data-collections": ["public.orders"], "type": type_})
         connection.execute("INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [id_, data])
     ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
+    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
+    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
 
 
 def rows_of(database: Database, table: str) -> list[Any]:
@@ -144,7 +144,7 @@ def test_a_truncated_or_altered_table_is_read_again(
             data = json.dumps({"data-collections": ["public.orders"], "type": "verify"})
             connection.execute("INSERT INTO signals VALUES ('v', 'execute-snapshot', %s)", [data])
             job.until(
-                lambda: any(one.progress and one.progress.rows for one in job.job.state.snapshot.tables)
+                lambda: any(table.progress and table.progress.rows for table in job.job.state.snapshot.tables)
             )
             connection.execute("TRUNCATE orders")
             connection.execute("ALTER TABLE orders ADD COLUMN more int")

@@ -44,13 +44,13 @@ def test_the_initial_snapshot_s_benchmark_compares_it_with_a_signal_s(bench: Ben
 def test_each_run_of_a_snapshot_takes_every_sink_and_counts_every_event(bench: Bench) -> None:
     found = measured(bench, "snapshot --rows 2000 --table wide --sink null files --schemas --runs 2")
 
-    assert [(one["sink"], one["schemas"]) for one in found] == [
+    assert [(measure["sink"], measure["schemas"]) for measure in found] == [
         ("null", False),
         ("files", False),
         ("null", True),
     ] * 2
-    assert all(one.keys() > _RATES and one["per_s"] > 0 < one["limit_per_s"] for one in found)
-    assert all("cpu_ratio" in one for one in found)
+    assert all(measure.keys() > _RATES and measure["per_s"] > 0 < measure["limit_per_s"] for measure in found)
+    assert all("cpu_ratio" in measure for measure in found)
 
 
 @pytest.mark.parametrize("transaction", ["100", "1", "0"])
@@ -58,33 +58,33 @@ def test_a_backlog_counts_every_change_however_it_was_committed(bench: Bench, tr
     words = f"stream --rows 1050 --table customers --sink files --runs 2 --transaction-rows {transaction}"
     found = measured(bench, words)
 
-    assert [(one["rows"], one["sink"], one["at_once"]) for one in found] == [
+    assert [(measure["rows"], measure["sink"], measure["at_once"]) for measure in found] == [
         (1050, "files", int(transaction))
     ] * 2
-    assert all(one.keys() > _RATES and one["per_s"] > 0 < one["limit_per_s"] for one in found)
+    assert all(measure.keys() > _RATES and measure["per_s"] > 0 < measure["limit_per_s"] for measure in found)
 
 
 def test_memory_is_that_of_driver_jvm_and_workers_at_each_size(bench: Bench) -> None:
     found = measured(bench, "memory --rows 500 2000 --table customers")
 
-    assert [one["rows"] for one in found] == [500, 2000]
-    for one in found:
-        parts = [one["driver_mib"], one["jvm_mib"], one["workers_mib"]]
+    assert [measure["rows"] for measure in found] == [500, 2000]
+    for measure in found:
+        parts = [measure["driver_mib"], measure["jvm_mib"], measure["workers_mib"]]
         assert min(parts) > 0
-        assert abs(sum(parts) - one["peak_mib"]) <= 2
+        assert abs(sum(parts) - measure["peak_mib"]) <= 2
 
 
 def test_many_tables_are_streamed_and_snapshotted_with_few_jobs(bench: Bench) -> None:
     found = measured(bench, "tables --tables 60 --runs 2")
 
-    assert [(one["table"], one["rows"]) for one in found] == [
+    assert [(measure["table"], measure["rows"]) for measure in found] == [
         ("first span", 600),
         *[("span", 600)] * 2,
         *[("snapshot", 7800)] * 2,
     ]
     # Sessions of tests before this one may tell late of their transactions.
-    assert 0 < min(one["jobs"] + one["transactions"] for one in found[:3]) < 60
-    assert all(0 < one["jobs"] < 60 for one in found[3:])
+    assert 0 < min(measure["jobs"] + measure["transactions"] for measure in found[:3]) < 60
+    assert all(0 < measure["jobs"] < 60 for measure in found[3:])
 
 
 def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench: Bench) -> None:
@@ -93,10 +93,10 @@ def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench:
     idle, *loads = found
     assert idle["bench"] == "idle"
     assert idle["cpu_percent"] > 0
-    assert [(one["writes_per_s"], one["snapshot"]) for one in loads] == [
+    assert [(load["writes_per_s"], load["snapshot"]) for load in loads] == [
         (100, False),
         (100, True),
         (1000, False),
         (1000, True),
     ]
-    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in loads)
+    assert all(0 < load["p50_ms"] <= load["p99_ms"] for load in loads)

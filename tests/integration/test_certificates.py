@@ -109,9 +109,10 @@ def test_a_stranger_finds_the_certificates_sum_in_the_events(orders, tmp_path, s
     assert f"{both:032x}" == sum_by_hand(rows, certificate)
     assert second["previous"] == hashlib.sha256(text.strip().encode()).hexdigest()
     assert all(
-        one["rows"]["read"] == one["rows"]["superseded"] + one["rows"]["emitted"] for one in (first, second)
+        certificate["rows"]["read"] == certificate["rows"]["superseded"] + certificate["rows"]["emitted"]
+        for certificate in (first, second)
     )
-    assert all(window["visible"].count(":") == 2 for one in first["ranges"] for window in one["windows"])
+    assert all(window["visible"].count(":") == 2 for part in first["ranges"] for window in part["windows"])
     assert first["source"]
 
 

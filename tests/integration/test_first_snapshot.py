@@ -495,7 +495,7 @@ def test_tables_and_threads_are_as_the_settings_say(filled, tmp_path, spark):
 
         def done() -> bool:
             found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            tasks.extend(one.numTasks for one in found if one)
+            tasks.extend(stage.numTasks for stage in found if stage)
             return not one.job.state.snapshot.tables
 
         one.until(done)

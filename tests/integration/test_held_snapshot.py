@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.log.slots.slot import find_slot
 from adapters.postgres.server import connection as server_module
 from adapters.postgres.server.connection import Server
-from adapters.postgres.snapshot.slot_snapshot import Beginning, Held, begin_log, create_slot, hold
+from adapters.postgres.snapshot.slot_snapshot import Beginning, HeldSnapshot, begin_log, create_slot, hold
 from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
@@ -37,7 +37,7 @@ def server(database: Database, query_timeout_s: float = 0.0, **login: str) -> Se
     return Server({**parameters, "dbname": database.name, **login}, query_timeout_s=query_timeout_s)
 
 
-def rows_in(held: Held, query: LiteralString) -> list[tuple[Any, ...]]:
+def rows_in(held: HeldSnapshot, query: LiteralString) -> list[tuple[Any, ...]]:
     """The rows of a query in the transaction that holds a snapshot."""
     return held.snapshot.session._connection.execute(query).fetchall()
 

@@ -28,7 +28,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def inserted(job: Any, collection: str) -> list[dict[str, Any]]:
-    return [one["value"] for one in job.events(collection) if one["value"] and one["value"]["op"] == "c"]
+    return [
+        event["value"] for event in job.events(collection) if event["value"] and event["value"]["op"] == "c"
+    ]
 
 
 def test_a_job_on_mongodb_goes_on_behind_the_token(mongodb, tmp_path: Path, spark: SparkSession):
@@ -58,7 +60,7 @@ def test_a_job_on_mongodb_goes_on_behind_the_token(mongodb, tmp_path: Path, spar
             job.until_answered("finished")
 
             assert [orjson.loads(value["after"])["_id"] for value in inserted(job, "t")] == ["next"]
-            reads = [one for one in job.events("t") if one["value"]["op"] == "r"]
+            reads = [event for event in job.events("t") if event["value"]["op"] == "r"]
             assert len(reads) in {4, 5}  # "next" may be superseded by its insert
 
 
@@ -81,7 +83,7 @@ def test_a_job_on_sql_server_sends_the_last_commit_again(
 
     state = state_of(settings, stored, lambda _settings: sqlserver.reach)
 
-    assert [one.collection for one in state.incomplete] == [CollectionId((shop.name, "dbo", "late"))]
+    assert [entry.collection for entry in state.incomplete] == [CollectionId((shop.name, "dbo", "late"))]
     LocalStorage(tmp_path / "state").create(state_name(0), sealed(0, to_json(state)))
     with driven_sqlserver.driven_sqlserver(sqlserver, tmp_path, spark) as job:
         job.until_streamed(shop)

@@ -112,15 +112,15 @@ def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allo
             return holds or time.monotonic() > deadline
 
         job.job.run(lambda: until(holds=bool(job.job.state.incomplete) and broker.count(topic_b) >= 3))
-        aside = [str(one.collection) for one in job.job.state.incomplete]
+        aside = [str(entry.collection) for entry in job.job.state.incomplete]
         broker.allow("job", AclOperation.WRITE, topic_a)
         job.job.run(lambda: until(holds=not job.job.state.incomplete))
 
     assert f"{topic_a}: the topic may not be written to; let the job's user write" in told
     assert f"{topic_b}: " not in told
     assert (made, aside) == (1, ["public.a"])
-    assert [orjson.loads(one.key() or b"")["id"] for one in broker.records(topic_a)] == [0, 1, 2]
-    assert {orjson.loads(one.key() or b"")["id"] for one in broker.records(topic_b)} == {0, 1, 2}
+    assert [orjson.loads(record.key() or b"")["id"] for record in broker.records(topic_a)] == [0, 1, 2]
+    assert {orjson.loads(record.key() or b"")["id"] for record in broker.records(topic_b)} == {0, 1, 2}
 
 
 def test_topics_that_may_be_made_are_made_with_the_first_event(broker, tables, tmp_path, spark):

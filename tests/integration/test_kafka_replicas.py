@@ -32,7 +32,7 @@ def brokers() -> Iterator[list[KafkaBroker]]:
         for broker in found:
             closing.callback(broker.close)
         for broker in found:
-            broker.launch(",".join(one.voter for one in found))
+            broker.launch(",".join(voter.voter for voter in found))
         for broker in found:
             broker.wait_until_it_answers()
         yield found

@@ -59,9 +59,9 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink
         return opened[-1]
 
     yield open_sink
-    for one in opened:
-        one._rows = None
-        one.close()
+    for record_batch in opened:
+        record_batch._rows = None
+        record_batch.close()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_survivors_are_sent_by_several_processes_at_once(kafka, sink, processes,
     ways = [opened.take_rows(run_of(area, topic, range(n, n + 1000), number=n), topic) for n in (0, 1000)]
     emitted = [way.result() for way in ways]
 
-    assert [one.rows for one in emitted] == [999, 1000]
+    assert [record_batch.rows for record_batch in emitted] == [999, 1000]
     assert keys_in(kafka, topic) == [0, *range(2, 2000)]
     assert [way.done() for way in ways] == [True, True]
 

@@ -46,8 +46,8 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., Turns]]:
         return opened[-1]
 
     yield open_sink
-    for one in opened:
-        one.close()
+    for attempt in opened:
+        attempt.close()
 
 
 def send(sink: Turns, *parts: list[pa.RecordBatch], turn: int = 1) -> None:
@@ -104,7 +104,7 @@ def test_events_keep_their_order_over_parts_and_turns(kafka, sink, topic):
         send(opened, *[[changes(topic, range(50), f"{turn}.{part}")] for part in range(5)], turn=turn)
     values = [orjson.loads(record.value() or b"") for record in kafka.records(topic)]
 
-    assert [(one["v"], one["n"]) for one in values] == [
+    assert [(value["v"], value["n"]) for value in values] == [
         (f"{turn}.{part}", key) for turn in (1, 2) for part in range(5) for key in range(50)
     ]
 
@@ -513,8 +513,8 @@ class TestOutage:
             return sinks[-1]
 
         yield open_sink
-        for one in sinks:
-            one.close()
+        for target in sinks:
+            target.close()
 
     def test_a_commit_waits_for_a_broker_that_comes_back(self, broker, opened, topic):
         sink = opened("60000")

@@ -95,7 +95,11 @@ def test_one_bad_collection_is_set_aside_and_taken_up_by_a_snapshot(
         assert (str(found.collection), found.cause.value, found.kept) == ("inventory.t", "undecodable", 3)
         assert job.events("t") == []
         assert held(job, "u") == stands(client, "u")
-        assert [fields(one) for one in letters(tmp_path)] == [("insert", 1), ("insert", 2), ("update", 1)]
+        assert [fields(letter) for letter in letters(tmp_path)] == [
+            ("insert", 1),
+            ("insert", 2),
+            ("update", 1),
+        ]
         assert caplog.text.count("inventory.t is set aside since Timestamp(") == 1
     caplog.clear()
     with driven(mongodb, tmp_path, spark) as job:
@@ -153,7 +157,7 @@ def test_a_bad_event_in_a_window_ends_that_collection_s_snapshot_alone(
         job.until_answered("failed")
         mark(client, job, "end")
 
-        assert [str(one.collection) for one in job.job.state.incomplete] == ["inventory.t"]
+        assert [str(entry.collection) for entry in job.job.state.incomplete] == ["inventory.t"]
         assert held(job, "u") == stands(client, "u")
 
 

@@ -51,7 +51,7 @@ def test_an_initial_snapshot_reads_a_capped_collection_beside_the_log(
     assert not [told for told in updated if told[0][0] == "r" and '"n": 1' in told[0][1]]
     assert {[op for op, _after in told].count("u") for told in updated} == {1}
     assert {op for n in range(200, 300) for op, _after in told[str(n)]} == {"r"}
-    assert {str(one.outcome) for one in job.answers} == {"finished"}
+    assert {str(answer.outcome) for answer in job.answers} == {"finished"}
 
 
 def test_an_initial_snapshot_without_a_log_reads_a_capped_collection_too(

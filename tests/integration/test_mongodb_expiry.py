@@ -44,7 +44,9 @@ def test_changes_whose_pre_images_have_expired_come_without_them(
             database["t"].update_one({"_id": 0}, {"$set": {"n": 2}})
             database["marks"].insert_one({"_id": "end"})
             job.until_seen("end")
-        told = [(one["key"]["id"], one["value"]["op"], one["value"]["before"]) for one in job.events("t")]
+        told = [
+            (event["key"]["id"], event["value"]["op"], event["value"]["before"]) for event in job.events("t")
+        ]
 
     assert told == [
         ("0", "u", '{"_id": 0}'),

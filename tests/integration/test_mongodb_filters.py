@@ -23,9 +23,9 @@ def test_an_initial_snapshot_reads_what_its_filter_leaves(
         with driven(mongodb, tmp_path, spark, **{"snapshot.mode": "initial", **more}) as job:
             job.until(lambda: not job.job.state.snapshot.tables)
             client["inventory"]["t"].insert_one({"_id": "new", "n": 0})
-            job.until(lambda: any(one["value"]["op"] == "c" for one in job.events("t")))
+            job.until(lambda: any(event["value"]["op"] == "c" for event in job.events("t")))
 
-        reads = [one["key"]["id"] for one in job.events("t") if one["value"]["op"] == "r"]
+        reads = [event["key"]["id"] for event in job.events("t") if event["value"]["op"] == "r"]
         assert sorted(reads) == [str(n) for n in range(1990, 2000)]
 
 
@@ -43,7 +43,7 @@ def test_a_pipeline_leaves_events_out_and_lets_signals_and_drops_pass(
             client["inventory"]["marks"].insert_one({"_id": "end", "kept": True})
             job.until_seen("end")
 
-        changes = [one["key"]["id"] for one in job.events("t") if one["value"]["op"] == "c"]
-        reads = [one["key"]["id"] for one in job.events("t") if one["value"]["op"] == "r"]
+        changes = [event["key"]["id"] for event in job.events("t") if event["value"]["op"] == "c"]
+        reads = [event["key"]["id"] for event in job.events("t") if event["value"]["op"] == "r"]
         assert changes == ['"kept"']
         assert len(reads) == 7

@@ -89,8 +89,8 @@ class Reader:
         database = self._server.client[COLLECTION.parts[0]]
         database.drop_collection(COLLECTION.parts[1])
         collection = database.create_collection(COLLECTION.parts[1], **options)
-        for one in ids:
-            update = {"q": {"_id": one}, "u": {}, "upsert": True}
+        for identifier in ids:
+            update = {"q": {"_id": identifier}, "u": {}, "upsert": True}
             # The answer names the id, and not every date is one of Python's.
             answer = database.command("update", COLLECTION.parts[1], updates=[update], codec_options=RAW)
             assert b"writeErrors" not in answer.raw
@@ -101,9 +101,11 @@ class Reader:
         database = self._server.client[COLLECTION.parts[0]]
         database.drop_collection(COLLECTION.parts[1])
         collection = database.create_collection(COLLECTION.parts[1])
-        for one in ids:
+        for identifier in ids:
             # The answer for one that is there quotes it, and the driver can't read that.
-            database.command("insert", COLLECTION.parts[1], documents=[document(one)], codec_options=RAW)
+            database.command(
+                "insert", COLLECTION.parts[1], documents=[document(identifier)], codec_options=RAW
+            )
         return self._scanned(collection)
 
     @staticmethod
@@ -220,7 +222,7 @@ def test_an_id_that_is_written_otherwise_leaves_nothing_under_its_old_key(
             database["marks"].insert_one({"_id": "end"})
             job.until_seen("end")
             held = replayed(job.events("t"))
-            lacking = [str(one.collection) for one in job.job.state.incomplete]
+            lacking = [str(entry.collection) for entry in job.job.state.incomplete]
             signal(client, "inventory.t")
             job.until_answered("finished", 2)
 

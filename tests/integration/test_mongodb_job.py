@@ -78,11 +78,11 @@ class Driven:
                 time.sleep(0.2)
 
     def until_answered(self, outcome: str, count: int = 1) -> None:
-        self.until(lambda: len([one for one in self.answers if one.outcome == outcome]) >= count)
+        self.until(lambda: len([answer for answer in self.answers if answer.outcome == outcome]) >= count)
 
     def until_seen(self, mark: str) -> None:
         """Turn until the document of collection `marks` with this `_id` has come."""
-        self.until(lambda: any(one["key"] == {"id": f'"{mark}"'} for one in self.events("marks")))
+        self.until(lambda: any(event["key"] == {"id": f'"{mark}"'} for event in self.events("marks")))
 
     def turn(self, times: int = 1) -> None:
         """Turn so often, whatever comes of it."""
@@ -111,12 +111,12 @@ class Driven:
     def read_window(self, count: int = 1) -> None:
         """Turn until so many windows are read, and wait for the log."""
         self.until(
-            lambda: sum(one.staged is not None for one in self.job._windows.in_progress.opened) >= count
+            lambda: sum(window.staged is not None for window in self.job._windows.in_progress.opened) >= count
         )
 
     def events(self, collection: str | None = None) -> list[dict[str, Any]]:
         found = read_events(self.directory / "events")
-        return [one for one in found if collection is None or one["topic"].endswith(f".{collection}")]
+        return [event for event in found if collection is None or event["topic"].endswith(f".{collection}")]
 
 
 def properties(server: MongoServer | MongoSet, directory: Path, **more: str) -> dict[str, str]:
@@ -162,7 +162,7 @@ def stands(client: Any, name: str) -> dict[str, str]:
     documents: list[RawBSONDocument] = list(
         client["inventory"].get_collection(name, codec_options=RAW).find()
     )
-    texts = [document_text(bytes(one.raw), 0, STRICT) for one in documents]
+    texts = [document_text(bytes(document.raw), 0, STRICT) for document in documents]
     return {str(orjson.loads(text)["_id"]): text for text in texts}
 
 
@@ -313,7 +313,7 @@ def test_a_dropped_collection_takes_its_window_with_it(mongodb, tmp_path, spark)
             client["inventory"]["t"].drop()
             job.until(lambda: not job.job.state.snapshot.tables)
 
-        assert {one.outcome for one in job.answers} >= {"accepted"}
+        assert {answer.outcome for answer in job.answers} >= {"accepted"}
 
 
 def test_a_condition_is_a_filter_document(mongodb, tmp_path, spark):
@@ -355,9 +355,9 @@ def test_attacks_are_rejected_and_nothing_is_run_for_them(mongodb, tmp_path, spa
             assert sorted(event["key"]["id"] for event in job.events("t")) == ["0", "1"]
         explained = list(client["inventory"]["system.profile"].find({"command.explain": {"$exists": True}}))
         assert explained
-        assert {one["command"]["verbosity"] for one in explained} == {"queryPlanner"}
+        assert {command["command"]["verbosity"] for command in explained} == {"queryPlanner"}
         bounded = client["inventory"]["system.profile"].find({"command.maxTimeMS": 600_000})
-        assert {one["command"]["find"] for one in bounded if "find" in one["command"]} == {"t"}
+        assert {command["command"]["find"] for command in bounded if "find" in command["command"]} == {"t"}
 
 
 def test_a_view_is_refused_with_the_reason(mongodb, tmp_path, spark):
@@ -452,9 +452,9 @@ def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_o
             client["inventory"]["signals"].insert_one({"type": "stop-snapshot", "data": stop})
             job.until_answered("stopped")
             del windows._ready
-            read = [one for one in job.events("t") if one["value"]["op"] == "r"]
+            read = [event for event in job.events("t") if event["value"]["op"] == "r"]
             job.turn(5)
-            later = [one for one in job.events("t") if one["value"]["op"] == "r"]
+            later = [event for event in job.events("t") if event["value"]["op"] == "r"]
             signal(client, "inventory.t")
             job.until_answered("finished")
             client["inventory"]["marks"].insert_one({"_id": "end"})

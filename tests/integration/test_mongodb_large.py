@@ -86,7 +86,7 @@ def test_it_is_left_out_told_of_and_kept_by_name_and_a_snapshot_sends_the_docume
 
         assert set(replayed(job.events("t")).values()) == set(stands(client, "t").values())
     assert streamed == {'"before"': '{"_id": "before"}', '"behind"': '{"_id": "behind","v": 2}'}
-    assert [(one["operation"], one["id"]) for one in kept] == [("insert", f'"{LARGE_ID}"')]
+    assert [(letter["operation"], letter["id"]) for letter in kept] == [("insert", f'"{LARGE_ID}"')]
     assert "16 MB" in incomplete.why
     assert "inventory.t lacks changes since Timestamp" in caplog.text
     assert LARGE_ID[:100] not in caplog.text
@@ -127,7 +127,7 @@ def test_a_transaction_of_several_entries_of_the_log_comes_whole_over_restarts(
                 job.turn(3)
         with driven(mongodb, tmp_path, spark, **bounds) as job:
             job.until_seen("end")
-        events = [one["key"]["id"] for one in job.events("t")]
+        events = [event["key"]["id"] for event in job.events("t")]
 
     expected = [*(f'"large{n}"' for n in range(4)), "1"] if kept == "committed" else []
     assert events == expected

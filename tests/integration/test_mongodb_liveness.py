@@ -51,7 +51,7 @@ def test_a_snapshot_whose_states_are_always_gone_fails_and_names_the_parameter(
             slow_reading(job)
             signal(client, "inventory.t")
             job.until_answered("failed")
-            (failed,) = [one for one in job.answers if one.outcome == "failed"]
+            (failed,) = [answer for answer in job.answers if answer.outcome == "failed"]
             keep_history(client, seconds=KEPT_S)
             signal(client, "inventory.t")
             job.until_answered("finished")
@@ -98,7 +98,7 @@ def too_large(job: Any, seconds: float) -> None:
     read = reader.read
 
     def late(window_id: str, reads: Any, at: Any, **more: Any) -> Any:
-        if len(reads) > 1 or any(one.run.chunks > 1 for one in reads):
+        if len(reads) > 1 or any(read.run.chunks > 1 for read in reads):
             time.sleep(seconds)
         return read(window_id, reads, at, **more)
 
@@ -163,7 +163,7 @@ def test_without_the_right_to_measure_a_collection_is_read_by_an_estimate(
             signal(client, "inventory.t")
             job.until_answered("finished")
 
-        reads = [one for one in job.events("t") if one["value"]["op"] == "r"]
+        reads = [event for event in job.events("t") if event["value"]["op"] == "r"]
         assert len(reads) == 3000
 
 
@@ -181,7 +181,7 @@ def test_a_collection_that_can_not_be_measured_is_refused_and_the_log_goes_on(
             job.until_seen("end")
             again = job.job._log
 
-    (rejected,) = [one for one in job.answers if one.outcome == "rejected"]
+    (rejected,) = [answer for answer in job.answers if answer.outcome == "rejected"]
     assert "grant listCollections on the database 'inventory'" in rejected.text
     assert again is opened
 
@@ -202,7 +202,7 @@ def test_an_answer_that_will_not_change_is_a_collection_s_refusal(
             finally:
                 mongodb.fail_point("failCommand", on=False)
 
-    (rejected,) = [one for one in job.answers if one.outcome == "rejected"]
+    (rejected,) = [answer for answer in job.answers if answer.outcome == "rejected"]
     assert "measuring the collection failed" in rejected.text
     assert "grant our role the privilege" in rejected.text
     assert again is opened
@@ -231,7 +231,7 @@ def test_a_condition_that_no_window_can_read_by_is_refused(
             signal(client, "inventory.t", **{"additional-condition": condition})
             job.until_answered("rejected")
 
-    (rejected,) = [one for one in job.answers if one.outcome == "rejected"]
+    (rejected,) = [answer for answer in job.answers if answer.outcome == "rejected"]
     assert said in rejected.text
 
 

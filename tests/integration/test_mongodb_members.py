@@ -53,10 +53,10 @@ def test_a_snapshot_is_measured_and_read_on_the_primary_whatever_the_string_says
             with driven(members, tmp_path, spark, **more) as job:
                 job.until(lambda: not job.job.state.snapshot.tables)
                 initial = replayed(job.events("t"))
-                told = [str(one.outcome) for one in job.answers].count("finished")
+                told = [str(answer.outcome) for answer in job.answers].count("finished")
                 signal(client, "inventory.t")
                 job.until_answered("finished", told + 1)
-                read = [one for one in job.events("t") if one["value"]["op"] == "r"]
+                read = [event for event in job.events("t") if event["value"]["op"] == "r"]
         finally:
             members.hold_back(members.far, on=False)
 
@@ -77,11 +77,11 @@ def test_a_collection_that_the_named_member_does_not_know_yet_is_read(
             with driven(members, tmp_path, spark, **string) as job:
                 signal(client, "inventory.t")
                 job.until(lambda: len(job.answers) > 1)
-                read = replayed([one for one in job.events("t") if one["value"]["op"] == "r"])
+                read = replayed([event for event in job.events("t") if event["value"]["op"] == "r"])
         finally:
             members.hold_back(members.far, on=False)
 
-        assert [str(one.outcome) for one in job.answers] == ["accepted", "finished"]
+        assert [str(answer.outcome) for answer in job.answers] == ["accepted", "finished"]
         assert read == stands(client, "t")
 
 

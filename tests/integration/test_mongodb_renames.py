@@ -65,7 +65,7 @@ def test_a_collection_that_is_renamed_onto_in_its_window_is_read_anew(
             held = ended(job, client)
 
         assert held.items() >= stands(client, "t").items()
-        assert [one.outcome for one in job.answers] == ["accepted", "finished"]
+        assert [answer.outcome for answer in job.answers] == ["accepted", "finished"]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -121,13 +121,13 @@ def test_a_rename_counts_for_windows_whose_time_is_earlier_alone(
                 signals.write_text(f'{{"id": "u", "type": "execute-snapshot", "data": {data}}}\n')
                 job.read_window(2)
                 windows = job.job._windows.in_progress.opened
-                ids = [one.window.id for one in windows]
+                ids = [window.window.id for window in windows]
             held = ended(job, client)
 
         assert len(set(ids)) == 2
         assert replayed(job.events("u")) == stands(client, "u")
         assert held == stands(client, "t")
-        reads = [one["key"]["id"] for one in job.events("u") if one["value"]["op"] == "r"]
+        reads = [event["key"]["id"] for event in job.events("u") if event["value"]["op"] == "r"]
         assert len(reads) == 500
 
 

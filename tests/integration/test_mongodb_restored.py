@@ -54,7 +54,7 @@ def test_a_server_put_back_is_a_clear_stop(
         with own_server.connect() as client:
             client["inventory"]["t"].insert_one({"_id": "after"})
         with pytest.raises(PositionLost, match="put back to an older copy") as told:
-            job.until(lambda: any(one["key"] == {"id": '"after"'} for one in job.events("t")))
+            job.until(lambda: any(event["key"] == {"id": '"after"'} for event in job.events("t")))
 
     assert "reach back" not in str(told.value)
     assert "empty checkpoint" in told.value.hint
@@ -123,7 +123,7 @@ def test_a_server_put_back_whose_clock_is_behind_the_event_is_a_clear_stop(
                 client["inventory"]["t"].insert_one({"_id": "after"})
                 ahead(client, 30)  # past the event, as time does
             with pytest.raises(PositionLost, match="put back to an older copy"):
-                job.until(lambda: any(one["key"] == {"id": '"after"'} for one in job.events("t")))
+                job.until(lambda: any(event["key"] == {"id": '"after"'} for event in job.events("t")))
 
 
 def test_an_event_that_the_log_no_longer_reaches_back_to_is_not_missed(tmp_path: Path, spark: SparkSession):

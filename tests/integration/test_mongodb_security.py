@@ -65,7 +65,7 @@ def test_a_snapshot_by_a_user_that_only_reads(
             signal(client, "inventory.t")
             job.until_answered("finished")
 
-        reads = [one for one in job.events("t") if one["value"]["op"] == "r"]
+        reads = [event for event in job.events("t") if event["value"]["op"] == "r"]
         assert len(reads) == 50
     told = (tmp_path / "state").rglob("*.json")
     assert not any(SECRET in path.read_text() for path in told)

@@ -47,26 +47,26 @@ CHANGES, EVENTS = ROWS + 3, ROWS + 1 + 3 + 2
 """Rows changed by `changes`, and events of them with tombstones."""
 
 
-Told = tuple[str | None, str | None, str | None, str]
+RecordTexts = tuple[str | None, str | None, str | None, str]
 """A record as both must send it: its key, its place in the log, its row and its headers; not its time."""
 _HELD = re.compile(r"slot debezium held (\d+) changes from \S+ to \S+ when it was taken over")
 
 
-def told(key: str | None, value: str | None, headers: Any) -> Told:
+def told(key: str | None, value: str | None, headers: Any) -> RecordTexts:
     event = json.loads(value) if value else None
     place = str(event["source"]["lsn"]) if event else None
     row = json.dumps([event["op"], event["before"], event["after"]]) if event else None
     return key, place, row, json.dumps(headers)
 
 
-def ours(job: Driven) -> list[Told]:
+def ours(job: Driven) -> list[RecordTexts]:
     return [
         told(
-            json.dumps(one["key"], separators=(",", ":")),
-            one["value"] and json.dumps(one["value"]),
-            [[header["key"], header["value"]] for header in one["headers"]],
+            json.dumps(event["key"], separators=(",", ":")),
+            event["value"] and json.dumps(event["value"]),
+            [[header["key"], header["value"]] for header in event["headers"]],
         )
-        for one in job.events("orders")
+        for event in job.events("orders")
     ]
 
 
@@ -100,7 +100,7 @@ def test_we_go_on_from_its_slot_and_what_is_repeated_is_counted(
             job.until_drained(database)
             job.job.turn()
 
-    theirs, mine = [told(one.key, one.value, one.headers) for one in engine.sent[3:]], ours(job)
+    theirs, mine = [told(event.key, event.value, event.headers) for event in engine.sent[3:]], ours(job)
     repeated = (Counter(theirs) & Counter(mine)).total()
     # Nothing is lost or out of order, and what comes twice is the end of what it had sent.
     assert theirs[len(theirs) - repeated :] == mine[:repeated]

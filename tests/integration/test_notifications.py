@@ -57,7 +57,10 @@ def notices(job: Driven) -> list[dict[str, Any]]:
 
 def told(job: Driven) -> list[tuple[str, str, dict[str, Any]]]:
     """What each says; of a certificate only how many rows it has."""
-    return [(one["aggregate_type"], one["type"], _short(one["additional_data"])) for one in notices(job)]
+    return [
+        (notice["aggregate_type"], notice["type"], _short(notice["additional_data"]))
+        for notice in notices(job)
+    ]
 
 
 def _short(data: dict[str, str]) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def test_the_notifications_of_an_incremental_snapshot_come_in_this_order(
             (aggregate, "TABLE_SCAN_COMPLETED", {**listed, **scanned}),
             (aggregate, "COMPLETED", named),
         ]
-        assert all(since_ms <= one["timestamp"] <= time.time() * 1000 for one in notices(job))
+        assert all(since_ms <= notice["timestamp"] <= time.time() * 1000 for notice in notices(job))
         sent = [event["key"]["id"] for event in job.events() if event["topic"] == "notices"]
         assert sent[1:] == ["ours"] * 5
 

@@ -51,7 +51,7 @@ def letters(directory: Path) -> list[dict[str, str]]:
 
 
 def lacking(job: Driven) -> list[str]:
-    return [str(one.collection) for one in job.job.state.incomplete]
+    return [str(entry.collection) for entry in job.job.state.incomplete]
 
 
 def test_it_is_set_aside_and_a_snapshot_takes_it_up(shop, tmp_path, spark, caplog):
@@ -87,8 +87,11 @@ def test_a_letter_holds_the_entry_as_the_server_sent_it(shop, tmp_path, spark):
         job.until_drained(shop)
     found = letters(tmp_path)
 
-    assert [one["operation"] for one in found] == ["insert", "insert"]
-    assert [text in base64.b64decode(one["message"]) for one, text in zip(found, (b"20", b"30"), strict=True)]
+    assert [letter["operation"] for letter in found] == ["insert", "insert"]
+    assert [
+        text in base64.b64decode(letter["message"])
+        for letter, text in zip(found, (b"20", b"30"), strict=True)
+    ]
 
 
 def test_what_can_be_set_aside_stops_the_job_where_that_is_wanted(shop, tmp_path, spark):

@@ -40,7 +40,7 @@ def signal(database: Database) -> None:
 
 
 def keys_read(job: Driven, table: str) -> list[int]:
-    return sorted(one["value"]["after"]["id"] for one in job.events(table) if one["value"]["op"] == "r")
+    return sorted(event["value"]["after"]["id"] for event in job.events(table) if event["value"]["op"] == "r")
 
 
 def test_ddl_between_two_windows_of_a_held_snapshot_goes_through(database, tmp_path, spark):
@@ -73,7 +73,7 @@ def test_a_table_that_is_locked_once_it_was_measured_keeps_no_other_waiting(data
         with database.connect(autocommit=False) as holder:
             holder.execute("LOCK TABLE u IN ACCESS EXCLUSIVE MODE")
             job.until_answered("finished", 2)
-            meanwhile = [one.text.split()[0] for one in job.answered("finished")]
+            meanwhile = [answer.text.split()[0] for answer in job.answered("finished")]
             holder.rollback()
         job.until_answered("finished", 3)
 
@@ -85,8 +85,8 @@ def test_the_gap_of_a_small_table_is_read_by_the_same_signal(database, tmp_path,
     read, bad = ChunkReader.read, [True]
 
     def damaged(self: ChunkReader, window_id: str, reads: Any, *more: Any, **named: Any) -> Any:
-        for one in reads:
-            after, upto = one.run.after, one.run.upto
+        for reading in reads:
+            after, upto = reading.run.after, reading.run.upto
             if bad and (int(after[0]) if after else 0) < 1500 <= (int(upto[0]) if upto else 10**9):
                 raise SourceError("bad block")
         return read(self, window_id, reads, *more, **named)
@@ -163,7 +163,7 @@ def test_rows_of_a_window_whose_exporter_ended_between_slices(database, tmp_path
             for statement in change:
                 connection.execute(statement.encode())
         job.until_answered("finished")
-        rows = {one["key"]["id"]: one["value"]["after"]["b"] for one in job.events("t")}
+        rows = {event["key"]["id"]: event["value"]["after"]["b"] for event in job.events("t")}
 
     assert 0 < before < 8_000
     assert set(rows) == set(range(1, 8_001))

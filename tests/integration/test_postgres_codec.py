@@ -117,7 +117,7 @@ class Recorded:
     def inserts(self, table: Table, settings: EventSettings) -> dict[str, str]:
         """The `after` text of every insert in the log, by the event's key."""
         relations = [parse_relation(message[25:]) for message in self.messages if message[25:26] == b"R"]
-        relation = next((one for one in relations if one.oid == table.oid), None)
+        relation = next((relation for relation in relations if relation.oid == table.oid), None)
         if relation is None:  # a server without XML refuses some rows
             return {}
         codec = codec_for(relation, table, settings, self.types)
@@ -227,7 +227,7 @@ def test_the_catalog_says_what_a_table_is(database):
             "CREATE UNLOGGED TABLE fleeting (a int); CREATE VIEW seen AS SELECT 1",
         )
     catalog = Catalog(database.connect)
-    listed = [str(one) for one in catalog.tables()]
+    listed = [str(table) for table in catalog.tables()]
     tables = {table.name: table for table in catalog.describe(catalog.tables()).values()}
     types = catalog.types()
 
@@ -235,7 +235,7 @@ def test_the_catalog_says_what_a_table_is(database):
     p, u = tables["p"], tables["u"]
     assert (p.kind, p.primary_key, p.identity, p.identity_key) == ("p", ("k1", "k2"), "d", ("k1", "k2"))
     assert (p.children, tables["p1"].parents, tables["p1"].partition) == ((tables["p1"].oid,), (p.oid,), True)
-    assert [(one.name, one.nullable) for one in p.columns] == [
+    assert [(column.name, column.nullable) for column in p.columns] == [
         ("k2", False),
         ("k1", False),
         ("v", True),
@@ -244,12 +244,12 @@ def test_the_catalog_says_what_a_table_is(database):
         ("g", True),
         ("i", False),
     ]
-    assert [one.default for one in p.columns] == [None, None, None, None, "5", None, None]
+    assert [column.default for column in p.columns] == [None, None, None, None, "5", None, None]
     assert (p.columns[5].generated, p.columns[6].identity) == ("s", "a")
     assert types[types[p.columns[2].type].element].labels == ("b", "a")
     assert (u.unique_key, u.primary_key, u.identity, u.identity_key) == (("b", "a"), (), "i", ("b", "a"))
     assert tables["heap"].identity == "f"
-    assert [one.name for one in relation_of(p).columns] == ["k2", "k1", "v", "d", "x", "i"]
+    assert [column.name for column in relation_of(p).columns] == ["k2", "k1", "v", "d", "x", "i"]
 
 
 def test_the_session_settings_are_taken_by_the_server(database):

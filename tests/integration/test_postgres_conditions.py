@@ -184,7 +184,10 @@ def test_a_condition_that_is_planned_for_long_holds_nobody_up(
         job.until_answered("finished")
 
         assert ids(job) == [1, 2, 3]
-        assert ["takes too long to plan" in one.text for one in job.answered("rejected")] == [True, True]
+        assert ["takes too long to plan" in answer.text for answer in job.answered("rejected")] == [
+            True,
+            True,
+        ]
         with tagged.connect() as connection:
             left = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'EXPLAIN%' AND pid <> pg_backend_pid()"
             job.until(lambda: not connection.execute(left).fetchall())

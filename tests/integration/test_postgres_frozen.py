@@ -210,7 +210,7 @@ def test_a_signal_ends_the_command_in_time_and_leaves_no_process(
 def wait_gone(processes: list[int]) -> list[int]:
     """Those of the processes that still run after a moment."""
     until = time.monotonic() + 3
-    while (left := [one for one in processes if alive(one)]) and time.monotonic() < until:
+    while (left := [process for process in processes if alive(process)]) and time.monotonic() < until:
         time.sleep(0.05)
     return left
 

@@ -41,7 +41,7 @@ def slow_readers(monkeypatch: pytest.MonkeyPatch, row_s: float) -> None:
     read = ChunkReader.read
 
     def slowly(self: ChunkReader, window_id: str, reads: Any, *more: Any, **named: Any) -> Any:
-        time.sleep(row_s * 100 * sum(one.run.chunks for one in reads))
+        time.sleep(row_s * 100 * sum(read.run.chunks for read in reads))
         return read(self, window_id, reads, *more, **named)
 
     monkeypatch.setattr(ChunkReader, "read", slowly)

@@ -142,7 +142,7 @@ class TestNamesakes:
             job.until_answered("finished")
             job.until_drained(table)
             rows: Counter[tuple[Any, ...]] = Counter()
-            for event in (one["value"] for one in job.events("n") if one["value"]):
+            for event in (event["value"] for event in job.events("n") if event["value"]):
                 for side, count in (("before", -1), ("after", 1)):
                     if event[side]:
                         rows[tuple(event[side].values())] += count
@@ -368,25 +368,25 @@ class TestSessions:
         ones = [sessions.take(), sessions.take()]
         try:
             assert ones[0] is failed
-            assert [one._connection.execute("SELECT 1").fetchone() for one in ones] == [(1,), (1,)]
+            assert [session._connection.execute("SELECT 1").fetchone() for session in ones] == [(1,), (1,)]
             assert killed.closed
         finally:
-            for one in ones:
-                one.close()
+            for session in ones:
+                session.close()
 
     def test_no_more_are_kept_than_windows_are_in_progress_and_for_a_while(self, sessions):
         taken = [sessions.take() for _ in range(3)]
-        for one in taken:
-            sessions.give(one)
-        kept = [one for one in taken if not one.closed]
+        for session in taken:
+            sessions.give(session)
+        kept = [session for session in taken if not session.closed]
         self.now_s = 9.0
         sessions.trim()
-        kept_on = [one for one in taken if not one.closed]
+        kept_on = [session for session in taken if not session.closed]
         self.now_s = 11.0
         sessions.trim()
 
         assert len(kept) == len(kept_on) == 2
-        assert all(one.closed for one in taken)
+        assert all(session.closed for session in taken)
 
     def test_the_catalog_leaves_a_shared_connection_free_when_a_table_is_locked(self, table):
         server = make_server(parse(properties(table, Path("unused"))).source_as(PostgresSettings))
@@ -399,5 +399,5 @@ class TestSessions:
                 catalog.describe([T])
             assert shared.info.transaction_status == TransactionStatus.IDLE
             blocking.rollback()
-            assert [one.id for one in catalog.describe([T]).values()] == [T]
+            assert [value.id for value in catalog.describe([T]).values()] == [T]
             assert shared.info.transaction_status == TransactionStatus.IDLE

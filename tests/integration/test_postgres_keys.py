@@ -91,7 +91,7 @@ class Keyed:
             case 0:
                 connection.execute(f"DELETE FROM {self.name} WHERE n = {number}".encode())
             case 1 | 2:
-                self.insert(connection, [chance.choice(one.values) for one in self.kinds])
+                self.insert(connection, [chance.choice(kind.values) for kind in self.kinds])
             case 3 | 4:
                 sets = f"SET {column} = %s, v = v + 1 WHERE n = {number}"
                 connection.execute(f"UPDATE {self.name} {sets}".encode(), [chance.choice(kind.values)])
@@ -211,7 +211,9 @@ class TestRenamed:
             connection.execute(f"ALTER TYPE level {statement}".encode())
             job.until_answered("finished")
 
-            reads = {(one["value"]["after"]["k"], one["value"]["after"]["n"]) for one in job.events("t")}
+            reads = {
+                (event["value"]["after"]["k"], event["value"]["after"]["n"]) for event in job.events("t")
+            }
             assert reads.issuperset(connection.execute("SELECT k::text, n FROM t").fetchall())
 
 

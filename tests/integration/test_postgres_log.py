@@ -41,7 +41,7 @@ def kinds_from(database, start: Position) -> str:
     while not kinds.endswith("C") and time.monotonic() < deadline:
         span = log.take(0.1)
         for cut in span.cuts if span else ():
-            kinds += "".join(chr(one[25]) for one in cut.part.messages.to_pylist())
+            kinds += "".join(chr(message[25]) for message in cut.part.messages.to_pylist())
     log.close()
     return kinds
 
@@ -94,7 +94,10 @@ def whole(database, start: Position, slot: str, end: int, *, streaming: bool) ->
     while log.failure is None and time.monotonic() < deadline:
         span = log.take(0.1)
         for cut in span.cuts if span else ():
-            found += [one[1:9] * (one[25] in b"IUDTM") + one[25:] for one in cut.part.messages.to_pylist()]
+            found += [
+                message[1:9] * (message[25] in b"IUDTM") + message[25:]
+                for message in cut.part.messages.to_pylist()
+            ]
         if span and int(span.end.order[0]) >= end and not span.end.order[1]:
             break
     log.close()
@@ -155,7 +158,7 @@ def test_what_is_streamed_while_it_is_open_is_what_is_sent_at_its_commit(each_da
 
 def without_definitions(sent: list[bytes]) -> list[bytes]:
     """Entries and the ends of transactions. Tables' definitions come again for each streamed transaction."""
-    return [one for one in sent if one[:1] not in b"RY"]
+    return [event for event in sent if event[:1] not in b"RY"]
 
 
 def test_a_session_goes_on_in_the_middle_of_a_transaction_that_is_streamed(database):
@@ -173,7 +176,7 @@ def test_a_session_goes_on_in_the_middle_of_a_transaction_that_is_streamed(datab
         at = taken(log, found)
         log.close()
 
-    assert [number(one) for one in found] == [*range(1, 5001), 0]
+    assert [number(message) for message in found] == [*range(1, 5001), 0]
 
 
 def test_a_span_has_no_more_of_a_replayed_transaction_than_its_rows(database):
@@ -199,8 +202,8 @@ def taken(log: PostgresLog, found: list[bytes]) -> Position | None:
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline:
         if (span := log.take(0.1)) and span.entries:
-            sent = [one for cut in span.cuts for one in cut.part.messages.to_pylist()]
-            found += [one for one in sent if one[25:26] == b"I"]
+            sent = [message for cut in span.cuts for message in cut.part.messages.to_pylist()]
+            found += [event for event in sent if event[25:26] == b"I"]
             return span.end if number(found[-1]) else None
     raise AssertionError("nothing comes")
 

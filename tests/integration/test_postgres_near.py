@@ -48,7 +48,7 @@ def read(table: Database, directory: Path, spark: Any, signal: str, **more: str)
         events = [(event["key"]["id"], event) for event in job.events("t")]
         for _, event in events:
             del event["value"]["ts_ms"], event["value"]["source"]
-        return [event for _, event in sorted(events, key=lambda one: one[0])]
+        return [event for _, event in sorted(events, key=lambda event: event[0])]
 
 
 class TestEvents:

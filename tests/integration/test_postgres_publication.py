@@ -97,7 +97,7 @@ class TestAgreement:
             }
 
             assert found == expected
-            assert [one.parts for one in ours.captured(asked)] == sorted(expected)
+            assert [collection.parts for collection in ours.captured(asked)] == sorted(expected)
 
     @pytest.mark.parametrize("publication", PUBLICATIONS)
     def test_it_is_the_view_s(self, each_database, publication):
@@ -426,7 +426,7 @@ class TestGaps:
                 connection.execute(statement.encode())
 
     def lacking(self, job: Driven) -> list[str]:
-        return [one.collection.parts[1] for one in job.job.state.incomplete]
+        return [entry.collection.parts[1] for entry in job.job.state.incomplete]
 
     def withhold(self, database: Database) -> None:
         """Change a row of `t` while it is not published."""

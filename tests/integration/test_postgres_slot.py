@@ -128,7 +128,7 @@ class TestRetention:
 
         assert "'extended'" in told[0]
         assert "gives the slot up after" in told[0]
-        assert any("'unreserved'" in one or "'lost'" in one for one in told)
+        assert any("'unreserved'" in notification or "'lost'" in notification for notification in told)
         assert len(told) <= 4
 
     def test_above_the_bound_it_is_warned_of_again_when_twice_as_much(self, caplog):

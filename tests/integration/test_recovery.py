@@ -69,7 +69,11 @@ class Copied:
         assert state.recovery.loss is loss, state.recovery
         assert state.incomplete == ()
         label = state.recovery.label
-        ends = {one.collection: one for one in job.answers if one.id == label and one.outcome != "accepted"}
+        ends = {
+            answer.collection: answer
+            for answer in job.answers
+            if answer.id == label and answer.outcome != "accepted"
+        }
         for table in ("orders", "customers"):
             assert replayed_rows(job.events(table)) == rows_of(database or self.database, table)
             answer = ends[f"public.{table}"]

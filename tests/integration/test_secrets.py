@@ -206,7 +206,7 @@ def shown(port: str) -> str:
     api = f"{root}/api/v1/applications/{applications[0]['id']}"
     executions = json.loads(fetched(f"{api}/sql?length=1000"))
     pages = [f"{api}/{page}" for page in PAGES] + [f"{root}/environment/", f"{root}/SQL/", f"{root}/jobs/"]
-    pages += [f"{root}/SQL/execution/?id={one['id']}" for one in executions]
+    pages += [f"{root}/SQL/execution/?id={execution['id']}" for execution in executions]
     return "\n".join(fetched(page) for page in pages)
 
 

@@ -241,7 +241,9 @@ def test_lines_of_the_file_are_obeyed_once(tables: Database, tmp_path: Path, spa
         job.until_answered("accepted", 2)
 
         assert reads(job) == 100
-        assert [(one.label, one.id) for one in job.answered("finished")] == [("signals.jsonl@0", "monday")]
+        assert [(answer.label, answer.id) for answer in job.answered("finished")] == [
+            ("signals.jsonl@0", "monday")
+        ]
         job.job.turn()  # notes that it has been told
     with driven(tables, tmp_path, spark, **more) as job, path.open("a") as file:
         file.write(mark("later") + "\n")

@@ -76,5 +76,5 @@ def test_an_instance_without_commands_is_read_in_the_order_of_changes_with_a_war
         shop.capture()
         driven.until_streamed(shop)
 
-        assert [one["key"]["id"] for one in driven.events("t")] == list(range(12))
-    assert len([one for one in caplog.messages if "without __$command_id" in one]) == 1
+        assert [event["key"]["id"] for event in driven.events("t")] == list(range(12))
+    assert len([message for message in caplog.messages if "without __$command_id" in message]) == 1

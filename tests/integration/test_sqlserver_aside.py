@@ -68,9 +68,11 @@ def test_one_bad_table_is_set_aside_and_taken_up_by_a_snapshot(
         (found,) = driven.job.state.incomplete
         assert (str(found.collection), found.cause.value, found.kept) == ("shop.dbo.t", "undecodable", 2)
         told = letters(tmp_path)
-        assert [one["operation"] for one in told] == ["insert", "update to"]
+        assert [notification["operation"] for notification in told] == ["insert", "update to"]
         assert base64.b64decode(told[-1]["message"]).decode().endswith("b")
-        assert {one["transaction"] for one in told} == {one["position"].split("/")[0] for one in told}
+        assert {notification["transaction"] for notification in told} == {
+            notification["position"].split("/")[0] for notification in told
+        }
 
         broken.execute("INSERT INTO dbo.t VALUES (2, N'c')")
         broken.capture()

@@ -75,6 +75,6 @@ def test_a_log_that_is_locked_keeps_no_other_databases_log(
         shop.capture()
         driven.until(lambda: ("c", {"id": 5, "v": "d"}) in driven.ops("t"), 15)
 
-    assert [one for one in caplog.messages if "lock" in one] == [
-        one for one in caplog.messages if "the log of database shop waits for a lock" in one
+    assert [message for message in caplog.messages if "lock" in message] == [
+        message for message in caplog.messages if "the log of database shop waits for a lock" in message
     ][:1]

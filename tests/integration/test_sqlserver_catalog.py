@@ -33,8 +33,8 @@ def captured(
 
 def described(shop: StandInDatabase) -> dict[str, Table]:
     with closing(Server(shop.server.reach).open("shop")) as questions:
-        tables = [one for one in questions.catalog.listed() if not one.view]
-        return {one.id.parts[-1]: one for one in questions.catalog.describe(tables)}
+        tables = [table for table in questions.catalog.listed() if not table.view]
+        return {table.id.parts[-1]: table for table in questions.catalog.describe(tables)}
 
 
 def listed(shop: StandInDatabase) -> list[Listed]:
@@ -118,10 +118,10 @@ def test_capture_instances_come_by_table_the_older_first(shop):
 
     found = captured(shop)
 
-    assert [one.name for one, _table in found] == ["dbo_a", "later_name_first", "dbo_b"]
-    assert [one.captured for one, _table in found] == [("id",), ("id",), ("id", "x")]
+    assert [capture.name for capture, _table in found] == ["dbo_a", "later_name_first", "dbo_b"]
+    assert [capture.captured for capture, _table in found] == [("id",), ("id",), ("id", "x")]
     assert found[1][0].start < found[2][0].start
-    assert {one.table for one, _table in found[1:]} == {CollectionId(("shop", "dbo", "b"))}
+    assert {capture.table for capture, _table in found[1:]} == {CollectionId(("shop", "dbo", "b"))}
     assert [[column.name for column in table.columns] for _one, table in found] == [
         ["id"],
         ["id"],
@@ -136,7 +136,7 @@ def test_only_selected_tables_have_instances(shop):
 
     found = captured(shop, lambda table: table.parts[2] == "b")
 
-    assert [one.name for one, _table in found] == ["dbo_b"]
+    assert [capture.name for capture, _table in found] == ["dbo_b"]
 
 
 def test_an_instance_keeps_the_columns_that_its_table_lost(shop):
@@ -175,15 +175,15 @@ def test_tables_without_cdc_and_views_are_listed(shop):
     shop.execute("CREATE UNIQUE INDEX i ON dbo.iv (id)")
     shop.enable_cdc("dbo.a")
 
-    found = {one.id.parts[2]: one for one in listed(shop)}
+    found = {table.id.parts[2]: table for table in listed(shop)}
 
-    assert {name: (one.tracked, one.view, one.indexed) for name, one in found.items()} == {
+    assert {name: (table.tracked, table.view, table.indexed) for name, table in found.items()} == {
         "a": (True, False, False),
         "b": (False, False, False),
         "v": (False, True, False),
         "iv": (False, True, True),
     }
-    captures = [one for one, _table in captured(shop)]
+    captures = [capture for capture, _table in captured(shop)]
     assert uncaptured(found.values(), captures) == (CollectionId(("shop", "dbo", "b")),)
 
 
@@ -193,7 +193,7 @@ def test_a_dropped_instance_is_gone(shop):
     shop.disable_cdc("dbo_t")
 
     assert captured(shop) == []
-    assert [one.tracked for one in listed(shop)] == [False]
+    assert [table.tracked for table in listed(shop)] == [False]
 
 
 def test_a_database_says_what_it_is(shop):
@@ -333,8 +333,8 @@ def test_where_the_server_does_not_show_the_fork_it_is_unknown_and_the_check_say
     settings = parse({**shop.server.properties(), "tidemark.sink": "console", "tidemark.checkpoint": "/x"})
 
     assert fork_of(shop) is None
-    said = [one.text for one in inspect(settings, lambda _settings: shop.server.reach)]
-    assert [one for one in said if "grant VIEW ANY DATABASE to the login" in one] == [not_seen("shop")]
+    said = [finding.text for finding in inspect(settings, lambda _settings: shop.server.reach)]
+    assert [line for line in said if "grant VIEW ANY DATABASE to the login" in line] == [not_seen("shop")]
 
 
 def fork_of(shop: StandInDatabase) -> Fork | None:

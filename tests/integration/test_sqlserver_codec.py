@@ -110,7 +110,7 @@ def afters(events: pa.RecordBatch) -> list[str]:
 
 
 def nulls(table: Table, number: int) -> str:
-    names = [one.name for one in table.columns if one.name not in {"id", "nm"}]
+    names = [column.name for column in table.columns if column.name not in {"id", "nm"}]
     values = ", ".join(["NULL"] * len(names))
     return f"INSERT INTO dbo.t (id, nm, {', '.join(names)}) VALUES ({number}, N'x', {values})"
 

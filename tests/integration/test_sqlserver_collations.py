@@ -52,8 +52,12 @@ def test_rows_and_changes_of_tables_of_different_collations_come_by_one_statemen
 
         for name, row in VALUES.items():
             assert driven.ops(name) == [("c", row), ("r", row)]
-        both = [one for one in sqlserver.statements if "[dbo].[two]" in one and "[dbo].[other]" in one]
-        assert any("UNION ALL" in one for one in both)
+        both = [
+            statement
+            for statement in sqlserver.statements
+            if "[dbo].[two]" in statement and "[dbo].[other]" in statement
+        ]
+        assert any("UNION ALL" in cost for cost in both)
 
 
 @pytest.mark.parametrize("mode", [RowMode.FAST, RowMode.ESCAPED])

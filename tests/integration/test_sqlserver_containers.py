@@ -175,7 +175,7 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
     )
     with shop.server.connect("shop") as connection:
         catalog = Catalog(connection, "shop")
-        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        listed = [table for table in catalog.listed() if table.id.parts[1:] == ("dbo", "t")]
         (table,) = catalog.describe(listed)
         condition = Keyset(table.columns[:1]).between((first,), (last,))
         connection.exec_driver_sql("SET SHOWPLAN_TEXT ON")
@@ -194,7 +194,7 @@ def test_a_greatest_key_of_half_a_surrogate_pair_leaves_no_row_out(shop: Contain
     shop.execute("INSERT INTO dbo.t VALUES (N'a'), (N'ab'), (N'a' + NCHAR(55357))")
     with shop.server.connect("shop") as connection:
         catalog = Catalog(connection, "shop")
-        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        listed = [table for table in catalog.listed() if table.id.parts[1:] == ("dbo", "t")]
         (table,) = catalog.describe(listed)
         keyset = Keyset(table.columns[:1])
         ((told,),) = rows(
@@ -244,7 +244,7 @@ def test_a_key_that_holds_nul_is_found(shop: ContainedDatabase, kind: str):
     (row,) = shop.query("SELECT [k] FROM dbo.t WHERE LEN([k]) > 1")
     with shop.server.connect("shop") as connection:
         catalog = Catalog(connection, "shop")
-        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        listed = [table for table in catalog.listed() if table.id.parts[1:] == ("dbo", "t")]
         (table,) = catalog.describe(listed)
 
     condition = Keyset(table.columns).among([row])

@@ -65,7 +65,7 @@ def test_a_status_query_that_is_refused_is_told_once_and_stops_nothing(
         driven_sqlserver(sqlserver, tmp_path, spark, **refused) as driven,
     ):
         driven.until(lambda: "can't be asked" in caplog.text, 20)
-        asked = len([one for one in caplog.messages if "maximum LSN" in one])
+        asked = len([message for message in caplog.messages if "maximum LSN" in message])
         shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
         shop.capture()
         driven.until_streamed(shop)
@@ -99,7 +99,7 @@ def test_what_cdc_does_not_keep_is_warned_of_by_name_in_captured_tables_alone(
     ):
         pass
 
-    assert [one for one in caplog.messages if "CDC" in one] == [
+    assert [message for message in caplog.messages if "CDC" in message] == [
         (
             "shop.dbo.t is partitioned, and CDC does not capture rows of a partition that is switched in"
             " or out; to forbid it make capture instance dbo_t with @allow_partition_switch = 0"
@@ -186,9 +186,9 @@ def test_an_initial_snapshot_reads_a_select_that_ends_with_an_order(
         driven.until(lambda: len(driven.ops("t")) == 2)
 
         assert sorted(row["id"] for _op, row in driven.ops("t")) == [1, 3]
-        read = [one for one in sqlserver.statements if "WHERE id <> 2" in one]
+        read = [statement for statement in sqlserver.statements if "WHERE id <> 2" in statement]
         assert read
-        assert not any("ORDER BY id DESC" in one for one in read)
+        assert not any("ORDER BY id DESC" in event for event in read)
 
 
 class Recent:
@@ -268,10 +268,10 @@ def test_rows_and_bytes_of_a_table_are_counted_by_views_that_any_login_may_read(
     asked = [
         table_statements.size(
             ReadTable(
-                Table(CollectionId(("shop", "dbo", "t")), keyset.columns), keyset, keyset, object_id=one
+                Table(CollectionId(("shop", "dbo", "t")), keyset.columns), keyset, keyset, object_id=number
             )
         )
-        for one in (t, u, 1)
+        for number in (t, u, 1)
     ]
 
-    assert [shop.query(one) for one in asked] == [[(2, 8192)], [(0, 0)], [(0, 0)]]
+    assert [shop.query(question) for question in asked] == [[(2, 8192)], [(0, 0)], [(0, 0)]]

@@ -79,11 +79,11 @@ def test_tables_are_read_and_then_streamed(
         assert [op for op, _row in driven.ops("a")] == ["r"] * 30 + ["u"]
         held(driven, shop, "a")
         held(driven, shop, "b")
-        marks = [one["value"]["source"]["snapshot"] for name in "ab" for one in driven.events(name)]
+        marks = [event["value"]["source"]["snapshot"] for name in "ab" for event in driven.events(name)]
         assert (marks[0], marks[29], marks[30]) == ("first", "last_in_data_collection", "false")
         assert (marks[31], marks[-1]) == ("first_in_data_collection", "last")
-        changes = [one["value"]["tableChanges"][0] for one in driven.events() if one["topic"] == "tm"]
-        assert [(one["type"], one["id"]) for one in changes] == [
+        changes = [event["value"]["tableChanges"][0] for event in driven.events() if event["topic"] == "tm"]
+        assert [(change["type"], change["id"]) for change in changes] == [
             ("CREATE", '"shop"."dbo"."a"'),
             ("CREATE", '"shop"."dbo"."b"'),
         ]
@@ -139,9 +139,13 @@ def test_exclusive_locks_keep_writers_out_until_all_is_read(
         driven.until_streamed(shop)
 
         assert driven.ops("t")[600:] == [("u", {"id": 3, "v": "let in"})]
-        queries = [one for one in sqlserver.statements if re.search(r"AS \[r\] FROM \[dbo\]\.\[t\]", one)]
+        queries = [
+            statement
+            for statement in sqlserver.statements
+            if re.search(r"AS \[r\] FROM \[dbo\]\.\[t\]", statement)
+        ]
         assert queries
-        assert all("WITH (NOLOCK)" in one for one in queries)
+        assert all("WITH (NOLOCK)" in query for query in queries)
 
 
 def test_rows_that_were_read_when_the_locks_were_lost_are_read_again(
@@ -197,7 +201,7 @@ def test_where_the_log_began_is_known_by_the_databases_names(
         driven.until(lambda: not driven.job.state.snapshot.initial)
 
         assert driven.job.state.memory["first"]["begins_at"] == began
-        commits = {one["value"]["source"]["commit_lsn"] for one in driven.events("t")}
+        commits = {event["value"]["source"]["commit_lsn"] for event in driven.events("t")}
     assert list(began) == ["shop"]
     assert commits == {began["shop"]}
 
@@ -265,7 +269,7 @@ def test_initial_only_reads_and_ends(
         driven.job.run(lambda: False)
 
         assert len(reads(driven)) == 15
-        assert [one["topic"] for one in driven.events()].count("tm") == 1
+        assert [event["topic"] for event in driven.events()].count("tm") == 1
 
 
 def test_schema_only_tells_shapes_and_no_rows(
@@ -279,7 +283,7 @@ def test_schema_only_tells_shapes_and_no_rows(
         driven.until_streamed(shop)
 
         assert driven.ops("t") == [("c", {"id": 100, "v": "streamed"})]
-        (created,) = [one["value"] for one in driven.events() if one["topic"] == "tm"]
+        (created,) = [event["value"] for event in driven.events() if event["topic"] == "tm"]
         assert created["databaseName"] == "shop"
 
 
@@ -294,7 +298,7 @@ def test_a_restart_tells_no_shape_again(
             shop.capture()
             driven.until_streamed(shop)
 
-    assert [one["topic"] for one in driven.events()].count("tm") == 1
+    assert [event["topic"] for event in driven.events()].count("tm") == 1
     assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 1
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema.history import history
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.settings import HistoryKind, HistorySettings
 from engine.errors import SourceError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
 
 TABLE = Table(CollectionId(("testDB", "dbo", "t")), (Column("id", 1, "int", nullable=False),), ("id",))
-CHANGE = SchemaChange(ChangeType.CREATE, TABLE, ReadPlace(1, "00000027:00000001:0001", snapshot="true"), 2)
-END = {"testDB": Place("ffffffff:ffffffff:ffff")}
+CHANGE = SchemaChange(ChangeType.CREATE, TABLE, ReadPosition(1, "00000027:00000001:0001", snapshot="true"), 2)
+END = {"testDB": LogPosition("ffffffff:ffffffff:ffff")}
 
 
 def opened(topic: str, bootstrap: str, attempts: int = 100) -> History:
@@ -47,7 +47,7 @@ def test_what_is_recorded_comes_back_to_another_job(kafka: KafkaBroker, topic: s
     assert kafka.partitions(topic) == 1
     assert kafka.count(topic) == 3
     assert kafka.setting(topic, "retention.ms") == "-1"
-    assert {(one.key(), one.partition()) for one in kafka.records(topic)} == {(None, 0)}
+    assert {(record.key(), record.partition()) for record in kafka.records(topic)} == {(None, 0)}
 
 
 def test_no_topic_and_an_empty_one_are_no_history(kafka: KafkaBroker, topic: str):

@@ -51,12 +51,12 @@ def test_a_second_instance_takes_over_with_its_columns(
             {"id": 3, "v": "c", "more": 30},
             {"id": 4, "v": "d", "more": 40},
         ]
-        changes = [one["value"]["tableChanges"][0] for one in driven.events() if one["topic"] == "tm"]
-        assert [one["type"] for one in changes] == ["CREATE", "ALTER"]
+        changes = [event["value"]["tableChanges"][0] for event in driven.events() if event["topic"] == "tm"]
+        assert [change["type"] for change in changes] == ["CREATE", "ALTER"]
         assert [column["name"] for column in changes[1]["table"]["columns"]] == ["id", "v", "more"]
-        notices = [one["value"] for one in driven.events() if one["topic"] == "notices"]
-        told = [one for one in notices if one["aggregate_type"] == "Capture Instance"]
-    assert [one["type"] for one in told] == ["COMPLETED"]
+        notices = [event["value"] for event in driven.events() if event["topic"] == "notices"]
+        told = [notice for notice in notices if notice["aggregate_type"] == "Capture Instance"]
+    assert [notification["type"] for notification in told] == ["COMPLETED"]
     data = told[0]["additional_data"]
     assert list(data) == [
         *("connector_name", "capture_instance", "start_lsn", "stop_lsn", "commit_lsn", "server", "database"),
@@ -108,7 +108,7 @@ def test_an_instance_that_is_gone_is_warned_of_once(
                 shop.capture()
                 driven.until_streamed(shop)
 
-    gone = [one.split()[2] for one in caplog.messages if "is gone" in one]
+    gone = [message.split()[2] for message in caplog.messages if "is gone" in message]
     assert gone == ["dbo_a", "dbo_c"]
 
 
@@ -143,7 +143,7 @@ def test_a_listed_table_without_cdc_is_warned_about(
     ):
         pass
 
-    assert [one for one in caplog.messages if "shop.dbo.u is listed" in one]
+    assert [message for message in caplog.messages if "shop.dbo.u is listed" in message]
 
 
 def test_a_table_that_is_enabled_is_read_by_a_snapshot_of_its_own(

@@ -44,7 +44,7 @@ def test_inserts_updates_and_deletes_come_in_order(
             ("u", {"id": 2, "v": "é 'quoted'"}),
             ("d", {"id": 1, "v": "a"}),
         ]
-        assert {one["topic"] for one in driven.events()} == {"tm.shop.dbo.t"}
+        assert {event["topic"] for event in driven.events()} == {"tm.shop.dbo.t"}
 
 
 def test_a_change_of_key_is_a_delete_and_a_create(
@@ -58,8 +58,8 @@ def test_a_change_of_key_is_a_delete_and_a_create(
         driven.until_streamed(shop)
 
         _insert, *moved = driven.events("t")
-        assert [(one["value"]["op"], one["key"]["id"]) for one in moved] == [("d", 1), ("c", 7)]
-        assert [one["value"]["source"]["event_serial_no"] for one in moved] == [1, 2]
+        assert [(event["value"]["op"], event["key"]["id"]) for event in moved] == [("d", 1), ("c", 7)]
+        assert [event["value"]["source"]["event_serial_no"] for event in moved] == [1, 2]
 
 
 @pytest.mark.parametrize("most", ["200000", "4"])
@@ -104,7 +104,7 @@ def test_two_tables_of_one_transaction_are_told_in_the_order_of_their_changes(
         shop.capture()
         driven.until_streamed(shop)
 
-        told = [(one["topic"][-1], one["key"]["id"]) for one in driven.events()]
+        told = [(event["topic"][-1], event["key"]["id"]) for event in driven.events()]
         assert told == [(table, row) for row in range(5) for table in "ab"]
 
 
@@ -122,7 +122,7 @@ def test_a_transaction_larger_than_a_span_comes_whole_and_in_order(
         shop.capture()
         driven.until(lambda: driven.events("a")[-1:] and driven.events("a")[-1]["key"]["id"] == 1000)
 
-        told = [(one["topic"][-1], one["key"]["id"]) for one in driven.events()]
+        told = [(event["topic"][-1], event["key"]["id"]) for event in driven.events()]
         assert told == [*((table, row) for row in range(100) for table in "ab"), ("a", 1000)]
         assert driven.job.state.turn > 4
 
@@ -139,7 +139,7 @@ def test_many_rows_are_read_by_spark(
         shop.capture()
         driven.until_streamed(shop)
 
-        told = [(one["topic"][-1], one["key"]["id"]) for one in driven.events()]
+        told = [(event["topic"][-1], event["key"]["id"]) for event in driven.events()]
         expected = [
             (table, row)
             for start in range(0, 4000, 1000)
@@ -164,13 +164,13 @@ def test_every_database_has_a_log_of_its_own(
             database.capture()
         driven.until_streamed(shop, other)
 
-        told = [(one["topic"], one["value"]["after"]["v"]) for one in driven.events()]
+        told = [(event["topic"], event["value"]["after"]["v"]) for event in driven.events()]
         assert sorted(told) == [
             ("tm.other.dbo.t", "again"),
             ("tm.other.dbo.t", "other"),
             ("tm.shop.dbo.t", "shop"),
         ]
-        assert {one["value"]["source"]["db"] for one in driven.events()} == {"shop", "other"}
+        assert {event["value"]["source"]["db"] for event in driven.events()} == {"shop", "other"}
 
 
 def test_a_restart_loses_nothing_and_repeats_nothing(
@@ -185,7 +185,7 @@ def test_a_restart_loses_nothing_and_repeats_nothing(
             shop.capture()
             driven.until_streamed(shop)
 
-    assert [one["key"]["id"] for one in driven.events("t")] == [1, 2, 3, 4, 5]
+    assert [event["key"]["id"] for event in driven.events("t")] == [1, 2, 3, 4, 5]
 
 
 def test_a_restart_inside_a_transaction_goes_on_inside_it(
@@ -202,7 +202,7 @@ def test_a_restart_inside_a_transaction_goes_on_inside_it(
     with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
         driven.until_streamed(shop)
 
-    assert [one["key"]["id"] for one in driven.events("t")] == list(range(60))
+    assert [event["key"]["id"] for event in driven.events("t")] == list(range(60))
 
 
 class TestSilence:
@@ -267,7 +267,7 @@ class TestSilence:
         with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
             driven.until_streamed(shop)
 
-        assert [one["key"]["id"] for one in driven.events("t")] == [3, 4]
+        assert [event["key"]["id"] for event in driven.events("t")] == [3, 4]
 
 
 def test_the_state_of_another_database_is_refused(

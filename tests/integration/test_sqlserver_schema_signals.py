@@ -55,8 +55,8 @@ def signal(directory: Path, *columns: str, **more: Any) -> None:
 
 def told(driven: Driven) -> list[tuple[str, list[str]]]:
     """The type and the key of each change in the schema change topic."""
-    changes = [one["value"]["tableChanges"][0] for one in driven.events() if one["topic"] == "tm"]
-    return [(one["type"], one["table"]["primaryKeyColumnNames"]) for one in changes]
+    changes = [event["value"]["tableChanges"][0] for event in driven.events() if event["topic"] == "tm"]
+    return [(change["type"], change["table"]["primaryKeyColumnNames"]) for change in changes]
 
 
 def test_a_stated_schema_is_announced_and_recorded_and_the_next_start_tells_the_catalogs(
@@ -85,7 +85,7 @@ def test_a_stated_schema_is_announced_and_recorded_and_the_next_start_tells_the_
 
         assert told(driven)[-1] == ("ALTER", ["id"])
     recorded = [orjson.loads(line)["tableChanges"][0] for line in file.read_bytes().splitlines()]
-    assert [one["table"]["primaryKeyColumnNames"] for one in recorded] == [["id"], ["id", "v"], ["id"]]
+    assert [change["table"]["primaryKeyColumnNames"] for change in recorded] == [["id"], ["id", "v"], ["id"]]
 
 
 def test_a_turn_that_has_to_be_repeated_announces_it_once(

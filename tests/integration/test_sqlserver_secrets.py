@@ -43,9 +43,9 @@ def test_what_a_job_logs_and_writes_holds_no_password(
     secret = sqlserver.postgres.password
     assert caplog.records
     assert secret not in caplog.text
-    files = [one for one in tmp_path.rglob("*") if one.is_file()]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
-    assert not [one for one in files if secret.encode() in one.read_bytes()]
+    assert not [file for file in files if secret.encode() in file.read_bytes()]
 
 
 @pytest.mark.usefixtures("shop")

@@ -208,7 +208,7 @@ def test_two_surrogate_keys_of_one_table_in_a_window_are_superseded_alike(
 
         assert len(window.runs) == 2
         told = [(op, row["a"], row["v"]) for op, row in driven.ops("t")]
-        assert [one for one in told if one[0] == "r"] == [("r", 3, "old")] * 2
+        assert [notification for notification in told if notification[0] == "r"] == [("r", 3, "old")] * 2
         assert ("u", 1, "new") in told
 
 
@@ -328,7 +328,7 @@ def test_tables_of_two_databases_are_read_in_windows_of_their_own_watermarks(
         ask(signals, ".*\\.dbo\\.t")
         driven.until_answered("finished", 2)
 
-        topics = [one["topic"] for one in driven.events("t")]
+        topics = [event["topic"] for event in driven.events("t")]
         assert sorted(set(topics)) == ["tm.other.dbo.t", "tm.shop.dbo.t"]
         assert len(topics) == 40
 
@@ -342,13 +342,15 @@ def test_no_window_is_read_without_locks(
         ask(signals, "shop.dbo.t")
         driven.until_answered("finished")
 
-        asked = [one for one in sqlserver.statements if re.search(r"FROM \[dbo\]\.\[t\]", one)]
-        rows = [one for one in asked if "AS [r] FROM" in one]
-        ends = [one for one in asked if " DESC OFFSET" in one]
+        asked = [
+            statement for statement in sqlserver.statements if re.search(r"FROM \[dbo\]\.\[t\]", statement)
+        ]
+        rows = [statement for statement in asked if "AS [r] FROM" in statement]
+        ends = [statement for statement in asked if " DESC OFFSET" in statement]
         assert rows
         assert ends
         # keys that only cut may be of rows that are never committed
-        assert [one for one in rows + ends if "WITH (READCOMMITTEDLOCK)" not in one] == []
+        assert [row for row in rows + ends if "WITH (READCOMMITTEDLOCK)" not in row] == []
 
 
 LONGEST = "x" * 124 + "lang"
@@ -375,10 +377,12 @@ def test_columns_may_be_called_as_the_adapter_calls_its_own(
         signals.execute(f"UPDATE dbo.[order ]]s] SET [t] = 1000 WHERE {quoted[0]} = 1")
         signals.capture()
         driven.until_streamed(signals)
-        found = [one["value"] for one in driven.events() if one["value"]["source"]["table"] == "order ]s"]
+        found = [
+            event["value"] for event in driven.events() if event["value"]["source"]["table"] == "order ]s"
+        ]
 
-        assert sorted(tuple(one["after"].values()) for one in found if one["op"] == "r") == sorted(rows)
-        assert [one["after"]["t"] for one in found if one["op"] == "u"] == [1000]
+        assert sorted(tuple(event["after"].values()) for event in found if event["op"] == "r") == sorted(rows)
+        assert [event["after"]["t"] for event in found if event["op"] == "u"] == [1000]
 
 
 def test_what_a_job_says_to_the_server_is_documented_t_sql(

@@ -24,7 +24,7 @@ def test_texts_compare_without_case_where_their_collation_does(shop):
     )
 
     def ordered(column: str) -> list[str]:
-        return [one for (one,) in shop.query(f"SELECT [{column}] FROM dbo.t ORDER BY [{column}]")]
+        return [value for (value,) in shop.query(f"SELECT [{column}] FROM dbo.t ORDER BY [{column}]")]
 
     assert ordered("ci") == ["A", "a2", "b", "C"]
     assert ordered("bin") == ["A", "C", "a2", "b"]
@@ -49,11 +49,11 @@ GUIDS = (
 
 def test_guids_sort_by_their_last_group_first(shop):
     shop.execute("CREATE TABLE dbo.g (g uniqueidentifier NOT NULL PRIMARY KEY)")
-    shop.execute("INSERT INTO dbo.g VALUES " + ", ".join(f"('{one}')" for one in reversed(GUIDS)))
+    shop.execute("INSERT INTO dbo.g VALUES " + ", ".join(f"('{guid}')" for guid in reversed(GUIDS)))
 
     found = shop.query("SELECT CONVERT(varchar(36), [g]) FROM dbo.g ORDER BY [g]")
 
-    assert [one for (one,) in found] == list(GUIDS)
+    assert [guid for (guid,) in found] == list(GUIDS)
     above = f"SELECT COUNT(*) FROM dbo.g WHERE [g] > CONVERT(uniqueidentifier, '{GUIDS[2]}')"
     assert shop.query(above) == [(4,)]
 

@@ -29,7 +29,7 @@ def test_transactions_are_told_where_they_begin_and_end(
         shop.capture()
         driven.until_streamed(shop)
 
-        told = [one["value"]["status"] for one in driven.events("transaction")]
+        told = [event["value"]["status"] for event in driven.events("transaction")]
         assert told == ["BEGIN", "END", "BEGIN"]
 
 
@@ -46,5 +46,5 @@ def test_transactions_of_two_databases_are_counted_apart(
             database.capture()
         driven.until_streamed(shop, other)
 
-        told = [one["value"]["status"] for one in driven.events("transaction")]
+        told = [event["value"]["status"] for event in driven.events("transaction")]
         assert told == ["BEGIN", "BEGIN"]

@@ -24,7 +24,7 @@ def prepared(each_database: Database) -> Database:
 
 def seen(job: Driven, table: str) -> list[tuple[str, Any, Any]]:
     """`(op, key, row)` of a table's events, without tombstones."""
-    values = [(one["key"], one["value"]) for one in job.events(table) if one["value"]]
+    values = [(event["key"], event["value"]) for event in job.events(table) if event["value"]]
     return [(value["op"], key, value["after"] or value["before"]) for key, value in values]
 
 
@@ -150,7 +150,7 @@ class TestParts:
             connection.execute("INSERT INTO u VALUES (2)")
             job.until_drained(prepared)
 
-            assert [one["topic"] for one in job.events()] == ["tm.public.t", "tm.public.u"]
+            assert [event["topic"] for event in job.events()] == ["tm.public.t", "tm.public.u"]
 
 
 def test_names_that_collide_are_warned_about_once(prepared, tmp_path, spark, caplog):

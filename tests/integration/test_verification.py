@@ -60,8 +60,8 @@ def answered(job: Driven, database: Database, type_: str, id_: str) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     ask(database, type_, id_)
     ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
+    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
+    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
 
 
 def falsify(

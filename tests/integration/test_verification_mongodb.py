@@ -28,8 +28,8 @@ def asked(job: Driven, client: Any, type_: str, id_: str) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     data = {"data-collections": ["inventory.t"], "type": type_}
     client["inventory"]["signals"].insert_one({"_id": id_, "type": "execute-snapshot", "data": data})
-    job.until(lambda: any(one.id == id_ and one.outcome in ENDS for one in job.answers))
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ENDS)
+    job.until(lambda: any(answer.id == id_ and answer.outcome in ENDS for answer in job.answers))
+    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ENDS)
 
 
 def documents() -> list[dict[str, Any]]:

@@ -36,8 +36,8 @@ def asked(job: DrivenSqlServer, shop: StandInDatabase, type_: str, id_: str) -> 
     """The last answer to a signal of this type, which is sent now."""
     data = orjson.dumps({"data-collections": ["shop.dbo.t"], "type": type_}).decode()
     shop.execute(f"INSERT INTO dbo.signals VALUES ('{id_}', 'execute-snapshot', '{data}')")
-    job.until(lambda: any(one.id == id_ and one.outcome in ENDS for one in job.answers))
-    return next(one for one in job.answers if one.id == id_ and one.outcome in ENDS)
+    job.until(lambda: any(answer.id == id_ and answer.outcome in ENDS for answer in job.answers))
+    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ENDS)
 
 
 def fill(shop: StandInDatabase) -> None:

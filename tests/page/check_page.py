@@ -63,7 +63,7 @@ def violations(page: Any) -> list[str]:
     """What axe finds; it is run beside the page's policy, which it does not belong to."""
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+    return [f"{violation['id']}: {violation['nodes'][0]['html']}" for violation in found["violations"]]
 
 
 def press(page: Any, button: str) -> None:

@@ -183,7 +183,7 @@ def act(world: World, action: tuple[Any, ...]) -> None:
     database = world.database
     match action:
         case ("commit", changes, visible):
-            made = [change for one in changes if (change := _change(world, one)) is not None]
+            made = [change for changed in changes if (change := _change(world, changed)) is not None]
             if made:
                 database.commit(*made, visible=visible)
         case ("settle", index):
@@ -226,8 +226,12 @@ def _change(world: World, one: tuple[Any, ...]) -> Change | None:  # noqa: PLR09
 
 def events(sink: MemorySink) -> list[tuple[str, int | None, dict[str, Any]]]:
     return [
-        (one["topic"], None if one["key"] is None else orjson.loads(one["key"]), orjson.loads(one["value"]))
-        for one in sink.events()
+        (
+            event["topic"],
+            None if event["key"] is None else orjson.loads(event["key"]),
+            orjson.loads(event["value"]),
+        )
+        for event in sink.events()
     ]
 
 
@@ -254,14 +258,14 @@ def check_history(sink: MemorySink, collection: CollectionId) -> None:
         if topic != str(collection):
             continue
         touched: set[int] = (
-            set(seen) if key is None else {one for one in (key, value.get("old")) if one is not None}
+            set(seen) if key is None else {image for image in (key, value.get("old")) if image is not None}
         )
-        for one in touched:
+        for number in touched:
             at = value["at"]
-            last = seen.get(one, -1)
+            last = seen.get(number, -1)
             repeated_read = value["op"] == "r" and at == last
-            assert at > last or repeated_read, f"key {one}: {value} came after place {last}"
-            seen[one] = at
+            assert at > last or repeated_read, f"key {number}: {value} came after place {last}"
+            seen[number] = at
 
 
 def check_log_complete(world: World) -> None:

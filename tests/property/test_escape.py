@@ -37,4 +37,4 @@ def test_so_is_a_column_that_is_large(texts: list[str | None], start: int) -> No
         patch.setattr(json_strings, "_LARGE", 0)
         escaped = escape(column).to_pylist()
 
-    assert escaped == [None if one is None else quote(one)[1:-1] for one in texts[start:]]
+    assert escaped == [None if text is None else quote(text)[1:-1] for text in texts[start:]]

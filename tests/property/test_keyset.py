@@ -165,7 +165,7 @@ def assert_each_row_in_one_run(
 
     assert sorted(found) == sorted(every)
     assert runs[0].after is None
-    assert all(one.upto == following.after for one, following in pairwise(runs))
+    assert all(run.upto == following.after for run, following in pairwise(runs))
 
 
 @relaxed

@@ -29,26 +29,28 @@ def taken(log: Assembler) -> list[Entry]:
     found = []
     for cut in log.take():
         xid, commit_lsn, _at, _end, sequence, *_counters = astuple(cut.part.context)
-        for one in cut.part.messages.to_pylist():
-            match one[25:26]:
+        for message in cut.part.messages.to_pylist():
+            match message[25:26]:
                 case b"B":
                     xid, commit_lsn, sequence = (
-                        int.from_bytes(one[42:46], "big"),
-                        int.from_bytes(one[26:34], "big"),
+                        int.from_bytes(message[42:46], "big"),
+                        int.from_bytes(message[26:34], "big"),
                         0,
                     )
                 case b"C":
                     xid = None
-                case _ if is_entry(one):
-                    found.append((one, xid, 0 if xid is None else commit_lsn, 0 if xid is None else sequence))
+                case _ if is_entry(message):
+                    found.append(
+                        (message, xid, 0 if xid is None else commit_lsn, 0 if xid is None else sequence)
+                    )
                     sequence += 1
     return found
 
 
 def everything(server: WalServer) -> tuple[list[Entry], int | None]:
     log = session(START, None, 1000)
-    for one in server.session(START):
-        log.add(one)
+    for entry in server.session(START):
+        log.add(entry)
     return taken(log), log.last_commit_end
 
 
@@ -59,14 +61,14 @@ def test_any_sequence_of_sessions_hands_over_every_entry_once(server, data, part
     for _ in range(5):
         log = session(position, last, part_rows)
         sent = server.session(position)
-        for one in sent[: data.draw(st.integers(0, len(sent)), label="received")]:
-            log.add(one)
+        for event in sent[: data.draw(st.integers(0, len(sent)), label="received")]:
+            log.add(event)
         given_ += taken(log)
         assert log.position >= position
         position, last = log.position, log.last_commit_end
     log = session(position, last, part_rows)
-    for one in server.session(position):
-        log.add(one)
+    for entry in server.session(position):
+        log.add(entry)
     given_ += taken(log)
     log.keepalive(end)
 
@@ -80,8 +82,8 @@ def test_a_session_that_begins_earlier_passes_over_what_was_sent(server, data):
     expected, _last = everything(server)
     sent = server.session(START)
     first = session(START, None, 1000)
-    for one in sent[: data.draw(st.integers(0, len(sent)), label="received")]:
-        first.add(one)
+    for event in sent[: data.draw(st.integers(0, len(sent)), label="received")]:
+        first.add(event)
     given_ = taken(first)
     again = Assembler(
         first.position,
@@ -90,8 +92,8 @@ def test_a_session_that_begins_earlier_passes_over_what_was_sent(server, data):
         part_bytes=1 << 20,
         sent=first.last_commit,
     )
-    for one in sent if first.last_commit else server.session(first.position):
-        again.add(one)
+    for record in sent if first.last_commit else server.session(first.position):
+        again.add(record)
     given_ += taken(again)
 
     assert given_ == expected
@@ -101,9 +103,9 @@ def test_a_session_that_begins_earlier_passes_over_what_was_sent(server, data):
 def test_however_often_it_is_taken_from_the_entries_are_the_same(server, data):
     expected, _last = everything(server)
     log, given_ = session(START, None, 3), list[Entry]()
-    for one in server.session(START):
+    for entry in server.session(START):
         before = log.position
-        log.add(one)
+        log.add(entry)
         assert log.position >= before
         if data.draw(st.booleans(), label="take"):
             given_ += taken(log)

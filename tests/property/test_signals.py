@@ -106,7 +106,9 @@ def test_a_quoted_name_names_exactly_itself(parts):
 def test_an_escaped_name_names_itself(name):
     wanted = CollectionId(("public", name))
     # the escapes that every dialect of regular expressions shares: a backslash before punctuation
-    escaped = "".join("\\" + one if one in r"\.^$*+?()[]{}|#&~- " else one for one in str(wanted))
+    escaped = "".join(
+        "\\" + character if character in r"\.^$*+?()[]{}|#&~- " else character for character in str(wanted)
+    )
 
     assert wanted in match_names(escaped, Known([*KNOWN, wanted], bounded_matcher)).collections
 

@@ -180,7 +180,9 @@ class MongoServer(Running):
         self._wait_until_up()
 
     def _arguments(self, data: Path) -> list[str]:
-        parameters = [word for one in (*_PARAMETERS, *self._settings) for word in ("--setParameter", one)]
+        parameters = [
+            word for parameter in (*_PARAMETERS, *self._settings) for word in ("--setParameter", parameter)
+        ]
         return [
             *("--dbpath", str(data), "--port", str(self.port), "--bind_ip", self.host),
             *("--replSet", REPLICA_SET, "--oplogSize", str(self._oplog_mb), "--nounixsocket"),
@@ -295,12 +297,12 @@ class MongoSet(Running):
     @property
     def uri(self) -> str:
         """A connection string that finds the replica set."""
-        return f"mongodb://{','.join(one.address for one in self.members)}/?replicaSet={REPLICA_SET}"
+        return f"mongodb://{','.join(member.address for member in self.members)}/?replicaSet={REPLICA_SET}"
 
     @property
     def running(self) -> bool:
         """Whether all members are running."""
-        return all(one.running for one in self.members)
+        return all(member.running for member in self.members)
 
     @property
     def far(self) -> MongoServer:
@@ -313,7 +315,7 @@ class MongoSet(Running):
         with self.connect() as client:
             client.admin.command("ping")
             port = client.primary[1] if client.primary else 0
-        return next(one for one in self.members if one.port == port)
+        return next(member for member in self.members if member.port == port)
 
     def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
         """A new client. The caller closes it."""
@@ -321,9 +323,9 @@ class MongoSet(Running):
 
     def start(self) -> None:
         """Start all members that are down, create the set if needed, and wait for a primary."""
-        for one in self.members:
-            if not one.running:
-                one.start()
+        for member in self.members:
+            if not member.running:
+                member.start()
         with self.members[0].connect_directly() as client:
             if "setName" not in client.admin.command("hello"):
                 client.admin.command("replSetInitiate", self._config())
@@ -331,8 +333,13 @@ class MongoSet(Running):
 
     def _config(self) -> dict[str, Any]:
         members = [
-            {"_id": n, "host": one.address, "tags": {"member": str(n)}, "priority": int(one is not self.far)}
-            for n, one in enumerate(self.members)
+            {
+                "_id": n,
+                "host": member.address,
+                "tags": {"member": str(n)},
+                "priority": int(member is not self.far),
+            }
+            for n, member in enumerate(self.members)
         ]
         settings = {"electionTimeoutMillis": 1000, "catchUpTimeoutMillis": 0, "heartbeatIntervalMillis": 200}
         return {"_id": REPLICA_SET, "members": members, "settings": settings}
@@ -347,7 +354,7 @@ class MongoSet(Running):
             time.sleep(0.05)
             with contextlib.suppress(PyMongoError), self.members[0].connect_directly() as client:
                 status = client.admin.command("replSetGetStatus")
-                states = [one["stateStr"] for one in status["members"]]
+                states = [member["stateStr"] for member in status["members"]]
 
     def stop(self) -> None:
         """Shut the primary down cleanly; `start` restarts it."""
@@ -359,8 +366,8 @@ class MongoSet(Running):
 
     def hold_back(self, *members: MongoServer, on: bool = True) -> None:
         """Make members stop applying what they receive, or continue."""
-        for one in members:
-            one.fail_point("rsSyncApplyStop", on=on)
+        for member in members:
+            member.fail_point("rsSyncApplyStop", on=on)
 
     def cut_off(self, *, on: bool = True) -> None:
         """Stop members from fetching the primary's writes: it stays primary, and nothing is acknowledged.
@@ -368,14 +375,14 @@ class MongoSet(Running):
         If this is turned off after the primary was killed, its writes meanwhile are rolled back.
         """
         primary = self.primary if on else None
-        for one in self.members:
-            if one is not primary and one.running:
-                one.fail_point("stopReplProducer", on=on)
+        for member in self.members:
+            if member is not primary and member.running:
+                member.fail_point("stopReplProducer", on=on)
 
     def close(self) -> None:
         """Kill all members and delete their data."""
-        for one in self.members:
-            one.close()
+        for member in self.members:
+            member.close()
 
     def clear(self) -> None:
         """Drop every database except the system's."""

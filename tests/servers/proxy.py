@@ -61,17 +61,17 @@ class Proxy:
         pairs = list(zip(self._sockets[::2], self._sockets[1::2], strict=True))
         lost = [pair for pair in pairs if ports is None or _port_of(pair[1]) in ports]
         self._lost.update(near for near, _far in lost)
-        self._sockets = [one for pair in pairs if pair not in lost for one in pair]
+        self._sockets = [end for pair in pairs if pair not in lost for end in pair]
         for _near, far in lost:
             with suppress(OSError):
                 far.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
         """End all connections."""
-        for one in [*self._sockets, *self._lost]:
+        for end in [*self._sockets, *self._lost]:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
         self._sockets.clear()
         self._lost.clear()
 
@@ -91,8 +91,8 @@ class Proxy:
 
     def _pass_on(self, peers: dict[socket.socket, socket.socket]) -> None:
         with selectors.DefaultSelector() as selector:
-            for one in peers:
-                selector.register(one, selectors.EVENT_READ)
+            for peer in peers:
+                selector.register(peer, selectors.EVENT_READ)
             while not self._closing:
                 for key, _events in selector.select():
                     data = key.fileobj.recv(_CHUNK)  # type: ignore[union-attr]

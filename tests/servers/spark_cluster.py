@@ -156,11 +156,13 @@ class SparkCluster(Running):
         }
         hidden |= {Path.home() / ".ivy2.5.2", Path.home() / ".cache", spark.resolve().parent}
         bound = ((spark, here / "spark"), (python, here / "python"))
-        lines = [f"mkdir -p {there} && mount --bind {shlex.quote(str(one))} {there}" for one, there in bound]
+        lines = [
+            f"mkdir -p {there} && mount --bind {shlex.quote(str(path))} {there}" for path, there in bound
+        ]
         packages = [here / "python" / path.relative_to(python) for path in _packages_of(python)]
         others = sorted(path for path in hidden if path.is_dir())
         # What lies below another one is hidden with it.
-        others = [path for path in others if not any(path.is_relative_to(one) for one in hidden - {path})]
+        others = [path for path in others if not any(path.is_relative_to(other) for other in hidden - {path})]
         covered = [*packages, *others, here / "work"]
         lines.append(f"mkdir -p {here}/work")
         lines += [f"mount -t tmpfs -o size=2g none {shlex.quote(str(path))}" for path in covered]

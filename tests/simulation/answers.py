@@ -56,7 +56,12 @@ class Answers:
         if asked is None:
             raise Violation(f"an answer to no signal: {answer.label} {answer.outcome}")
         about = next(
-            (one for one in asked.collections if answer.text.startswith((f"{one} ", f"{one}:"))), None
+            (
+                collection
+                for collection in asked.collections
+                if answer.text.startswith((f"{collection} ", f"{collection}:"))
+            ),
+            None,
         )
         final = about is not None and asked.kind in {"execute", "lost", _INITIAL} and answer.outcome in _FINAL
         found = asked.outcomes.setdefault(str(about) if final else "", [])
@@ -87,12 +92,14 @@ class Answers:
         found = []
         for label, asked in self.asked.items():
             if asked.kind == _INITIAL:
-                wanted = [str(one) for one in asked.collections]
+                wanted = [str(collection) for collection in asked.collections]
             elif asked.kind == "execute" and Outcome.REJECTED not in asked.outcomes.get("", ()):
                 wanted = ["", *map(str, asked.collections)]
             else:
                 wanted = [""]
             found += [
-                f"signal at {label} about {one or 'all'}" for one in wanted if one not in asked.outcomes
+                f"signal at {label} about {collection or 'all'}"
+                for collection in wanted
+                if collection not in asked.outcomes
             ]
         return found

@@ -97,7 +97,7 @@ class Database:
     """The tables, their log and what snapshots show of it."""
 
     log: list[Entry] = field(default_factory=list)
-    logs: dict[CollectionId, list[Entry]] = field(default_factory=lambda: {one: [] for one in TABLES})
+    logs: dict[CollectionId, list[Entry]] = field(default_factory=lambda: {table: [] for table in TABLES})
     visible: set[int] = field(default_factory=set)
     hidden: list[int] = field(default_factory=list)
     open: dict[int, Transaction] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Database:
     forms: dict[CollectionId, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
     hidden_at: dict[int, frozenset[int]] = field(default_factory=dict)
     """By transaction, those that were committed before it and not visible yet."""
-    poisoned: dict[CollectionId, set[Key]] = field(default_factory=lambda: {one: set() for one in TABLES})
+    poisoned: dict[CollectionId, set[Key]] = field(default_factory=lambda: {table: set() for table in TABLES})
 
     # Transactions.
 

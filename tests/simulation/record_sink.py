@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from engine.model import CollectionId, Part
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.sink import SimSink, SimWriter
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ def from_json(text: str | bytes, setups: Mapping[str, type[Setup]] = MappingProx
 
 
 def _tuple(value: Any) -> Any:
-    return tuple(_tuple(one) for one in value) if isinstance(value, list) else value
+    return tuple(_tuple(element) for element in value) if isinstance(value, list) else value
 
 
 _KEYS: Final = 8

@@ -53,9 +53,9 @@ def _fewer(history: History, fails: Callable[[History], bool]) -> History:
 def _smaller(history: History) -> Iterator[History]:
     """The history with one simpler setting, or one smaller step."""
     default = type(history.setup)()
-    for one in fields(default):
-        if getattr(history.setup, one.name) != getattr(default, one.name):
-            yield replace(history, setup=replace(history.setup, **{one.name: getattr(default, one.name)}))
+    for field in fields(default):
+        if getattr(history.setup, field.name) != getattr(default, field.name):
+            yield replace(history, setup=replace(history.setup, **{field.name: getattr(default, field.name)}))
     for at, step in enumerate(history.steps):
         for less in _less(step):
             yield replace(history, steps=(*history.steps[:at], less, *history.steps[at + 1 :]))

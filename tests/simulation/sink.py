@@ -16,7 +16,7 @@ from engine.events.batch import EventForm
 from engine.model import CollectionId, Part
 from engine.staging.event_rows import EventRows
 from tests.simulation.database import Entry
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.fallible_calls import ERRORS, fallible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from engine.job.snapshots.emission import Emission, Emitted
     from tests.simulation.database import Key
-    from tests.simulation.faults import Process
+    from tests.simulation.fallible_calls import Process
 
 
 class Read(NamedTuple):
@@ -186,12 +186,12 @@ class SimSink:
                 raise InvariantError(f"turn {turn} is committed without having been begun")
             written = self._begun[1].parts
             # A span may have been encoded again without a table: parts that are not named don't count.
-            if any(len(written.get(one.number, ())) != one.events for one in parts):
+            if any(len(written.get(part.number, ())) != part.events for part in parts):
                 raise SinkError("the turn's parts are not those that were written")
             if self._sent.knows and self._sent.owner != self._number:
                 raise SinkError("the turn's files were removed by a newer job")
             events = [
-                event for number in sorted(one.number for one in parts) for event in written.get(number, ())
+                event for number in sorted(part.number for part in parts) for event in written.get(number, ())
             ]
             if fault == "torn":
                 if not self._sent.knows:

@@ -25,11 +25,11 @@ from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.snapshot.scope import Ranked, Within
+from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
-from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
-from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.fallible_calls import ERRORS, fallible
 from tests.simulation.sink import read_text
 
 if TYPE_CHECKING:
@@ -190,7 +190,9 @@ class SimSource:
         }
         self._life.world.superseded(superseded.values())
         if (view := self.view) is not None:
-            view.superseded |= superseding([one for one in span.logged if one.transaction not in view.shown])
+            view.superseded |= superseding(
+                [change for change in span.logged if change.transaction not in view.shown]
+            )
         return Encoded(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
@@ -320,7 +322,7 @@ class SimSource:
         try:
             return self._open_window(window)
         except SourceError:
-            for lost in [one for one in self.windows if one not in before]:
+            for lost in [window for window in self.windows if window not in before]:
                 lost.close()  # its session has failed, and holds no lock any more
             raise
 
@@ -397,7 +399,7 @@ class SimSource:
         ]
         events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
         area = self._life.world.staging.within(window.id)
-        with area.run(index, Surroundings(), form=form) as staging:
+        with area.run(index, Affixes(), form=form) as staging:
             staging.write(events)
         size = _ROW_BYTES * len(rows)
         return Staged(run.ticket, collection, staging.complete, len(rows), size, index)

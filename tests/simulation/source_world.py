@@ -162,7 +162,7 @@ class SourceWorld(World):
     def _ask(
         self, chosen: tuple[CollectionId, ...], more: Mapping[str, Any], scope: Scope | None = None
     ) -> None:
-        fields = {**more, "data-collections": [str(one) for one in chosen]}
+        fields = {**more, "data-collections": [str(collection) for collection in chosen]}
         data = orjson.dumps(fields).decode()
         if "keys" in fields or "ranges" in fields:
             scope = scope_of(data, fields)

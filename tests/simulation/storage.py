@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.errors import StateError
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.faults import Process
+    from tests.simulation.fallible_calls import Process
 
 _FIRST = "turn-000000000000."
 """The state saved before the first turn. It is no step: nothing was sent that it could be too late for."""

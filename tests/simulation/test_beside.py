@@ -29,9 +29,9 @@ def beside(seed: int) -> History:
 
 def test_histories_violate_nothing_and_are_worth_the_name():
     played = [World(beside(seed)).play() for seed in range(1, _HISTORIES + 1)]
-    happened = sum((one.happened for one in played), start=type(played[0].happened)())
+    happened = sum((history.happened for history in played), start=type(played[0].happened)())
 
-    assert [one.violation for one in played if one.violation] == []
+    assert [history.violation for history in played if history.violation] == []
     assert happened["READs beside turns"] > 5 * _HISTORIES
     assert happened["waits for rows beside turns"] > _HISTORIES // 10
     assert happened["fault: beside"] > 0

@@ -32,5 +32,5 @@ def test_a_find_means_what_the_server_would_take_it_for():
     inner = {"min": {"_id": 1}, "max": {"_id": 4}, "filter": {"$and": [{"_id": {"$nin": [1]}}]}}
     last = {"sort": {"_id": -1}, "limit": 1, "projection": {"_id": 1}}
 
-    assert [one["_id"] for one in chosen(inner, docs)] == [2, 3]
+    assert [document["_id"] for document in chosen(inner, docs)] == [2, 3]
     assert chosen(last, docs) == [{"_id": 4}]

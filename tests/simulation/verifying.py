@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.job.verify.verification import Verification
 from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, Place, compare
+from engine.verify.comparison import COPIED, EventPosition, compare
 from engine.verify.copy import Findings
 from signals.answers import Outcome
 from tests.memory_copy import Found, MemoryRows
@@ -82,11 +82,11 @@ class Said:
 
 
 @dataclass
-class Told:
+class CopyHistory:
     """What the copy of a table has been told, and where it was truncated; and its source, turn by turn."""
 
     said: list[Said] = field(default_factory=list)
-    truncates: list[Place] = field(default_factory=list)
+    truncates: list[EventPosition] = field(default_factory=list)
     source: dict[int, dict[Key, str]] = field(default_factory=dict)
 
     def rows(self, upto: int) -> dict[Key, str]:
@@ -94,11 +94,11 @@ class Told:
         rows: dict[Key, str] = {}
         emptied = [(place.turn, place.offset) for place in self.truncates if place.turn <= upto]
         since = max(emptied, default=(-1, 0))
-        for one in self.said:
-            if one.turn <= upto and (one.turn, one.number) > since:
-                rows.pop(one.key, None)
-                if one.text is not None:
-                    rows[one.key] = one.text
+        for line in self.said:
+            if line.turn <= upto and (line.turn, line.number) > since:
+                rows.pop(line.key, None)
+                if line.text is not None:
+                    rows[line.key] = line.text
         return rows
 
     def differences(self, upto: int) -> dict[str, int]:
@@ -130,11 +130,11 @@ class SimCopy:
         if not isinstance(rows, MemoryRows):
             raise TypeError("rows seen by another job")
         told = self._world.told[topic]
-        events = [one for one in told.said if one.turn <= span.upto]
+        events = [line for line in told.said if line.turn <= span.upto]
         table = rows.table(seen[1])
         found = compare(table, _copied(events), told.truncates, (span.since, span.upto))
         extra = [events[at] for at in found.extra.tolist()]
-        settled = [one for one in extra if _is_settled(one, asked)]
+        settled = [difference for difference in extra if _is_settled(difference, asked)]
         counts = {kind: len(getattr(found, kind)) for kind in _KINDS} | {"extra": len(settled)}
         keys, digests = (table.column(name).to_pylist() for name in ("merge_key", "key"))
         findings = Findings(
@@ -161,18 +161,18 @@ def _is_settled(one: Said, asked: Asked) -> bool:
 
 
 def _copied(events: Sequence[Said]) -> pa.Table:
-    keys = pa.array([str(one.key) for one in events], pa.large_string())
-    texts = digests_of_rows(keys, pa.array([one.text or "" for one in events], pa.large_string()))
-    gone = pa.array([one.text is None for one in events], pa.bool_())
+    keys = pa.array([str(event.key) for event in events], pa.large_string())
+    texts = digests_of_rows(keys, pa.array([event.text or "" for event in events], pa.large_string()))
+    gone = pa.array([event.text is None for event in events], pa.bool_())
     none, no = pa.array([0] * len(events)), pa.array([False] * len(events))
     columns = [
         key_digests(keys),
         pa.compute.if_else(gone, pa.scalar(None, texts.type), texts),
-        pa.array([one.turn for one in events], pa.int64()),
+        pa.array([event.turn for event in events], pa.int64()),
         none.cast(pa.int64()),
-        pa.array([one.number for one in events], pa.int64()),
+        pa.array([event.number for event in events], pa.int64()),
         none.cast(pa.int64()),
-        pa.array([one.lacks for one in events], pa.bool_()),
+        pa.array([event.lacks for event in events], pa.bool_()),
         no.cast(pa.bool_()),
     ]
     return pa.Table.from_arrays(columns, schema=COPIED)
@@ -182,7 +182,7 @@ class VerifyingWorld(World):
     """The core's world, with verifications of the tables that have keys."""
 
     def __init__(self, history: History, *, story: bool = False) -> None:
-        self.told: Mapping[str, Told] = {str(table): Told() for table in (T, U)}
+        self.told: Mapping[str, CopyHistory] = {str(table): CopyHistory() for table in (T, U)}
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
         self._found_last: dict[str, int] = {}
         super().__init__(replace(history), story=story)
@@ -219,7 +219,7 @@ class VerifyingWorld(World):
         table, rows = entry.collection, self._held[entry.collection]
         apply(rows, entry)
         if entry.op == "t":
-            self.told[str(table)].truncates.append(Place(turn, 0, number))
+            self.told[str(table)].truncates.append(EventPosition(turn, 0, number))
             return
         if entry.op == "d" or entry.old not in {entry.key, None}:
             self._say(table, Said(turn, number, entry.old, None, entry.transaction))
@@ -279,7 +279,8 @@ class VerifyingWorld(World):
         return [
             label
             for label, asked in self.answers.asked.items()
-            if asked.kind == "execute" and any(str(one) not in asked.outcomes for one in asked.collections)
+            if asked.kind == "execute"
+            and any(str(collection) not in asked.outcomes for collection in asked.collections)
         ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import SourceError
-from tests.simulation.faults import ERRORS
+from tests.simulation.fallible_calls import ERRORS
 
 if TYPE_CHECKING:
     from engine.staging.rows import StagingArea

@@ -38,7 +38,7 @@ from signals.parse.scope import scope_of
 from tests.simulation.answers import Answers, Asked
 from tests.simulation.copies import Finished
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.oracle import Oracle
 from tests.simulation.sink import Read, Sent, SimSink
 from tests.simulation.source import SimSource
@@ -435,8 +435,8 @@ class World:
     def superseded(self, found: Iterable[Superseded]) -> None:
         """Entries were streamed beside open windows."""
         found = list(found)
-        self.happened["truncates beside windows"] += any(one.truncated for one in found)
-        if any(one.keys or one.truncated or one.copies for one in found):
+        self.happened["truncates beside windows"] += any(moved.truncated for moved in found)
+        if any(moved.keys or moved.truncated or moved.copies for moved in found):
             self.happened["spans that supersede"] += 1
 
     def hear(self, answer: Answer) -> None:
@@ -616,7 +616,7 @@ class World:
 
     def _execute(self, _life: Life, mask: int, type_: str = "incremental") -> None:
         chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
-        fields = {"type": type_, "data-collections": [str(one) for one in chosen]}
+        fields = {"type": type_, "data-collections": [str(collection) for collection in chosen]}
         self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{orjson.dumps(fields).decode()}")
 
     def _execute_some(self, _life: Life, table: str, form: int, *rest: int) -> None:
@@ -649,7 +649,7 @@ class World:
         chosen = tuple(table for bit, table in enumerate(self.tables) if mask >> bit & 1)
         fields: dict[str, Any] = {"type": type_}
         if chosen:
-            fields["data-collections"] = [str(one) for one in chosen]
+            fields["data-collections"] = [str(collection) for collection in chosen]
         self._signal("stop", chosen, f"s{self._at}|stop-snapshot|{orjson.dumps(fields).decode()}")
 
     def _bad_signal(self, _life: Life, which: int) -> None:

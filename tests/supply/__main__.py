@@ -39,7 +39,7 @@ def known(found: Sequence[Jar], url: str = OSV) -> dict[str, list[str]]:
     with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  the same
         results = json.load(answer)["results"]
     advisories = {
-        purl: [one["id"] for one in result.get("vulns", ())]
+        purl: [advisory["id"] for advisory in result.get("vulns", ())]
         for purl, result in zip(asked, results, strict=True)
     }
     return {purl: ids for purl, ids in advisories.items() if ids}

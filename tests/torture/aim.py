@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from tests.torture.postgres_writers import Session
 from tests.torture.statements import statements
-from tests.torture.writers import Session
 
 if TYPE_CHECKING:
     import threading

@@ -46,14 +46,14 @@ def struck(script: Script, wanted: str = "") -> Script:
     if (network and "stall" not in wanted) or "network" in wanted:
         script = _frozen(script, draw)
     elif stalled or "stall" in wanted:
-        rounds = [replace(one, stalls=draw.choice([1, 2])) for one in script.rounds]
+        rounds = [replace(round_, stalls=draw.choice([1, 2])) for round_ in script.rounds]
         script = replace(script, rounds=rounds)
     places = _places(script)
     if places and (draw.random() < _DISGUISED or "disguise" in wanted):
         script = _disguised(script, draw, draw.choice(places))
     # A job that stands still lets no DDL through.
     if draw.random() < _JOB_FROZEN or "freeze job" in wanted:
-        script = script if any(one.stalls for one in script.rounds) else job_frozen(script, draw)
+        script = script if any(round_.stalls for round_ in script.rounds) else job_frozen(script, draw)
     return script
 
 
@@ -64,7 +64,7 @@ def skewed(script: Script, draw: Random) -> Script:
     first, *others = script.rounds
     for amount in skews:
         first = _with(draw, first, "skew", amount)
-    others = [_with(draw, one, "skew", draw.choice(_AHEAD_S + _BACK_S)) for one in others]
+    others = [_with(draw, other, "skew", draw.choice(_AHEAD_S + _BACK_S)) for other in others]
     return replace(script, rounds=[first, *others])
 
 
@@ -107,8 +107,8 @@ def moved(script: Script, moves: str) -> Script:
     """
     draw = Random(f"{script.seed}/moves")
     rounds = [
-        replace(one, signals=[sent for sent in one.signals if sent.kind not in _PAUSES])
-        for one in script.rounds
+        replace(round_, signals=[sent for sent in round_.signals if sent.kind not in _PAUSES])
+        for round_ in script.rounds
     ]
     kind = draw.choice(["promote", "fail over", "lag", "lag"]) if moves == "standby" else "restore"
     at = draw.randrange(len(rounds))
@@ -139,7 +139,11 @@ def _with(draw: Random, one: Round, kind: str, amount: float) -> Round:
 def _places(script: Script) -> list[int]:
     """Tables whose key is not marked in the log, and that keep their names."""
     steps = [
-        step for one in script.rounds for writer in one.writers for made in writer for step in made.steps
+        step
+        for round_ in script.rounds
+        for writer in round_.writers
+        for made in writer
+        for step in made.steps
     ]
     renamed = {place for step in steps if step[0] == "exchange" for place in step[1:]}
     return [

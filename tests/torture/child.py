@@ -117,10 +117,12 @@ class OneJob:
             position=position,
             queued=len(state.snapshot.tables),
             events=seen.events,
-            incomplete=[str(one.collection) for one in state.incomplete],
-            aside=[str(one.collection) for one in state.incomplete if one.aside],
+            incomplete=[str(entry.collection) for entry in state.incomplete],
+            aside=[str(entry.collection) for entry in state.incomplete if entry.aside],
             letters={
-                str(one.collection): one.kept + one.dropped for one in state.incomplete if not one.streamed
+                str(entry.collection): entry.kept + entry.dropped
+                for entry in state.incomplete
+                if not entry.streamed
             },
         )
 
@@ -153,7 +155,7 @@ class Play:
     wrecks: list[OneJob] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        fuses = [Fuse(**one) for one in self.order["fuses"]]
+        fuses = [Fuse(**fuse) for fuse in self.order["fuses"]]
         self.fuses = Fuses(fuses, self.journal, self._sleep)
 
     @classmethod

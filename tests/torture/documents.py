@@ -253,9 +253,9 @@ def number_of(value: Any) -> str:
 
 def _plain_key(value: Any, number: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {"object": [[name, _plain_key(one, number)] for name, one in value.items()]}
+        return {"object": [[name, _plain_key(member, number)] for name, member in value.items()]}
     if isinstance(value, list):
-        return {"array": [_plain_key(one, number) for one in value]}
+        return {"array": [_plain_key(element, number) for element in value]}
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, int | float | Decimal128):

@@ -54,7 +54,7 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if wanted.broken:
         for _ in range(draw.choice([1, 2, 3])):
             draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
-    rounds = [replace(one, aims=draw.choice([0, 2, 4, 8])) for one in script.rounds]
+    rounds = [replace(round_, aims=draw.choice([0, 2, 4, 8])) for round_ in script.rounds]
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
     script = varied(script, wanted.asks)
@@ -84,7 +84,7 @@ def broken(script: Script, wanted: str) -> Script:
     for kind in kinds:
         at = draw.randrange(len(rounds))
         blow = Blow(round(draw.uniform(0.5, 2.0), 2), kind)
-        rounds[at] = replace(rounds[at], blows=sorted([*rounds[at].blows, blow], key=lambda one: one.at_s))
+        rounds[at] = replace(rounds[at], blows=sorted([*rounds[at].blows, blow], key=lambda each: each.at_s))
     properties = dict(script.properties)
     if "recreate" in kinds:
         properties[SETTING] = draw.choice(["snapshot", "snapshot", "snapshot", "warn", "warn", "stop"])
@@ -95,7 +95,7 @@ def broken(script: Script, wanted: str) -> Script:
 def fenced(script: Script, draw: Random) -> Script:
     """A script with transactional producers, whose job falls asleep while it sends."""
     asleep = Fuse("commit", draw.random() < 0.2, draw.choice([0, 1, 4]), sleeps=True)
-    awake = [one for one in script.fuses if not one.sleeps]
+    awake = [fuse for fuse in script.fuses if not fuse.sleeps]
     properties = {**script.properties, "tidemark.sink.kafka.fencing": "transactions"}
     return replace(script, fuses=[asleep, *awake], properties=properties)
 

@@ -34,17 +34,18 @@ class Figures:
 
     def add(self, other: Figures) -> None:
         """Add the figures of another history."""
-        for one in fields(self):
-            mine = getattr(self, one.name)
+        for attribute in fields(self):
+            mine = getattr(self, attribute.name)
             if isinstance(mine, Counter):
-                mine.update(getattr(other, one.name))
+                mine.update(getattr(other, attribute.name))
             else:
-                setattr(self, one.name, mine + getattr(other, one.name))
+                setattr(self, attribute.name, mine + getattr(other, attribute.name))
 
     def line(self) -> str:
         """All figures in one line."""
         return "; ".join(
-            f"{one.name.replace('_', ' ')} {_shown(getattr(self, one.name))}" for one in fields(self)
+            f"{attribute.name.replace('_', ' ')} {_shown(getattr(self, attribute.name))}"
+            for attribute in fields(self)
         )
 
 

@@ -76,12 +76,12 @@ class Initial:
     def _read_anew(self) -> set[str]:
         steps = [
             step
-            for one in self.script.rounds
-            for writer in one.writers
+            for round_ in self.script.rounds
+            for writer in round_.writers
             for transaction in writer
             for step in transaction.steps
         ]
-        steps += [strike.step for one in self.script.rounds for strike in one.strikes]
+        steps += [strike.step for round_ in self.script.rounds for strike in round_.strikes]
         changed = {step[1] for step in steps if step[0] in _ANEW}
         changed |= {step[2] for step in steps if step[0] in {"succeed", "exchange"}}
         if any(step[0] in {"republish", "wipe", "relabel"} for step in steps):
@@ -95,7 +95,7 @@ class Initial:
 
     def _refused(self, journal: JournalReader) -> set[str]:
         """SQL Server's tables without a key that were left over when the locks ended, and were answered."""
-        ended = journal.of("crash", "killed") or any(one.restarts for one in self.script.rounds)
+        ended = journal.of("crash", "killed") or any(round_.restarts for round_ in self.script.rounds)
         said = [note["text"] for note in journal.of("answer") if ended and not note["id"]]
         keyless = [shape for shape in self.script.tables if shape.database and not shape.keyed]
         names = [name for shape in keyless for name in collections(shape)]
@@ -106,7 +106,7 @@ class Initial:
 
         A table that is read from scratch may have two of either.
         """
-        words = [one for one in self.oracle.first_words if one[0] not in anew]
+        words = [first_word for first_word in self.oracle.first_words if first_word[0] not in anew]
         for at, (name, word) in enumerate(words):
             before, after = _alike(words[:at], name, word), _alike(words[at + 1 :], name, word)
             if (word.startswith("first") and before) or (word.startswith("last") and after):

@@ -29,12 +29,12 @@ def large(script: Script) -> Script:
     """The script with such transactions between its own."""
     draw = Random(f"{script.seed}/large")
     rounds = []
-    for one in script.rounds:
-        writers = [list(writer) for writer in one.writers]
+    for round_ in script.rounds:
+        writers = [list(writer) for writer in round_.writers]
         for writer in writers:
             if draw.random() < _OFTEN:
                 writer.insert(draw.randint(0, len(writer)), _transaction(draw, script))
-        rounds.append(replace(one, writers=writers))
+        rounds.append(replace(round_, writers=writers))
     return replace(script, rounds=rounds)
 
 

@@ -77,9 +77,9 @@ _CAPPED = [TableShape("t0", "capped", "-", 300), TableShape("t1", "raw", "-", 40
 
 def _with_what_is_rare(script: Script, draw: Random, wanted: str) -> Script:
     """Add strikes, documents that don't fit into an event, a dropped database, a frozen job."""
-    for one in script.rounds:
+    for round_ in script.rounds:
         if draw.random() < _STRUCK:
-            one.strikes.extend(_strike(script.tables, draw) for _ in range(draw.randint(1, 3)))
+            round_.strikes.extend(_strike(script.tables, draw) for _ in range(draw.randint(1, 3)))
     at = draw.choice(script.rounds)
     if draw.random() < _GIANTS or "giants" in wanted:
         at.writers.append(_giants(script.tables, draw))
@@ -120,14 +120,14 @@ def _strike(tables: list[TableShape], draw: Random) -> Strike:
         case "replace" | "out" | "away":
             step.append(draw.randint(1, 60))
         case "succeed":
-            others = [at for at, one in enumerate(tables) if at != place and one.key == tables[place].key]
+            others = [at for at, table in enumerate(tables) if at != place and table.key == tables[place].key]
             step = ["succeed", draw.choice(others), place] if others else ["replace", place, 20]
     return Strike(step, draw.choice(["", "poll", "poll", "take", "take"]))
 
 
 def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
     """Two documents that grow and shrink again, also in transactions larger than a log entry."""
-    place = next((at for at, one in enumerate(tables) if one.key != "capped"), None)
+    place = next((at for at, table in enumerate(tables) if table.key != "capped"), None)
     if place is None:
         return []
     alone = [Transaction([["put", place, [n]]], asynchronous=True) for n in (3, 4)]
@@ -142,9 +142,9 @@ def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
 def _with_blows(script: Script, draw: Random, wanted: str) -> Script:
     """Use three members with elections and a lagging one, or a server with a short snapshot history."""
     if draw.random() < _SEVERAL or "members" in wanted:
-        for one in script.rounds:
+        for round_ in script.rounds:
             at_s = sorted(round(draw.uniform(0.1, 2.5), 2) for _ in range(draw.randint(0, 2)))
-            one.restarts[:] = [(second, draw.choice(_BLOWS)) for second in at_s]
+            round_.restarts[:] = [(second, draw.choice(_BLOWS)) for second in at_s]
         script.rounds[0].restarts.insert(0, (0.0, "lag"))
         return replace(script, database={**script.database, "members": "3"})
     if draw.random() < _FORGETFUL:

@@ -53,7 +53,7 @@ def _whatever_its_time(emptied: Any) -> Any:
     """Whatever empties collections counts for every window, regardless of its time."""
 
     def all_of_them(window: Any, found: Any) -> Any:
-        return frozenset(name for one in found for name in one.among(window.collections))
+        return frozenset(name for look in found for name in look.among(window.collections))
 
     del emptied
     return all_of_them

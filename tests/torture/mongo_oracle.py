@@ -215,7 +215,7 @@ class DocumentOracle(Oracle):
         if text is None and not exactly and (self._goes(entry, key) or _is_giant(entry.new)):
             self.happened["events without room for a document"] += _is_giant(entry.new)
             return
-        later = (one.new.get("doc") for one in self._later(entry.tables[0], key[0]))
+        later = (later_entry.new.get("doc") for later_entry in self._later(entry.tables[0], key[0]))
         if exactly or text is None or text not in later:
             raise Violation(
                 f"document {key!r} of {entry.tables[0]}: the log has {entry.new['doc']!r:.300},"
@@ -224,7 +224,9 @@ class DocumentOracle(Oracle):
 
     def _goes(self, entry: Entry, key: Key) -> bool:
         """Whether the document is deleted later, or its collection dropped or renamed."""
-        return any(one.op in {"d", DROPPED, RENAMED} for one in self._later(entry.tables[0], key[0]))
+        return any(
+            later_entry.op in {"d", DROPPED, RENAMED} for later_entry in self._later(entry.tables[0], key[0])
+        )
 
     def _later(self, name: str, key: str | None) -> Iterator[Entry]:
         """A document's later entries, followed through renames: it is looked up by its current collection."""
@@ -237,7 +239,7 @@ class DocumentOracle(Oracle):
             if entry.op in _SILENT:
                 yield entry
             elif keys & {entry.new.get("_id"), entry.old.get("_id")}:
-                keys |= {one for one in (entry.new.get("_id"), entry.old.get("_id")) if one is not None}
+                keys |= {key for key in (entry.new.get("_id"), entry.old.get("_id")) if key is not None}
                 yield entry
 
     # Rows read, and quiet points.

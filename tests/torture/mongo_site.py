@@ -254,7 +254,7 @@ class MongoSite(Lasting):
                 for shape in kept:  # a crash may have come between a collection and its index
                     let_expire(self.client[DATABASE][shape.name], shape)
                 expired = {"gone_at": {"$exists": True}}
-                if not any(self.client[DATABASE][one.name].count_documents(expired) for one in kept):
+                if not any(self.client[DATABASE][letter.name].count_documents(expired) for letter in kept):
                     return
             time.sleep(0.1)
         raise RuntimeError("what has expired is not removed")
@@ -289,7 +289,7 @@ class MongoSite(Lasting):
                 if change is None:
                     continue
                 if change["ns"]["db"] == _TRUTH:
-                    self.transactions += len({one.transaction for one in found})
+                    self.transactions += len({entry.transaction for entry in found})
                     return found
                 self.oracle.happened["databases dropped"] += change["operationType"] == "dropDatabase"
                 if change["ns"]["db"] == DATABASE:
@@ -353,7 +353,7 @@ class MongoSite(Lasting):
         """From a scan."""
         raw = CODEC.with_options(document_class=RawBSONDocument)
         found: Any = self.client[DATABASE].get_collection(name.partition(".")[2], codec_options=raw).find()
-        return [row(plain(bytes(one.raw))) for one in found]
+        return [row(plain(bytes(entry.raw))) for entry in found]
 
 
 def _image(own: Any, text: str | None, *, exactly: bool) -> dict[str, str]:

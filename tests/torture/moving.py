@@ -59,7 +59,7 @@ class MovingSite(PostgresSite):
 
     @property
     def _kind(self) -> str:
-        return next((blow.kind for one in self.script.rounds for blow in one.blows), "lag")
+        return next((blow.kind for round_ in self.script.rounds for blow in round_.blows), "lag")
 
     def _make_standby(self, primary: PostgresServer, *, lags: bool) -> None:
         standby = primary.standby(_STANDBY)
@@ -156,7 +156,7 @@ class MovingSite(PostgresSite):
         entries = [*old, *PostgresSite.entries(self)]
         if self.lost:
             kept = {self.signal_id(entry.new) for entry in entries}
-            self.oracle.unheard += [one for one in self.lost if self.signal_id(one.new) not in kept]
+            self.oracle.unheard += [entry for entry in self.lost if self.signal_id(entry.new) not in kept]
         return entries
 
     def may_end(self, error: str) -> bool:
@@ -170,7 +170,7 @@ class MovingSite(PostgresSite):
             PostgresSite.judge_end(self, error, emitted, journal)
             return
         assert self.fork is not None
-        lost = [one for entry in self.lost for one in self.oracle.known_tables(entry)]
+        lost = [known_table for entry in self.lost for known_table in self.oracle.known_tables(entry)]
         self.oracle.follow([*self._old, *self.lost], emitted)
         left = [entry for entry in self.oracle.left() if entry.end > self.fork]
         turns = journal.of("turn")
@@ -234,7 +234,7 @@ def _fork(standby: PostgresServer) -> int:
 
 def _checkpoint(told: str) -> int:
     """Where the checkpoint of a server's shutdown is, from pg_controldata."""
-    line = next(one for one in told.splitlines() if one.startswith("Latest checkpoint location:"))
+    line = next(line for line in told.splitlines() if line.startswith("Latest checkpoint location:"))
     return _lsn(line.split()[-1])
 
 

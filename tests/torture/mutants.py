@@ -186,7 +186,7 @@ def _telling_at_once(commands: Any) -> Any:
 def _not_between_slices(supersede: Any) -> Any:
     def superseding_whole(windows: Any, superseded: Any) -> None:
         opened = windows.opened
-        windows.opened = [one for one in opened if not one.sent]
+        windows.opened = [attempt for attempt in opened if not attempt.sent]
         supersede(windows, superseded)
         windows.opened = opened
 
@@ -247,8 +247,8 @@ def _by_first_window(superseded: Any) -> Any:
     def counted(encoding: Any, decoded: Any) -> Any:
         first = next(iter(superseded(encoding, decoded).values()), None)
         return {
-            name: replace(one, copies=first.copies)
-            for name, one in superseded(encoding, decoded).items()
+            name: replace(keys, copies=first.copies)
+            for name, keys in superseded(encoding, decoded).items()
             if first
         }
 

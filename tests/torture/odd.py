@@ -36,7 +36,7 @@ def odd(script: Script) -> Script:
         tables=tables,
         listed=script.listed or any(shape.filter for shape in tables),
     )
-    rounds = [_round(draw, script, one, f"o{number}") for number, one in enumerate(script.rounds)]
+    rounds = [_round(draw, script, round_, f"o{number}") for number, round_ in enumerate(script.rounds)]
     return replace(script, rounds=rounds)
 
 

@@ -127,7 +127,7 @@ class Oracle:
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Apply what was committed before the job's log began, none of which is emitted."""
-        for entry in (one for found in entries for one in self.known_tables(found)):
+        for entry in (known_table for found in entries for known_table in self.known_tables(found)):
             table = self._table(entry.tables[0])
             if entry.op == "t":
                 table.rows.clear()
@@ -286,7 +286,7 @@ class Oracle:
     def settle(self, name: str, rows: list[Row]) -> None:
         """Compare a table with a query at a quiet point, when all of the log has been emitted."""
         table = self._table(name)
-        there = {table.key_of(row): row for row in (printed_row(one, table.types) for one in rows)}
+        there = {table.key_of(row): row for row in (printed_row(row, table.types) for row in rows)}
         self._settled(table, "the log", table.rows, there)
         known = self._known(table)
         copied = {key: row for key, row in table.copy.items() if key in there}
@@ -313,7 +313,7 @@ class Oracle:
         table = self._table(name)
         if not table.whole or name in self.incomplete:
             return
-        for row in (printed_row(one, table.types) for one in rows):
+        for row in (printed_row(row, table.types) for row in rows):
             copied = table.copy.get(table.key_of(row), row)
             lacking = [column for column, value in row.items() if value is not None and column not in copied]
             if lacking:

@@ -118,8 +118,8 @@ class Play:
             if not self.script.rounds:
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
-            for number, one in enumerate(self.script.rounds):
-                self._round(number, one, journal)
+            for number, round_ in enumerate(self.script.rounds):
+                self._round(number, round_, journal)
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
         except Over:
@@ -347,9 +347,9 @@ class Play:
             self._order(burnt=len(journal.of("fuse")))
 
     def _signal(self, sent: list[Sent], stop: threading.Event) -> None:
-        for one in sent:
-            stop.wait(one.pause_s)
-            self.ask(one, stop)
+        for event in sent:
+            stop.wait(event.pause_s)
+            self.ask(event, stop)
 
     # Blows at open windows.
 
@@ -542,7 +542,7 @@ class Play:
 
         Raises Violation for one in the signal table that neither a writer nor the job wrote.
         """
-        steps = [strike.step[0] for one in self.script.rounds for strike in one.strikes]
+        steps = [strike.step[0] for round_ in self.script.rounds for strike in round_.strikes]
         for entry in entries:
             marks = self.script.marks_windows and self.site.marks_window(entry)
             marks |= entry.op == "t" and "wipe" in steps  # the whole database was dropped

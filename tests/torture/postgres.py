@@ -18,6 +18,7 @@ from tests.torture.emitted import emitted
 from tests.torture.journal import JournalReader
 from tests.torture.oracle import Table, Violation
 from tests.torture.postgres_oracle import PostgresOracle, Untold
+from tests.torture.postgres_writers import Session, Writer, settle_all_prepared
 from tests.torture.publication import create as published
 from tests.torture.publication import publish_all
 from tests.torture.row_filters import FILTERS, where
@@ -26,7 +27,6 @@ from tests.torture.stall import Staller
 from tests.torture.statements import statements
 from tests.torture.tables import COLLATIONS, MOOD, WITHOUT_ICU, create, disguised
 from tests.torture.truth import PREFIX, Truth
-from tests.torture.writers import Session, Writer, settle_all_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

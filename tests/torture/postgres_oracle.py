@@ -76,14 +76,14 @@ class PostgresOracle(Oracle):
             if entry.op == "m":
                 self._told(entry)
                 self._pass(entry)
-            for one in self.known_tables(entry) if entry.op != "m" else ():
-                table = self._table(one.tables[0])
+            for known_table in self.known_tables(entry) if entry.op != "m" else ():
+                table = self._table(known_table.tables[0])
                 if isinstance(table, Bag):
-                    table.change(one, 0)
-                elif one.text:
-                    self._empty(table, one)
+                    table.change(known_table, 0)
+                elif known_table.text:
+                    self._empty(table, known_table)
                 else:
-                    Oracle.precede(self, [one])
+                    Oracle.precede(self, [known_table])
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
         """Process what has been committed and emitted since the last call."""
@@ -92,11 +92,11 @@ class PostgresOracle(Oracle):
                 self._told(entry)
                 self.ahead.append(entry)
                 continue
-            for one in self.known_tables(entry):
-                silent = one.tables[0] in self.unpublished
-                self.ahead.append(replace(one, silent=silent or bool(one.text)))
+            for known_table in self.known_tables(entry):
+                silent = known_table.tables[0] in self.unpublished
+                self.ahead.append(replace(known_table, silent=silent or bool(known_table.text)))
                 if silent:
-                    self.unheard.append(one)
+                    self.unheard.append(known_table)
         Oracle.follow(self, [], emitted)
 
     def known_tables(self, entry: Entry) -> list[Entry]:
@@ -110,9 +110,9 @@ class PostgresOracle(Oracle):
             ]
             return [*silent, *Oracle.known_tables(self, entry)]
         found = []
-        for one in Oracle.known_tables(self, entry):
-            filtered = self.filters.get(one.tables[0])
-            shown = filtered.published(one) if filtered else one
+        for known_table in Oracle.known_tables(self, entry):
+            filtered = self.filters.get(known_table.tables[0])
+            shown = filtered.published(known_table) if filtered else known_table
             if shown is not None:
                 found.append(shown)
         return found

@@ -67,7 +67,7 @@ class NewTopic:
     def settle(self, rows: list[Row], *, incomplete: bool) -> None:
         """Compare the copy with a query at a quiet point."""
         name = self.table.name
-        there = {self.table.key_of(row): row for row in (printed_row(one, self.table.types) for one in rows)}
+        there = {self.table.key_of(row): row for row in (printed_row(row, self.table.types) for row in rows)}
         if extra := self.copy.keys() - there.keys():
             raise Violation(f"the new topic of {name} has row {min(extra, key=str)!r}, which is gone")
         lacking = there.keys() - self.copy.keys()

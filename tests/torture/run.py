@@ -222,7 +222,7 @@ class Run:
 
     @staticmethod
     def _tell(what: str, play: Play, said: str, took_s: float) -> None:
-        shapes = ", ".join(f"{one.key}/{one.identity}/{one.rows}" for one in play.script.tables)
+        shapes = ", ".join(f"{table.key}/{table.identity}/{table.rows}" for table in play.script.tables)
         print(f"{what}: {took_s:.1f} s [{shapes}] {said}", flush=True)
         for failure in play.answers.failures:
             print(f"  answered: {failure}", flush=True)

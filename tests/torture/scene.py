@@ -17,9 +17,9 @@ import psycopg
 from tests.torture.answers import Asked
 from tests.torture.emitted import Events
 from tests.torture.oracle import Violation
+from tests.torture.postgres_writers import Session
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.statements import statements
-from tests.torture.writers import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ class Scene:
     def _ask(self, asked: dict[str, str]) -> None:
         self.signals += 1
         script = self.stage.script
-        names = [name for one in script.tables for name in collections(one, via_root=script.via_root)]
+        names = [name for table in script.tables for name in collections(table, via_root=script.via_root)]
         data = json.dumps({**asked, "data-collections": names})
         session = Session(self.site.database, threading.Event())
         session.get().execute("SET synchronous_commit = local")
@@ -151,7 +151,9 @@ class Scene:
     def until_finished(self, within_s: float = _PATIENCE_S) -> None:
         """Wait for the answers that all tables were read."""
         script = self.stage.script
-        wanted = self.signals * sum(len(collections(one, via_root=script.via_root)) for one in script.tables)
+        wanted = self.signals * sum(
+            len(collections(table, via_root=script.via_root)) for table in script.tables
+        )
         self.until(
             lambda: sum(note["outcome"] == "finished" for note in self.journal.of("answer")) >= wanted,
             "the snapshot is finished",

@@ -217,16 +217,21 @@ class Script:
     @property
     def size(self) -> int:
         """The number of steps, signals and blows."""
-        steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
+        steps = sum(
+            len(transaction.steps)
+            for part in self.rounds
+            for writer in part.writers
+            for transaction in writer
+        )
         others = sum(
-            len(one.signals)
-            + len(one.kills)
-            + len(one.restarts)
-            + len(one.breaks)
-            + len(one.strikes)
-            + len(one.blows)
-            + one.stalls
-            for one in self.rounds
+            len(round_.signals)
+            + len(round_.kills)
+            + len(round_.restarts)
+            + len(round_.breaks)
+            + len(round_.strikes)
+            + len(round_.blows)
+            + round_.stalls
+            for round_ in self.rounds
         )
         return steps + others + len(self.fuses)
 
@@ -238,23 +243,23 @@ class Script:
 def from_json(text: str) -> Script:
     """Read a script."""
     found = json.loads(text)
-    found["tables"] = [TableShape(**one) for one in found["tables"]]
-    found["rounds"] = [_round(one) for one in found["rounds"]]
-    found["fuses"] = [Fuse(**one) for one in found["fuses"]]
+    found["tables"] = [TableShape(**table) for table in found["tables"]]
+    found["rounds"] = [_round(round_) for round_ in found["rounds"]]
+    found["fuses"] = [Fuse(**fuse) for fuse in found["fuses"]]
     return Script(**found)
 
 
 def _round(found: dict[str, Any]) -> Round:
-    writers = [[Transaction(**one) for one in writer] for writer in found["writers"]]
+    writers = [[Transaction(**transaction) for transaction in writer] for writer in found["writers"]]
     restarts = [(at, mode) for at, mode in found["restarts"]]
     return Round(
         **{
             **found,
             "writers": writers,
-            "signals": [Sent(**one) for one in found["signals"]],
+            "signals": [Sent(**signal) for signal in found["signals"]],
             "restarts": restarts,
-            "strikes": [Strike(**one) for one in found.get("strikes", [])],
-            "blows": [Blow(**one) for one in found.get("blows", [])],
+            "strikes": [Strike(**strike) for strike in found.get("strikes", [])],
+            "blows": [Blow(**blow) for blow in found.get("blows", [])],
         }
     )
 

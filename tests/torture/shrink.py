@@ -24,7 +24,7 @@ def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
     found: Script | None = script
     while found is not None:
         script = found
-        found = next((one for one in smaller(script) if fails(one)), None)
+        found = next((candidate for candidate in smaller(script) if fails(candidate)), None)
         if found is not None:
             yield found
 
@@ -37,8 +37,8 @@ def smaller(script: Script) -> Iterator[Script]:
         yield replace(script, fuses=fuses)
     if script.slice_bytes:
         yield replace(script, slice_bytes=0)
-    for place, one in enumerate(script.rounds):
-        for less in _smaller_round(one):
+    for place, round_ in enumerate(script.rounds):
+        for less in _smaller_round(round_):
             yield replace(script, rounds=_with(script.rounds, place, less))
     for place, shape in enumerate(script.tables):
         if shape.rows:

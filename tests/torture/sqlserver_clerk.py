@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.servers.sqlserver.catalog_writer import CatalogWriter
 from tests.servers.sqlserver.cdc import Capturing
 from tests.servers.sqlserver.server import Session
-from tests.servers.sqlserver.told import Told
 from tests.torture.script import collections
 from tests.torture.sqlserver_oracle import CAME, DARK, LIGHT
 from tests.torture.sqlserver_truth import number, table_rows
@@ -124,7 +124,7 @@ class Clerk:
     def _enable(self, session: Session, captured: Captured) -> str:
         captured.made += 1
         instance = f"{captured.shape.name}_{captured.made}"
-        capturing = Capturing(Told(session.connection, self.server.collation))
+        capturing = Capturing(CatalogWriter(session.connection, self.server.collation))
         capturing.enable("dbo", captured.shape.name, instance, None)
         return instance
 
@@ -140,7 +140,7 @@ class Clerk:
     def _drop(self, captured: Captured, count: int) -> None:
         with self._session(captured) as session:
             for instance in captured.instances[:count]:
-                Capturing(Told(session.connection, self.server.collation)).disable(instance)
+                Capturing(CatalogWriter(session.connection, self.server.collation)).disable(instance)
             lsn = one(session.connection, LSN.format("nextval('mssql.lsn')"))
         del captured.instances[:count]
         if not captured.instances:

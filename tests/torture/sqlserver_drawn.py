@@ -71,10 +71,10 @@ def _written(seed: str, wanted: Wanted) -> Script:
         return sliced(script) if "slices" in wanted.blow else script
     if script.properties["snapshot.isolation.mode"] == "exclusive":
         # A dropped job would keep its locks, which an ended process does not.
-        fuses = [replace(one, hard=True) for one in early(draw)[:1]]
+        fuses = [replace(fuse, hard=True) for fuse in early(draw)[:1]]
         return replace(script, fuses=fuses)
     # Beside the log an initial snapshot refuses tables without a key.
-    keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
+    keyed = [replace(table, key="number" if table.key == HEAP else table.key) for table in script.tables]
     script = pressed(replace(script, tables=keyed, fuses=[*early(draw), *script.fuses]), asleep=asleep)
     return varied(script, wanted.asks)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.log import reader, span_planner
 from adapters.sqlserver.server import change_statements
-from adapters.sqlserver.server.position import Place, after_lsn
+from adapters.sqlserver.server.position import LogPosition, after_lsn
 from adapters.sqlserver.snapshot import watermark
 from adapters.sqlserver.snapshot.locks import Locks
 from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -26,13 +26,16 @@ def _always(gives: Any) -> Callable[[Any], Any]:
     return lambda _was: lambda *_args, **_more: gives
 
 
-def _from_its_beginning(places_of: Any) -> Any:
+def _from_its_beginning(positions_of: Any) -> Any:
     """A commit that was streamed in part is streamed again."""
 
-    def places(position: Any) -> Any:
-        return [one if one.whole else Place(after_lsn(one.commit, -1)) for one in places_of(position)]
+    def positions(position: Any) -> Any:
+        return [
+            reached if reached.whole else LogPosition(after_lsn(reached.commit, -1))
+            for reached in positions_of(position)
+        ]
 
-    return places
+    return positions
 
 
 SQLSERVER_MUTANTS: dict[str, Mutant] = {
@@ -44,7 +47,7 @@ SQLSERVER_MUTANTS: dict[str, Mutant] = {
         "late-capture-read-only", ((watermark.LogEnd, "reached", _always(gives=True)),)
     ),
     "one instance tells of a change": Mutant("switched", ((span_planner, "_follows", _always(gives=False)),)),
-    "going on inside a commit": Mutant("mid-commit", ((reader, "places_of", _from_its_beginning),)),
+    "going on inside a commit": Mutant("mid-commit", ((reader, "positions_of", _from_its_beginning),)),
     "changes follow their commands": Mutant("shifted", ((change_statements, "_command", _always("0")),)),
     "tables are locked": Mutant("locked", ((Locks, "_lock", _always(None)),)),
 }

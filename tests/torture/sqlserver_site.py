@@ -156,7 +156,7 @@ class SqlServerSite(Lasting):
     @property
     def transactions(self) -> int:
         """From the change tables."""
-        return sum(one.commits for one in self._truths.values())
+        return sum(truth.commits for truth in self._truths.values())
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """There are no blows on SQL Server."""
@@ -237,7 +237,7 @@ class SqlServerSite(Lasting):
     def _image(self, table: str, image: dict[str, Any] | None) -> dict[str, Any] | None:
         if image is None:
             return None
-        shape = next((one.shape for one in self.clerk.captured if one.name == table), None)
+        shape = next((capture.shape for capture in self.clerk.captured if capture.name == table), None)
         known = kinds(shape) if shape else {}
         return {name: told(value, known.get(name, "")) for name, value in image.items()}
 

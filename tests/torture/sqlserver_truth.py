@@ -61,7 +61,7 @@ class Truth:
         with connection.transaction():
             found = connection.execute("SELECT encode(sys.fn_cdc_get_max_lsn(), 'hex')").fetchone()
             upto = found[0] if found else None
-            rows = [one for one in self._rows(connection) if upto and self._passed < one[0] <= upto]
+            rows = [row for row in self._rows(connection) if upto and self._passed < row[0] <= upto]
         self._passed = max(self._passed, upto or "")
         self.commits += len({commit for commit, *_rest in rows})
         entries = [*paired(rows), *self._held]
@@ -71,7 +71,7 @@ class Truth:
     def _rows(self, connection: Connection) -> Iterable[_Change]:
         instances = connection.execute(_INSTANCES).fetchall()
         for instance, table, start, number in instances:
-            ends = [one[2] for one in instances if one[1] == table and one[3] > number]
+            ends = [instance[2] for instance in instances if instance[1] == table and instance[3] > number]
             columns = connection.execute(_COLUMNS, [number]).fetchall()
             for commit, command, change, operation, *texts in connection.execute(
                 _selected(instance, columns)
@@ -99,7 +99,7 @@ def _row(columns: Sequence[tuple[str, str]], texts: Sequence[str | None]) -> Row
 def paired(rows: Iterable[_Change]) -> Iterable[Entry]:
     """The entries. Adjacent rows that share both LSNs are the two sides of an update."""
     last: Entry | None = None
-    for commit, _command, change, operation, table, row in sorted(rows, key=lambda one: one[:4]):
+    for commit, _command, change, operation, table, row in sorted(rows, key=lambda row: row[:4]):
         place = number(commit, change)
         if last is not None and last.transaction == place:
             last = replace(last, op="u", new=row)
@@ -114,7 +114,7 @@ def paired(rows: Iterable[_Change]) -> Iterable[Entry]:
 
 def number(commit: str, change: str = "") -> int:
     """Both LSNs as one number that grows along the log."""
-    digits = [one.replace(":", "").lower() for one in (commit, change or "0")]
+    digits = [position.replace(":", "").lower() for position in (commit, change or "0")]
     return (int(digits[0], 16) << 80) | int(digits[1], 16)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.torture.postgres_writers import run_steps
 from tests.torture.sqlserver_tables import statements
-from tests.torture.writers import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

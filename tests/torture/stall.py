@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from tests.torture.journal import Journal
+from tests.torture.postgres_writers import Session
 from tests.torture.statements import statements
-from tests.torture.writers import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

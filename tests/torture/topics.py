@@ -127,7 +127,9 @@ class Topic:
             if self.oracle.ahead[0].place == event.place:
                 self.goings_back += 1
                 return
-        found = next((at for at, one in enumerate(self.past) if one.entry.place == event.place), None)
+        found = next(
+            (at for at, past_event in enumerate(self.past) if past_event.entry.place == event.place), None
+        )
         if found is None:
             ahead = self.oracle.ahead[0] if self.oracle.ahead else "its end"
             raise Violation(f"the topic of {self.table.name} goes on with {event}, the log with {ahead}")
@@ -136,7 +138,7 @@ class Topic:
         if saved_s is not None and saved_s < event.at_s and not self.aside:
             raise Violation(f"turn {before.turn} was saved, and is sent again {event.at_s - saved_s} s later")
         self.goings_back += 1
-        self.oracle.ahead = [*(one.entry for one in self.past[found:]), *self.oracle.ahead]
+        self.oracle.ahead = [*(past_event.entry for past_event in self.past[found:]), *self.oracle.ahead]
         self.table.rows, self.table.copy = before.rows, before.copy
         del self.past[found:]
 
@@ -178,7 +180,7 @@ class Topics:
             name: Topic(self._oracle_of(table), table, saved_s, unsent_s, aside=name in aside)
             for name, table in known.items()
         }
-        fresh = (one for found in entries for one in self.oracle.known_tables(found))
+        fresh = (known_table for found in entries for known_table in self.oracle.known_tables(found))
         for entry in chain(self.left, fresh):
             if entry.tables[0] in self.new:
                 self.oracle.precede([entry])
@@ -194,7 +196,7 @@ class Topics:
             self._keep(known[event.table], event)
         self._count(topics.values(), journal)
         self.left = [
-            replace(one, tables=(name,)) for name, topic in topics.items() for one in topic.oracle.ahead
+            replace(entry, tables=(name,)) for name, topic in topics.items() for entry in topic.oracle.ahead
         ]
         return self.left
 

@@ -90,7 +90,7 @@ class Truth:
                 if place > self.passed:
                     self.passed = place
                     self.transactions += 1
-                    yield from (replace(one, end=place) for one in transaction)
+                    yield from (replace(logged, end=place) for logged in transaction)
             else:
                 transaction.append(replace(entry(xid, text), place=place))
 

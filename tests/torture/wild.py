@@ -33,13 +33,13 @@ def wild(script: Script, *, certain: bool = False) -> Script:
     if certain:
         script = _identified(_paired(script))
     rounds = []
-    for number, one in enumerate(script.rounds):
-        writers = [list(writer) for writer in one.writers]
+    for number, round_ in enumerate(script.rounds):
+        writers = [list(writer) for writer in round_.writers]
         # An initial snapshot begins in the first round, and needs its publication.
         for make in _acts(draw, script, calm=script.initial and number == 0, certain=certain):
             writer = draw.choice(writers)
             writer.insert(draw.randint(0, len(writer)), make())
-        rounds.append(replace(one, writers=writers))
+        rounds.append(replace(round_, writers=writers))
     return replace(script, rounds=rounds)
 
 

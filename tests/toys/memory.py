@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.supplied import Places
+    from adapters.source.assembly.supplied import Locations
     from engine.config.properties.values import Values
     from engine.config.settings import Settings
     from engine.ports.source import Source
@@ -69,7 +69,7 @@ def problems(values: Values) -> Iterable[str]:
 CONNECTOR = Connector(__name__, Catalogue(ROWS), read, problems=problems)
 
 
-def _wired(settings: Settings, _spark: SparkSession, places: Places) -> Wired:
+def _wired(settings: Settings, _spark: SparkSession, places: Locations) -> Wired:
     own = settings.source
     assert isinstance(own, MemorySettings)
     source = MemorySource(DATABASES[own.database], places.staging, span_rows=own.span_rows)

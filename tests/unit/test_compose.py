@@ -46,8 +46,8 @@ def test_every_service_has_a_health_check_and_waits_for_those_of_others(compose)
 
 def test_configs_and_volumes_are_those_that_are_declared(compose):
     services = compose["services"].values()
-    configs = {one["source"] for service in services for one in service.get("configs", ())}
-    volumes = {one.partition(":")[0] for service in services for one in service.get("volumes", ())}
+    configs = {config["source"] for service in services for config in service.get("configs", ())}
+    volumes = {volume.partition(":")[0] for service in services for volume in service.get("volumes", ())}
 
     assert configs == set(compose["configs"])
     assert volumes == set(compose["volumes"])
@@ -132,7 +132,8 @@ def test_sql_servers_login_has_the_rights_that_its_job_needs(compose, tmp_path, 
     captured = re.findall(r"@source_schema = N'(\w+)', @source_name = N'(\w+)'", script)
     needed = {("SELECT", f"{schema}.{table}") for schema, table in captured} | {("SELECT", "SCHEMA::cdc")}
     needed |= {
-        ("INSERT", ".".join(one.parts[1:])) for one in settings.source_as(SqlServerSettings).signal_tables
+        ("INSERT", ".".join(signal_table.parts[1:]))
+        for signal_table in settings.source_as(SqlServerSettings).signal_tables
     }
     granted = {
         (right, where)
@@ -155,12 +156,12 @@ def test_sql_servers_script_is_t_sql(compose):
 
 
 def test_every_job_is_confined_to_its_volume(compose):
-    for service in (one for one in compose["services"].values() if "build" in one):
+    for service in (service for service in compose["services"].values() if "build" in service):
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["tmpfs"] == ["/tmp:exec"]  # noqa: S108  the container's own
-        assert [one.partition(":")[2] for one in service["volumes"]] == ["/var/lib/tidemark"]
+        assert [volume.partition(":")[2] for volume in service["volumes"]] == ["/var/lib/tidemark"]
 
 
 def test_the_image_copies_what_its_context_lets_through():

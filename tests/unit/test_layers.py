@@ -157,7 +157,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
 @functools.cache
 def _file(module: str) -> Path | None:
     path = ROOT / module.replace(".", "/")
-    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+    found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
     return found[0] if found else None
 
 
@@ -346,14 +346,14 @@ def test_a_driver_is_used_by_the_questions_alone(driver: str):
     assert all(any(module.startswith(place) for module in users) for place in DRIVERS[driver])
 
 
-@pytest.mark.parametrize("module", [one for one in MODULES if not one.startswith(tuple(READS_TIME))])
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith(tuple(READS_TIME))])
 def test_a_module_is_given_time_and_ids(module: str):
     assert timed((ROOT / module).read_text()) == set()
 
 
 @pytest.mark.parametrize("place", READS_TIME)
 def test_what_may_read_time_does(place: str):
-    assert any(timed((ROOT / one).read_text()) for one in MODULES if one.startswith(place))
+    assert any(timed((ROOT / module).read_text()) for module in MODULES if module.startswith(place))
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,9 @@ def needed() -> dict[str, set[str]]:
         module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): module for module in MODULES
     }
     return {
-        name: {one for one, types in imports((ROOT / path).read_text()) if not types and one in known}
+        name: {
+            module for module, types in imports((ROOT / path).read_text()) if not types and module in known
+        }
         - {name}
         for name, path in known.items()
     }

@@ -34,8 +34,8 @@ def replayed(directory: Path, *turns: list[dict[str, Any]]) -> list[list[Any]]:
     for turn, events in enumerate(turns, 1):
         folder = directory / f"turn-{turn:012d}"
         folder.mkdir(parents=True)
-        for part, one in enumerate(events):
-            (folder / f"part-{part:05d}.jsonl").write_text(json.dumps(one) + "\n", "utf-8")
+        for part, record in enumerate(events):
+            (folder / f"part-{part:05d}.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
     return sorted(values for _, values in last_rows(directory, {"p.public.t": SHAPE}, Figures()))
 
 

@@ -21,7 +21,7 @@ def test_sql_servers_role_has_the_rights_of_the_tests():
     (block,) = blocks("SQL Server")
     made = "CREATE ROLE cdc_reader"  # by whoever sets up CDC
 
-    assert {one.strip() for one in block.split(";") if one.strip()} == (
+    assert {part.strip() for part in block.split(";") if part.strip()} == (
         {*_RIGHTS, f"GRANT {MORE_RIGHTS}"} - {made}
     )
 

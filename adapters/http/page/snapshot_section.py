@@ -42,7 +42,7 @@ class SnapshotSection:
         if not shown:
             return title("collections", "Snapshots") + '<p class="quiet">Nothing is being read.</p>'
         pairs = zip(shown[:MOST_SHOWN], self._pictures(state), strict=False)
-        rows = [self._row(at, one, *picture) for at, (one, picture) in enumerate(pairs)]
+        rows = [self._row(at, entry, *picture) for at, (entry, picture) in enumerate(pairs)]
         more = len(shown) - MOST_SHOWN
         left = f'<p class="quiet">and {more:,} more</p>' if more > 0 else ""
         columns = (*_COLUMNS, *(("signals",) if self.forms else ()))
@@ -59,16 +59,16 @@ class SnapshotSection:
         for failed in state.snapshot.failed[:MOST_SHOWN]:
             yield failed.target, segments_of_failed(failed)
 
-    def _row(self, at: int, one: CollectionOverview, target: Target, parts: Sequence[Segment]) -> str:
-        count = len(one.lacks)
+    def _row(self, at: int, shown: CollectionOverview, target: Target, parts: Sequence[Segment]) -> str:
+        count = len(shown.lacks)
         lacks = f'<br><span class="bad">lacks {count} range{"s" * (count > 1)}</span>' if count else ""
-        rate = "" if one.rows_per_s is None else amount(one.rows_per_s)
-        eta = "" if one.eta_s is None else duration(one.eta_s)
-        buttons = f"<td>{self.forms.of_snapshot(at, one.stage, target)}</td>" if self.forms else ""
+        rate = "" if shown.rows_per_s is None else amount(shown.rows_per_s)
+        eta = "" if shown.eta_s is None else duration(shown.eta_s)
+        buttons = f"<td>{self.forms.of_snapshot(at, shown.stage, target)}</td>" if self.forms else ""
         return (
-            f'<tr><th scope="row">{text(one.collection)}{lacks}</th><td>{one.stage}</td>'
-            f'<td class="picture">{key_space(one.collection, parts)}</td>{number(f"{one.percent:.1f} %")}'
-            f"{number(f'{one.rows:,}')}{number(rate)}{number(eta)}{buttons}</tr>"
+            f'<tr><th scope="row">{text(shown.collection)}{lacks}</th><td>{shown.stage}</td>'
+            f'<td class="picture">{key_space(shown.collection, parts)}</td>{number(f"{shown.percent:.1f} %")}'
+            f"{number(f'{shown.rows:,}')}{number(rate)}{number(eta)}{buttons}</tr>"
         )
 
 

@@ -105,9 +105,20 @@ def members_of(
     return made if len(made) == len(found) else None
 
 
-def struct_of(members: Sequence[FileColumn]) -> pa.DataType | None:
-    """The type of a struct with these members; None without any, which Parquet can't have."""
-    return pa.struct([member.field for member in members]) if members else None
+def typed(
+    kind: str | Mapping[str, Any],
+    column: Callable[[Mapping[str, Any]], FileColumn | None],
+    other: Callable[[str | Mapping[str, Any]], pa.DataType | None],
+) -> tuple[pa.DataType, tuple[FileColumn, ...]] | None:
+    """The type of a column, and a struct's members; None if rows can't be given as they are.
+
+    `column` reads a member of a struct, `other` all types but structs. Parquet can't have empty structs.
+    """
+    if isinstance(kind, str) or kind["type"] != "struct":
+        found = other(kind)
+        return None if found is None else (found, ())
+    members = members_of(kind, column)
+    return (pa.struct([member.field for member in members]), members) if members else None
 
 
 def fitted(rows: pa.Table, columns: Sequence[FileColumn]) -> pa.Table | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pyarrow as pa
 
-from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, struct_of
+from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, typed
 from adapters.lakehouse.java import jvm_of
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def newest_turn(snapshot: Any, application: str) -> int | None:
         turn = snapshot.transactions().get(application)
         return int(turn.get()) if turn.isDefined() else None
     for at in range(known.get().size()):
-        if (one := known.get().apply(at)).appId() == application:
-            return int(one.version())
+        if (transaction := known.get().apply(at)).appId() == application:
+            return int(transaction.version())
     return None
 
 
@@ -132,19 +132,11 @@ def columns_of(metadata: Any, protocol: Any) -> Sequence[FileColumn] | None:
 
 def _column(described: Mapping[str, Any]) -> FileColumn | None:
     """A column of a table's schema; None for a type that rows can't be given as they are."""
-    more, kind = described["metadata"], described["type"]
-    if any(not name.startswith(_MAPPED) and name not in _KNOWN for name in more):
+    more, found = described["metadata"], typed(described["type"], _column, _type)
+    if found is None or any(not name.startswith(_MAPPED) and name not in _KNOWN for name in more):
         return None
-    members: tuple[FileColumn, ...] | None = ()
-    if isinstance(kind, dict) and kind["type"] == "struct":
-        members = members_of(kind, _column)
-        found = struct_of(members or ())
-    else:
-        found = _type(kind)
-    if members is None or found is None:
-        return None
-    name = described["name"]
-    field = field_of(more.get(_NAME, name), found, more.get(_NUMBER), nullable=described["nullable"])
+    name, (kind, members) = described["name"], found
+    field = field_of(more.get(_NAME, name), kind, more.get(_NUMBER), nullable=described["nullable"])
     return FileColumn(name, field, members)
 
 

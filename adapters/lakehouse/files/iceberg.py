@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pyarrow as pa
 
-from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, struct_of
+from adapters.lakehouse.files.data_file import FileColumn, field_of, members_of, named_type, typed
 from adapters.lakehouse.java import jvm_of
 
 if TYPE_CHECKING:
@@ -78,16 +78,11 @@ def columns_in(schema: Mapping[str, Any]) -> tuple[FileColumn, ...] | None:
 
 def _column(described: Mapping[str, Any]) -> FileColumn | None:
     """A column of a table's schema; None for a type that rows can't be given as they are."""
-    kind, name = described["type"], described["name"]
-    members: tuple[FileColumn, ...] | None = ()
-    if isinstance(kind, dict) and kind["type"] == "struct":
-        members = members_of(kind, _column)
-        found = struct_of(members or ())
-    else:
-        found = _type(kind)
-    if members is None or found is None or "write-default" in described:
+    found = typed(described["type"], _column, _type)
+    if found is None or "write-default" in described:
         return None
-    field = field_of(name, found, described["id"], nullable=not described["required"])
+    name, (kind, members) = described["name"], found
+    field = field_of(name, kind, described["id"], nullable=not described["required"])
     return FileColumn(name, field, members)
 
 

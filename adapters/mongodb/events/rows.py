@@ -21,7 +21,7 @@ from engine.events.damaged import reading_bytes
 from engine.events.values.json_strings import escape
 from engine.events.values.text import join
 from engine.snapshot.merge_key import merge_keys
-from engine.staging.reads import surroundings
+from engine.staging.reads import affixes_for
 from engine.staging.rows import STAGED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.documents.columns import Written
     from adapters.mongodb.events.codec import CollectionCodec
     from engine.events.values.text import Ints, Piece, Text
-    from engine.staging.surroundings import Surroundings
+    from engine.staging.affixes import Affixes
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.OBJECT_ID})
 """Types whose merge key has the text of the event's key."""
@@ -48,11 +48,11 @@ class ReadEvents:
     """The source blocks of documents that carry a snapshot marker."""
 
     @property
-    def around(self) -> Surroundings:
+    def affixes(self) -> Affixes:
         """What surrounds each document in its event's value."""
-        return surroundings(self._around, self.source_json, self.marked)
+        return affixes_for(self._affixes, self.source_json, self.marked)
 
-    def _around(self, source_json: str) -> tuple[str, str]:
+    def _affixes(self, source_json: str) -> tuple[str, str]:
         before, after = self.codec.value_wrap
         tail = (
             f'","patch":null,"filter":null,"updateDescription":null,"source":{source_json},"op":"r"'
@@ -75,16 +75,16 @@ class ReadEvents:
             batches.append(self._one_by_one(raw, [int(starts[row]) for row in others]))
         return batches
 
-    def _alike(self, raw: bytes, one: Written) -> pa.RecordBatch:
+    def _alike(self, raw: bytes, shape: Written) -> pa.RecordBatch:
         """Documents of one shape."""
-        ids = id_columns(raw, one.ids) if one.ids else None
+        ids = id_columns(raw, shape.ids) if shape.ids else None
         if ids is not None:
-            return self._staged(ids, ids, one.embedded())
-        places = one.ids.starts.tolist() if one.ids else [None] * len(one.rows)
-        ends = one.ids.ends.tolist() if one.ids else places
-        kind = one.ids.kind if one.ids else 0
+            return self._staged(ids, ids, shape.embedded())
+        places = shape.ids.starts.tolist() if shape.ids else [None] * len(shape.rows)
+        ends = shape.ids.ends.tolist() if shape.ids else places
+        kind = shape.ids.kind if shape.ids else 0
         pairs = [_id_texts(raw, kind, start, end) for start, end in zip(places, ends, strict=True)]
-        return self._staged(*_columns(pairs), one.embedded())
+        return self._staged(*_columns(pairs), shape.embedded())
 
     def _one_by_one(self, raw: bytes, starts: Sequence[int]) -> pa.RecordBatch:
         """Documents with uncommon shapes, or with field rules."""
@@ -97,7 +97,7 @@ class ReadEvents:
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         values = join(embedded, rows)
         if codec.schemas is not None:
-            whole = join([self.around.before, values, self.around.after], rows)
+            whole = join([self.affixes.before, values, self.affixes.after], rows)
             events = parsed_events(codec, pa.nulls(rows, pa.int64()), keys, whole)
             return events.append_column(STAGED.field("merge_key"), merge_keys([merge]))
         topics = pa.DictionaryArray.from_arrays(

@@ -39,19 +39,19 @@ class Parts:
             return tuple(came)
         return tuple(whole for raw in came if (whole := self._add(raw)) is not None)
 
-    def _add(self, one: bytes) -> bytes | None:
+    def _add(self, raw: bytes) -> bytes | None:
         with reading_bytes("a change event", _PLACE):
-            split = fields(one).get("splitEvent") if _MARK in one else None
+            split = fields(raw).get("splitEvent") if _MARK in raw else None
         if split is None:
-            return one
+            return raw
         with reading_bytes("a part of a large event", _PLACE):
-            about = fields(one, split.start)
-            number, of = (int32(one, about[name].start)[0] for name in ("fragment", "of"))
+            about = fields(raw, split.start)
+            number, of = (int32(raw, about[name].start)[0] for name in ("fragment", "of"))
         if number != len(self._came) + 1:
             raise SourceError(
                 f"part {number} of a large event came behind {len(self._came)} others", place=_PLACE
             )
-        self._came.append(one)
+        self._came.append(raw)
         if number < of:
             return None
         parts, self._came = self._came, []

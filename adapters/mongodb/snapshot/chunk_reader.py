@@ -94,7 +94,7 @@ class ReadRuns:
     def _stage(self, read: RunRead) -> Staged:
         collection = read.run.target.collection
         form = COMPARED if read.run.target.compared else None
-        staging = self.area.run(read.index, read.events.around, attempt(), form)
+        staging = self.area.run(read.index, read.events.affixes, attempt(), form)
         with staging as run:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):

@@ -39,7 +39,7 @@ KEEP_IT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSnapshot:
     """The cluster time to read at, and the position where the log begins after it.
 
     No session holds it: the server drops the state of that time on its own. `capped` collections can't be
@@ -106,7 +106,7 @@ class StreamStart:
         self.stream = self._open_stream(None)
         return self.stream.position
 
-    def begin(self, state: State) -> Held:
+    def begin(self, state: State) -> HeldSnapshot:
         """Choose the cluster time just before a new stream; without a log, the present one."""
         if self._open_stream is None:
             at = self._questions.now()
@@ -115,7 +115,7 @@ class StreamStart:
             # The stream has every event at its own start time.
             position = self.first_position()
             at = _before(time_of(position))
-        return Held(at, position, tuple(self.collections(state)), self._extents.capped())
+        return HeldSnapshot(at, position, tuple(self.collections(state)), self._extents.capped())
 
     def collections(self, state: State) -> Sequence[CollectionId]:
         """The collections to read. A list may name them after the replica set, as in Debezium 2.1.4.

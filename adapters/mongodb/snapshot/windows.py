@@ -105,8 +105,8 @@ class OpenWindows:
         rules, settings = session.rules, self._settings.events
         codec = codec_of(collection, rules)
         source = read_source(settings, collection, rules.replica_set, streamed_to, "incremental")
-        around = codec.delete_affixes(source, self._clock.now_ms)
-        return DeleteEvents(codec.topic, codec.key_wrap, around, (), settings.tombstones)
+        affixes = codec.delete_affixes(source, self._clock.now_ms)
+        return DeleteEvents(codec.topic, codec.key_wrap, affixes, (), settings.tombstones)
 
     def _forget(self, window_id: str) -> None:
         self.opened.pop(window_id, None)

@@ -50,7 +50,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlace:
+class ReadPosition:
     """The position of READ events: `ts_ms` is the source's time, the rest are places in the log.
 
     Incremental ones carry neither transaction nor lsn. Their sequence is the place where they are emitted:
@@ -66,7 +66,7 @@ class ReadPlace:
     snapshot: str = "incremental"
 
 
-def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
+def read_source(settings: EventSettings, collection: CollectionId, place: ReadPosition) -> str:
     """The whole source block of a collection's READ events."""
     lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
     sequence = sequence_text(place.last_commit_end, lsn)
@@ -76,7 +76,7 @@ def read_source(settings: EventSettings, collection: CollectionId, place: ReadPl
     return head + source_table(*collection.parts) + middle
 
 
-def marked_sources(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> dict[str, str]:
+def marked_sources(settings: EventSettings, collection: CollectionId, place: ReadPosition) -> dict[str, str]:
     """The source blocks of READ events with a snapshot marker, by marker; only initial ones have any."""
     if place.snapshot != PLAIN:
         return {}

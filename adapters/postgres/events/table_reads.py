@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.events.rows import row_expression, row_shape
-from adapters.postgres.events.source_block import ReadPlace, marked_sources, read_source
+from adapters.postgres.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.verify.row_reads import RowReads
@@ -34,7 +34,7 @@ class TableReads:
         self._settings, self._session = settings, session
 
     def events(
-        self, tables: Mapping[Target, ReadTable], place: Callable[[Target], ReadPlace], now_ms: int
+        self, tables: Mapping[Target, ReadTable], place: Callable[[Target], ReadPosition], now_ms: int
     ) -> dict[Target, ReadEvents]:
         """The READ events of tables that are read now, each at its place."""
         settings, relations = self._settings.events, self._session.relations
@@ -49,7 +49,7 @@ class TableReads:
             found[target] = ReadEvents(codec, shape, source, now_ms, marked, target.compared)
         return found
 
-    def deletes(self, collection: CollectionId, place: ReadPlace) -> DeleteEvents:
+    def deletes(self, collection: CollectionId, place: ReadPosition) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
         settings = self._settings.events
         (read,) = self._session.extents.readings([Target(collection)]).values()

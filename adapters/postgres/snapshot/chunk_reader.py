@@ -23,7 +23,7 @@ from adapters.postgres.snapshot.local_reader import Query
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import job_error
 from adapters.spark.windows.chunk_job import staged_runs
-from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
+from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, RunRead, fetched_at_once, read_fast, widest
 from adapters.spark.windows.window_jobs import WindowJobs
 from engine.config.text.references import fresh
 from engine.errors import TidemarkError
@@ -38,47 +38,13 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
     from adapters.spark.windows.chunk_job import RunResult
-    from engine.model import CollectionId, Run, Staged
-    from engine.staging.reads import ReadEvents
+    from engine.model import CollectionId, Staged
     from engine.staging.rows import StagingArea
 
 _log = logging.getLogger("adapters")
 _MOST_BYTES = 32 << 20
 """No fetch of several rows may hold more, whatever their estimated size."""
 _FEWER = 16
-
-
-@dataclass(frozen=True, slots=True)
-class RunRead:
-    """A run and how to read it. `row_bytes` is the estimated size of a row."""
-
-    run: Run
-    read: ReadTable
-    events: ReadEvents
-    row_bytes: float
-
-    def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str] = for_jdbc) -> str:
-        """One branch of the query: the run's number, its task, and its rows as text.
-
-        `spelt` rewrites SQL that others wrote into what the driver understands.
-        """
-        expression = row_expression(self.events.shape, mode)
-        where = self._where()
-        for condition in (self.read.row_filter, self.read.condition):
-            where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
-        return (
-            f"SELECT {index} AS run, {task} AS task, {expression} AS r"
-            f" FROM {spelt(self.read.relation)} WHERE {where}"
-        )
-
-    def _where(self) -> str:
-        read, run = self.read, self.run
-        if run.points:
-            return read.keyset.among(run.points)
-        if run.keys:
-            # Rows that have moved may be outside of what was asked for.
-            return " AND ".join(f"({condition})" for condition in (read.merge.among(run.keys), *read.scoped))
-        return read.keyset.inside(run.range)
 
 
 _FETCH_BOUND = "maxResultBuffer"
@@ -136,7 +102,7 @@ class ChunkReader:
         self._fetched: dict[CollectionId, int] = {}
 
     def read(
-        self, window_id: str, reads: Sequence[RunRead], exported: Exported, *, most_tasks: int = 0
+        self, window_id: str, reads: Sequence[RunRead[ReadTable]], exported: Exported, *, most_tasks: int = 0
     ) -> list[Staged]:
         """Read and stage all runs, and block until that is done. Runs without rows return nothing.
 
@@ -169,7 +135,7 @@ class ChunkReader:
         self._reached = True
 
     def _job(
-        self, how: _How, reads: Mapping[int, RunRead], mode: RowMode, area: StagingArea
+        self, how: _How, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
     ) -> list[RunResult]:
         job = JdbcJob(reads, mode, area, how.tasks)
         if self._local is not None and self._local.takes(
@@ -190,23 +156,23 @@ class ChunkReader:
                     raise job_error(error, "reading rows", "spark jdbc") from error
                 self._fetch_fewer(reads, fetched)
 
-    def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:
+    def _fetched_at_once(self, reads: Mapping[int, RunRead[ReadTable]]) -> int:
         """How many rows to fetch at once, by their estimated size and by earlier fetches that failed."""
         known = (self._fetched.get(read.run.target.collection) for read in reads.values())
         estimated = fetched_at_once(reads.values(), self._jdbc.fetch_rows)
         return min([estimated, *(rows for rows in known if rows is not None)])
 
-    def _fetch_fewer(self, reads: Mapping[int, RunRead], fetched: int) -> None:
+    def _fetch_fewer(self, reads: Mapping[int, RunRead[ReadTable]], fetched: int) -> None:
         """Fetch fewer rows from now on: rows may compress well, or large rows may be clustered."""
         fewer = max(1, fetched // _FEWER)
         _log.info("%d rows at once are more than %d bytes; fetching %d", fetched, _MOST_BYTES, fewer)
         for read in reads.values():
             self._fetched[read.run.target.collection] = fewer
 
-    def _runs_query(self, job: JdbcJob[RunRead], exported: Exported, fetched: int) -> JdbcQuery:
+    def _runs_query(self, job: JdbcJob[ReadTable], exported: Exported, fetched: int) -> JdbcQuery:
         session = session_statement(exported, self._jdbc.initial_statements, unbounded=_unbounded(job.reads))
         return self._query(
-            job.text(),
+            job.text(run_rows),
             most_bytes=_MOST_BYTES if fetched > 1 else None,
             fetchsize=str(fetched),
             sessionInitStatement=session,
@@ -218,6 +184,30 @@ class ChunkReader:
         return JdbcQuery(self._jdbc.full_url(most_bytes), text, properties)
 
 
+def run_rows(
+    read: RunRead[ReadTable], index: int, task: int, mode: RowMode, spelt: Callable[[str], str] = for_jdbc
+) -> str:
+    """A branch of the query: the run's number, its task, and its rows as text.
+
+    `spelt` rewrites SQL that others wrote into what the driver understands.
+    """
+    table, where = read.read, rows_wanted(read)
+    for condition in (table.row_filter, table.condition):
+        where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
+    expression = row_expression(read.events.shape, mode)
+    return (
+        f"SELECT {index} AS run, {task} AS task, {expression} AS r FROM {spelt(table.relation)} WHERE {where}"
+    )
+
+
+def rows_wanted(read: RunRead[ReadTable]) -> str:
+    """A condition for the rows of a run that the signal's scope asks for."""
+    if not read.run.keys:
+        return read.where()
+    # Rows that have moved may be outside of what was asked for.
+    return " AND ".join(f"({condition})" for condition in (read.where(), *read.read.scoped))
+
+
 def _too_large(error: Exception) -> bool:
     """Whether the driver refused a fetch for its size."""
     try:
@@ -226,13 +216,13 @@ def _too_large(error: Exception) -> bool:
         return False
 
 
-def _local_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported) -> Query:
-    branches = (read.query(index, 0, mode, str) for index, read in reads.items())
+def _local_query(reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, exported: Exported) -> Query:
+    branches = (run_rows(read, index, 0, mode, str) for index, read in reads.items())
     session = session_statement(exported, unbounded=_unbounded(reads))
     return Query(session, " UNION ALL ".join(branches), widest(reads.values()))
 
 
-def _unbounded(reads: Mapping[int, RunRead]) -> bool:
+def _unbounded(reads: Mapping[int, RunRead[ReadTable]]) -> bool:
     """Whether queries may take any time. Reads before the log may; for them only the settings set limits."""
     return any(read.run.target.initial for read in reads.values())
 

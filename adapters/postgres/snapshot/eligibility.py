@@ -96,7 +96,7 @@ class ReadTable:
         return (*keys, *self.traits)
 
 
-class Held(Protocol):
+class SharedSnapshot(Protocol):
     """A snapshot that several windows share."""
 
     @property
@@ -108,7 +108,7 @@ class Held(Protocol):
         """The session that holds it."""
 
 
-class First(Held, Protocol):
+class SnapshotBeforeLog(SharedSnapshot, Protocol):
     """The snapshot before the log, as far as reading a table depends on it."""
 
     def statement(self, collection: CollectionId) -> str | None:
@@ -124,8 +124,8 @@ class Readable:
         publication: Publication,
         selections: Selections,
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
-        first: First | None = None,
-        blocking: Held | None = None,
+        first: SnapshotBeforeLog | None = None,
+        blocking: SharedSnapshot | None = None,
     ) -> None:
         self._questions, self._publication = questions, publication
         self._first, self._blocking = first, blocking
@@ -133,7 +133,7 @@ class Readable:
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
-    def _held(self, target: Target) -> Held | None:
+    def _held(self, target: Target) -> SharedSnapshot | None:
         """What holds the snapshot that all windows on a target share; None if they share none."""
         held = self._first if target.initial else self._blocking if target.blocking else None
         return held if held is not None and held.snapshot_id else None
@@ -190,7 +190,7 @@ class Readable:
             scope=scope,
         )
 
-    def _first_reading(self, table: Table, looked: CatalogAnswer, first: First) -> ReadTable:
+    def _first_reading(self, table: Table, looked: CatalogAnswer, first: SnapshotBeforeLog) -> ReadTable:
         """How the snapshot before the log reads a table; here any table can be read, published or not.
 
         A table without a key is cut by its rows' places (ctid), which are valid as long as the snapshot is

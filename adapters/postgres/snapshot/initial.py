@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.server.watches.lock_watch import LockWatch
     from adapters.postgres.session import Session
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.job.saved.state import State
@@ -175,7 +175,7 @@ class SlotStart:
         self.takeover = Takeover(name, slot.confirmed_lsn, ends)
         _log.info("no saved state; reading from slot %s at %s", name, format_lsn(slot.confirmed_lsn))
 
-    def begin(self, state: State) -> Held:
+    def begin(self, state: State) -> HeldSnapshot:
         """Hold the snapshot of a new slot; without a log, a snapshot of its own."""
         self.sent = None
         # Before the old slot is dropped: the settings may be wrong.

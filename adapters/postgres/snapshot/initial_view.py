@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.source_block import ReadPlace
+from adapters.postgres.events.source_block import ReadPosition
 from engine.events.record.envelope import PLAIN
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.initial import SlotTools
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.initial import InitialSnapshot
     from engine.job.saved.state import State
     from engine.model import CollectionId
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class InitialView:
     """The shared snapshot, which may end at any time. Only the job's thread uses it."""
 
-    def __init__(self, first: InitialSnapshot[Held], tools: SlotTools) -> None:
+    def __init__(self, first: InitialSnapshot[HeldSnapshot], tools: SlotTools) -> None:
         self._first, self._tools = first, tools
         self._outdated: Held | None = None
 
@@ -63,14 +63,14 @@ class InitialView:
         if held is not None:
             held.snapshot.stops(reader)
 
-    def place(self, exported: Exported) -> ReadPlace:
+    def place(self, exported: Exported) -> ReadPosition:
         """The position and time that READs of a window under this snapshot carry."""
         held = self._first.held
         if held is not None and held.snapshot.exported is exported:
             ts_ms, lsn = held.ts_ms, held.lsn
         else:
             ts_ms, lsn = self._tools.clock.now_ms, exported.horizon
-        return ReadPlace(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
+        return ReadPosition(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
 
     # What changes what is held.
 

@@ -42,7 +42,7 @@ _REFUSED = {"42501", "53400"}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSnapshot:
     """A snapshot of `tables`, held for the readers, taken at `ts_ms`; `lsn` is where the log begins."""
 
     snapshot: ExportedSnapshot
@@ -78,10 +78,10 @@ class Held:
         return format_lsn(self.lsn)
 
 
-def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, clock: Clock) -> Held:
+def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, clock: Clock) -> HeldSnapshot:
     """Take a snapshot that belongs to no log."""
     held = _exported(server, tables, Holding(lock_timeout_ms), clock)
-    return Held(held, tuple(tables), held.exported.horizon, clock.now_ms)
+    return HeldSnapshot(held, tuple(tables), held.exported.horizon, clock.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ class Beginning:
     failover: bool = False
 
 
-def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]) -> Held:
+def begin_log(
+    server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]
+) -> HeldSnapshot:
     """Create a slot and hold its snapshot; if the snapshot can't be held, the slot is dropped.
 
     `tables` is called once the slot exists: a table created later has no rows in the snapshot. Raises
@@ -115,7 +117,7 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
             drop_slot(server, slot)
             raise
     _log.info("created replication slot %s at %s, its snapshot held", slot, format_lsn(lsn))
-    return Held(held, listed, lsn, beginning.clock.now_ms)
+    return HeldSnapshot(held, listed, lsn, beginning.clock.now_ms)
 
 
 def _exported(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.source_block import ReadPlace
+from adapters.postgres.events.source_block import ReadPosition
 from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.snapshot import superseded_keys
-from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
@@ -21,6 +20,7 @@ from adapters.postgres.snapshot.watermark import (
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
 from adapters.source.window_reader import reading_of
+from adapters.spark.windows.jdbc_job import RunRead
 from engine.config.settings import Watermarking
 from engine.errors import (
     InvariantError,
@@ -225,8 +225,10 @@ class OpenWindows:
         for read in extents.readings(window.targets).values():
             extents.await_writers(read)
 
-    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
-        def place(target: Target) -> ReadPlace:
+    def _reads(
+        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported
+    ) -> list[RunRead[ReadTable]]:
+        def place(target: Target) -> ReadPosition:
             return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
 
         events = self.table_reads.events(tables, place, self._tools.clock.now_ms)
@@ -239,8 +241,8 @@ class OpenWindows:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
         return self.table_reads.deletes(collection, self._place(self._streamed.committed_before_reads))
 
-    def _place(self, horizon: int | None) -> ReadPlace:
-        return ReadPlace(
+    def _place(self, horizon: int | None) -> ReadPosition:
+        return ReadPosition(
             self._tools.clock.now_ms,
             last_commit_end=self._streamed.committed_before_reads,
             sequence_lsn=horizon,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.supplied import LeasedCheckpoint, Onlookers, Places, Site, Wired
+    from adapters.source.assembly.supplied import LeasedCheckpoint, Locations, Onlookers, Site, Wired
     from engine.config.settings import Settings
     from engine.job.parts import JobParts
     from signals.answers import Answer
@@ -70,7 +70,7 @@ class SourceJob:
     - `addresses` are the servers that the executors must reach: host and port
     """
 
-    wire: Callable[[Settings, SparkSession, Places], Wired]
+    wire: Callable[[Settings, SparkSession, Locations], Wired]
     packages: tuple[str, ...] = ()
     prepare: Callable[[Settings], None] = _nothing
     finish: Callable[[Settings], None] = _nothing

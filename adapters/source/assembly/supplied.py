@@ -35,7 +35,7 @@ LOCAL_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Locations:
     """Where things are kept: a URI for the state, and a directory for what the driver stages.
 
     `windows` is for the rows of windows, `spans` for the entries of spans, which `encoders` decode. `clock`
@@ -110,7 +110,7 @@ class LeasedCheckpoint:
 
     `job` is the job's name. `name` distinguishes the job from others, also from those of the same name.
     `epoch` is that of the lease on the checkpoint, `sink_epoch` of the one on the sink, 0 if it needs none.
-    `owner` and `previous` are as in `Places`.
+    `owner` and `previous` are as in `Locations`.
     """
 
     checkpoint: str
@@ -136,7 +136,7 @@ class Site:
     checkpoint: LeasedCheckpoint
     sink: Sink
     emitters: Executors
-    places: Places
+    places: Locations
     made: Sink
     certificates: CertificateDirectory | None = None
     shared_disk: bool = True

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.release import release
-from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Onlookers, Places, Site, Wired
+from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Locations, Onlookers, Site, Wired
 from adapters.source.assembly.verifying import Ground, verification_of
 from adapters.spark.cluster.slots import slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
@@ -72,7 +72,7 @@ def opened(
         seed = certificates.seed() if certificates is not None else None
         windows = replace(stages.windows(made), seed=seed)
         held.callback(windows.clear)
-        places = Places(
+        places = Locations(
             leased.checkpoint,
             leased.staging,
             windows,

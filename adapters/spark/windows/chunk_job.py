@@ -71,7 +71,7 @@ class ReadTask:
                     read = self.reads[index]
                     if index not in runs:
                         form = COMPARED if read.compared else None
-                        run = self.area.run(index, read.around, attempt(), form)
+                        run = self.area.run(index, read.affixes, attempt(), form)
                         runs[index] = staging.enter_context(run)
                     try:
                         runs[index].write(read.staged(rows, self.mode))

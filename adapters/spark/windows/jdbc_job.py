@@ -1,7 +1,7 @@
 """A Spark job that reads runs of keys through JDBC and stages their rows.
 
 Every run is a branch of one UNION ALL query, so a task can read one run of a large table or many whole small
-ones. Owns the job: its branches, its tasks and its batches. The adapters own how a run is selected, how the
+ones. Owns the job: its branches, its tasks and its batches. The adapters own the query of a run, how the
 server is reached, and what a failure means.
 """
 
@@ -16,33 +16,60 @@ from adapters.spark.windows.chunk_job import ReadTask, nothing
 from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from adapters.spark.windows.chunk_job import RunResult
+    from engine.model import Key, Range, Run
     from engine.staging.reads import ReadEvents
     from engine.staging.rows import StagingArea
 
 _FETCH_BYTES = 4 << 20
 
 
-class JdbcRun(Protocol):
-    """A run, and how its rows are selected and become events. `row_bytes` is the estimated size of a row."""
+class Keys(Protocol):
+    """Key columns of a table, in SQL."""
+
+    def among(self, keys: Sequence[Key]) -> str:
+        """A condition for the rows with exactly these keys."""
+
+    def inside(self, part: Range) -> str:
+        """A condition for the keys of a range."""
+
+
+class KeyedTable(Protocol):
+    """A table as a snapshot reads it, as far as all sources agree."""
 
     @property
-    def events(self) -> ReadEvents:
-        """How its rows become READ events."""
+    def keyset(self) -> Keys:
+        """The key that cuts it into chunks."""
 
     @property
-    def row_bytes(self) -> float:
-        """The estimated size of a row."""
-
-    def query(self, index: int, task: int, mode: RowMode) -> str:
-        """A query for its rows: `run` is `index`, `task` is `task`, `r` is the row as text."""
+    def merge(self) -> Keys:
+        """The key by which the log identifies its rows."""
 
 
-RunT = TypeVar("RunT", bound=JdbcRun)
+TableT = TypeVar("TableT", bound=KeyedTable)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead(Generic[TableT]):
+    """A run and how to read it. `row_bytes` is the estimated size of a row."""
+
+    run: Run
+    read: TableT
+    events: ReadEvents
+    row_bytes: float
+
+    def where(self) -> str:
+        """A condition for the keys of the run."""
+        run = self.run
+        if run.points:
+            return self.read.keyset.among(run.points)
+        if run.keys:
+            return self.read.merge.among(run.keys)
+        return self.read.keyset.inside(run.range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +92,10 @@ class JdbcQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class JdbcJob(Generic[RunT]):
+class JdbcJob(Generic[TableT]):
     """Reads runs, by their numbers in the window, in one form into one area, with `most_tasks` at most."""
 
-    reads: Mapping[int, RunT]
+    reads: Mapping[int, RunRead[TableT]]
     mode: RowMode
     area: StagingArea
     most_tasks: int
@@ -78,11 +105,15 @@ class JdbcJob(Generic[RunT]):
         """The number of tasks."""
         return min(self.most_tasks, len(self.reads))
 
-    def text(self) -> str:
-        """The query: a branch for each run. A task reads the branches that have its number."""
+    def text(self, branch: Callable[[RunRead[TableT], int, int, RowMode], str]) -> str:
+        """The query: a `branch` for each run, given its number and its task's.
+
+        A branch has the columns `run` and `task` with these numbers, and `r`, the row as text. A task reads
+        the branches that have its number.
+        """
         return " UNION ALL ".join(
-            read.query(index, place % self.tasks, self.mode)
-            for place, (index, read) in enumerate(self.reads.items())
+            branch(read, index, position % self.tasks, self.mode)
+            for position, (index, read) in enumerate(self.reads.items())
         )
 
     def task(self) -> ReadTask:
@@ -101,21 +132,21 @@ class JdbcJob(Generic[RunT]):
         return list(chain.from_iterable(kept_blocks.run(frame, task, self.area.store)))
 
 
-def widest(reads: Iterable[JdbcRun]) -> float:
+def widest(reads: Iterable[RunRead[TableT]]) -> float:
     """The estimated size of the largest row, in bytes."""
     return max(read.row_bytes for read in reads)
 
 
-def fetched_at_once(reads: Iterable[JdbcRun], most: int) -> int:
+def fetched_at_once(reads: Iterable[RunRead[TableT]], most: int) -> int:
     """How many rows to fetch at once, by their estimated size."""
     return max(1, min(most, int(_FETCH_BYTES / max(widest(reads), 1.0))))
 
 
 def read_fast(
-    reads: Mapping[int, RunT],
+    reads: Mapping[int, RunRead[TableT]],
     area: StagingArea,
     exact: RowMode,
-    read: Callable[[Mapping[int, RunT], RowMode, StagingArea], list[RunResult]],
+    read: Callable[[Mapping[int, RunRead[TableT]], RowMode, StagingArea], list[RunResult]],
 ) -> list[RunResult]:
     """The results of `read` in FAST form; the runs whose values contain the separator again in `exact`."""
     results = read(reads, RowMode.FAST, area)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.source.debezium.incremental import amid_first_snapshot, remaining
 from adapters.sqlserver.server import connection
-from adapters.sqlserver.server.position import Place, after_lsn, check_lsn, position_of
+from adapters.sqlserver.server.position import LogPosition, after_lsn, check_lsn, position_of
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import StateError
 from engine.isolation.incomplete import Cause, Incomplete
@@ -38,13 +38,13 @@ def state_of(
     """The state to begin with. Raises StateError, which says what to do; SourceError without an answer."""
     sqlserver = settings.source_as(SqlServerSettings)
     offsets = _by_database(stored, sqlserver.databases)
-    places = {name: place_of(offsets[name], name) for name in sqlserver.databases}
+    positions = {name: position_behind(offsets[name], name) for name in sqlserver.databases}
     with closing(connection.Server(reach(sqlserver), connection.login_of(sqlserver))) as server:
-        incomplete = tuple(_gaps(server, settings, places))
+        incomplete = tuple(_gaps(server, settings, positions))
     return State(
-        position=position_of(tuple(places.values())),
+        position=position_of(tuple(positions.values())),
         snapshot=_remaining(offsets.values()),
-        memory={"names": list(places)},
+        memory={"names": list(positions)},
         incomplete=incomplete,
     )
 
@@ -62,8 +62,8 @@ def _by_database(stored: Sequence[StoredOffset], names: Sequence[str]) -> dict[s
     return found
 
 
-def place_of(offset: Mapping[str, Any], database: str) -> Place:
-    """The place before the last commit that was sent, or behind the log that a snapshot contains."""
+def position_behind(offset: Mapping[str, Any], database: str) -> LogPosition:
+    """The position before the last commit that was sent, or behind the log that a snapshot contains."""
     if amid_first_snapshot(offset):
         raise StateError(
             f"the offset of database {database!r} is of a snapshot that has not finished",
@@ -75,20 +75,20 @@ def place_of(offset: Mapping[str, Any], database: str) -> Place:
     except ValueError as error:
         raise StateError(f"the offset of database {database!r} names no commit_lsn") from error
     inside = offset.get("change_lsn") not in {None, "NULL", ""}
-    return Place(after_lsn(str(commit), by=-1) if inside else str(commit))
+    return LogPosition(after_lsn(str(commit), by=-1) if inside else str(commit))
 
 
-def _gaps(server: Server, settings: Settings, places: Mapping[str, Place]) -> Iterator[Incomplete]:
-    for database, place in places.items():
+def _gaps(server: Server, settings: Settings, positions: Mapping[str, LogPosition]) -> Iterator[Incomplete]:
+    for database, position in positions.items():
         with closing(server.open(database)) as questions:
             captures = questions.catalog.captures(lambda table: settings.capture.captures(*table.parts[1:]))
         starts: dict[CollectionId, str] = {}
         for capture in captures:
             starts[capture.table] = min(capture.start, starts.get(capture.table, capture.start))
         for table, start in starts.items():
-            if start > after_lsn(place.commit):
+            if start > after_lsn(position.commit):
                 why = f"its change table begins at {start}, after the imported offset"
-                yield Incomplete(table, Cause.GAP, str(place), why)
+                yield Incomplete(table, Cause.GAP, str(position), why)
 
 
 def _remaining(offsets: Iterable[Mapping[str, Any]]) -> Snapshot:

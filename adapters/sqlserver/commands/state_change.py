@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.server.position import parse_place, position_of
+from adapters.sqlserver.server.position import parse_position, position_of
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
     """
     names = state.memory.get("names") or ()
     try:
-        places = [parse_place(part.strip().lower()) for part in text.split(",")]
+        positions = [parse_position(part.strip().lower()) for part in text.split(",")]
     except ValueError as error:
         raise ConfigError(
             f"{text!r} is no LSN", hint="write it as 00000025:00000d98:00a2, one per database"
         ) from error
-    if len(places) != len(names):
+    if len(positions) != len(names):
         raise ConfigError(
-            f"there are {len(names)} databases, and {len(places)} positions",
+            f"there are {len(names)} databases, and {len(positions)} positions",
             hint=f"give one for each of {names}",
         )
     # The position is one of the server as it is now, whatever fork was streamed before.
@@ -36,4 +36,4 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
         for name, saved in state.memory.get("databases", {}).items()
     }
     memory = {**state.memory, "transactions": {}, "databases": databases}
-    return replace(state, position=position_of(places), memory=memory)
+    return replace(state, position=position_of(positions), memory=memory)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.sqlserver.log.changes import RAW, in_order
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from engine.isolation.incomplete import letter
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Rows:
     def lines(self) -> Iterator[bytes]:
         """One line of JSON per row, in order."""
         for row in self.table.to_pylist():
-            place = Place(row["commit"], row["command"], row["change"], row["operation"])
-            yield letter(str(place), row["commit"], _WORDS[row["operation"]], row["r"].encode())
+            position = LogPosition(row["commit"], row["command"], row["change"], row["operation"])
+            yield letter(str(position), row["commit"], _WORDS[row["operation"]], row["r"].encode())
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], instances: Collection[int]) -> Rows:

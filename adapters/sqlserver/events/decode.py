@@ -1,7 +1,7 @@
 """Decodes a part of the log: raw change rows in, events as Arrow out. Pure; runs on executors.
 
-A part has the rows of all capture instances between two places. It never separates rows that share commit and
-change LSN. Parts are decoded independently, except with transaction metadata: then each part needs the
+A part has the rows of all capture instances between two positions. It never separates rows that share commit
+and change LSN. Parts are decoded independently, except with transaction metadata: then each part needs the
 transaction that the previous part left open.
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from adapters.source.log.open_transaction import OpenTransaction
     from adapters.sqlserver.events.schema_changes import SchemaChange
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from engine.events.settings import EventSettings
     from engine.model import CollectionId, Part, SignalRow
 
@@ -109,7 +109,7 @@ def decode(
     """
     entries = in_order([batch for batch in batches if batch.num_rows])
     made: list[Draft] = []
-    signals: list[tuple[Place, SignalRow]] = []
+    signals: list[tuple[LogPosition, SignalRow]] = []
     keys: dict[CollectionId, tuple[pa.LargeBinaryArray, ...]] = {}
     faults: dict[CollectionId, str] = {}
     for index, instance in known_in(entries, rules.instances):
@@ -161,13 +161,13 @@ def _superseding(rows: InstanceRows, watch: Watch) -> Iterator[tuple[CollectionI
         yield codec.collection, merge_keys([rows.columns[at] for at in codec.merge_key])
 
 
-def _signals(rows: InstanceRows, entries: Entries) -> list[tuple[Place, SignalRow]]:
-    """The rows inserted into the signal table, by their places."""
+def _signals(rows: InstanceRows, entries: Entries) -> list[tuple[LogPosition, SignalRow]]:
+    """The rows inserted into the signal table, by their positions."""
     numbers, columns = rows.of(INSERT)
     codec = rows.instance.codec
-    places = [entries.place(int(number)) for number in numbers]
-    labels = (f"{codec.collection.parts[0]}:{place}" for place in places)
-    return list(zip(places, signal_rows(labels, columns, codec.columns), strict=True))
+    positions = [entries.position(int(number)) for number in numbers]
+    labels = (f"{codec.collection.parts[0]}:{position}" for position in positions)
+    return list(zip(positions, signal_rows(labels, columns, codec.columns), strict=True))
 
 
 def _complete(
@@ -206,8 +206,8 @@ def _source(entries: Entries, draft: Draft, times: Ints, settings: EventSettings
         draft.codec.source[0],
         '"',
     ]
-    places: list[Piece] = [entries.changes.take(rows), '","commit_lsn":"', entries.commits.take(rows)]
-    return [*head, *places, '","event_serial_no":', _constant_or(entries.serials[numbers]), "}"]
+    positions: list[Piece] = [entries.changes.take(rows), '","commit_lsn":"', entries.commits.take(rows)]
+    return [*head, *positions, '","event_serial_no":', _constant_or(entries.serials[numbers]), "}"]
 
 
 def _constant_or(numbers: Ints) -> Piece:

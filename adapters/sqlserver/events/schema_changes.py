@@ -25,7 +25,7 @@ from engine.events.values.json_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.sqlserver.events.source_block import ReadPlace
+    from adapters.sqlserver.events.source_block import ReadPosition
     from adapters.sqlserver.server.table import Column, Table
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
@@ -86,25 +86,27 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The table's change rows have this shape from `place.commit` on. A dropped table has its last shape.
+    """The table's change rows have this shape from `position.commit` on. A dropped table has its last shape.
 
     `now_ms` is the time of the event.
     """
 
     type: ChangeType
     table: Table
-    place: ReadPlace
+    position: ReadPosition
     now_ms: int
 
     @property
     def commit(self) -> str:
         """The commit LSN from which the change applies."""
-        return self.place.commit or ZERO
+        return self.position.commit or ZERO
 
 
 def schema_changes(changes: Sequence[SchemaChange], settings: EventSettings) -> pa.RecordBatch:
     """The events of these changes, in order."""
-    return event_batch([schema_change_group(change, place, settings) for place, change in enumerate(changes)])
+    return event_batch(
+        [schema_change_group(change, number, settings) for number, change in enumerate(changes)]
+    )
 
 
 def schema_change_group(change: SchemaChange, message: int, settings: EventSettings) -> EventGroup:
@@ -137,7 +139,7 @@ def _payload(change: SchemaChange, settings: EventSettings) -> str:
             ],
         }
     )
-    return f'{{"source":{read_source(settings, table.id, change.place)},{rest[1:]}'
+    return f'{{"source":{read_source(settings, table.id, change.position)},{rest[1:]}'
 
 
 def quoted_name(collection: CollectionId) -> str:
@@ -151,12 +153,12 @@ def _table_members(table: Table) -> dict[str, Any]:
         "primaryKeyColumnNames": list(table.key),
         "columns": [
             {
-                **column_members(column, place),
+                **column_members(column, number),
                 "comment": None,
                 "defaultValueExpression": column.default,
                 "enumValues": None,
             }
-            for place, column in enumerate(table.columns, 1)
+            for number, column in enumerate(table.columns, 1)
         ],
         "comment": None,
     }

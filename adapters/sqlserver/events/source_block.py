@@ -35,10 +35,10 @@ def source_table(collection: CollectionId, snapshot: str = "false") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlace:
-    """The place in the source block of READs and schema changes.
+class ReadPosition:
+    """The position in the source block of READs and schema changes.
 
-    `ts_ms` is the source's time, the rest the log's. Incremental READs have the place of the last streamed
+    `ts_ms` is the source's time, the rest the log's. Incremental READs have the position of the last streamed
     change, as in Debezium. Initial ones have the snapshot's commit LSN only, with `snapshot` "true". `serial`
     is `event_serial_no`.
     """
@@ -50,19 +50,23 @@ class ReadPlace:
     snapshot: str = "incremental"
 
 
-def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
-    """The complete source block of a collection's events at a place."""
-    middle = f'{_text(place.change)},"commit_lsn":{_text(place.commit)}'
-    serial = "null" if place.serial is None else str(place.serial)
-    head = f"{source_head(CONNECTOR, settings)}{place.ts_ms}{source_table(collection, place.snapshot)}"
+def read_source(settings: EventSettings, collection: CollectionId, position: ReadPosition) -> str:
+    """The complete source block of a collection's events at a position."""
+    middle = f'{_text(position.change)},"commit_lsn":{_text(position.commit)}'
+    serial = "null" if position.serial is None else str(position.serial)
+    head = f"{source_head(CONNECTOR, settings)}{position.ts_ms}{source_table(collection, position.snapshot)}"
     return f'{head}{middle},"event_serial_no":{serial}}}'
 
 
-def marked_sources(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> dict[str, str]:
+def marked_sources(
+    settings: EventSettings, collection: CollectionId, position: ReadPosition
+) -> dict[str, str]:
     """The source blocks of READ events with a snapshot marker, by marker; only initial ones have any."""
-    if place.snapshot != PLAIN:
+    if position.snapshot != PLAIN:
         return {}
-    return {marker: read_source(settings, collection, replace(place, snapshot=marker)) for marker in Marker}
+    return {
+        marker: read_source(settings, collection, replace(position, snapshot=marker)) for marker in Marker
+    }
 
 
 def _text(lsn: str | None) -> str:

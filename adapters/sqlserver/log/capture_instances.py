@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from adapters.sqlserver.log.span_planner import Share
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.table import Capture, Table
     from engine.model import CollectionId
 
@@ -25,22 +25,22 @@ class Instances:
     captures: tuple[Capture, ...] = ()
     tables: Mapping[str, Table] = field(default_factory=dict)
 
-    def at(self, place: Place) -> dict[CollectionId, Table]:
-        """The tables as the log describes them after a place."""
-        return {capture.table: self.tables[capture.name] for capture in current(self.captures, place)}
+    def at(self, position: LogPosition) -> dict[CollectionId, Table]:
+        """The tables as the log describes them after a position."""
+        return {capture.table: self.tables[capture.name] for capture in current(self.captures, position)}
 
     def described(self, table: CollectionId) -> Table | None:
         """A table as its older instance describes it; None if it has no instance."""
         return next((self.tables[capture.name] for capture in self.captures if capture.table == table), None)
 
-    def tellers(self, place: Place) -> dict[CollectionId, int]:
-        """The object id of the change table that each table is read from after a place."""
-        return {capture.table: capture.object_id for capture in current(self.captures, place)}
+    def tellers(self, position: LogPosition) -> dict[CollectionId, int]:
+        """The object id of the change table that each table is read from after a position."""
+        return {capture.table: capture.object_id for capture in current(self.captures, position)}
 
-    def since(self, table: CollectionId, place: Place) -> str:
-        """The commit from which the table's younger instance has its changes, or the place's if later."""
+    def since(self, table: CollectionId, position: LogPosition) -> str:
+        """The commit from which the table's younger instance has its changes, or the position's if later."""
         starts = [capture.start for capture in self.captures if capture.table == table]
-        return max([place.commit, *starts])
+        return max([position.commit, *starts])
 
     @property
     def begins(self) -> dict[CollectionId, str]:
@@ -82,18 +82,21 @@ def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int
 
 
 def check_reach(
-    known: Sequence[Mark], found: Sequence[Capture], place: Place, never: Collection[CollectionId] = ()
+    known: Sequence[Mark],
+    found: Sequence[Capture],
+    position: LogPosition,
+    never: Collection[CollectionId] = (),
 ) -> dict[CollectionId, str]:
-    """The tables whose changes after a place have been cleaned up, with the reason as text.
+    """The tables whose changes after a position have been cleaned up, with the reason as text.
 
     Raises PositionLost where no table with a complete log remains, and for a lost table in `never`.
     """
     starts = {(mark.name, mark.object_id): mark.start for mark in known}
     there = [capture for capture in found if (capture.name, capture.object_id) in starts]
     lost = {
-        capture.table: _lost(capture, capture.start, place)
+        capture.table: _lost(capture, capture.start, position)
         for capture in there
-        if starts[capture.name, capture.object_id] < capture.start and capture.start > _next(place)
+        if starts[capture.name, capture.object_id] < capture.start and capture.start > _next(position)
     }
     return _apart(lost, {capture.table for capture in there}, never)
 
@@ -101,7 +104,7 @@ def check_reach(
 def check_dropped(
     known: Mapping[CollectionId, str],
     found: Sequence[Capture],
-    place: Place,
+    position: LogPosition,
     never: Collection[CollectionId] = (),
 ) -> dict[CollectionId, str]:
     """The tables whose older instance was dropped before the stream had come to the younger one's start.
@@ -114,9 +117,9 @@ def check_dropped(
         if capture.table not in first or capture.start < first[capture.table].start:
             first[capture.table] = capture
     lost = {
-        table: _lost(capture, capture.start, place)
+        table: _lost(capture, capture.start, position)
         for table, capture in first.items()
-        if table in known and known[table] < capture.start and capture.start > _next(place)
+        if table in known and known[table] < capture.start and capture.start > _next(position)
     }
     return _apart(lost, set(first), never)
 
@@ -164,5 +167,5 @@ def _lost(capture: Capture, begins: str, stands: object) -> PositionLost:
     )
 
 
-def _next(place: Place) -> str:
-    return after_lsn(place.commit) if place.whole else place.commit
+def _next(position: LogPosition) -> str:
+    return after_lsn(position.commit) if position.whole else position.commit

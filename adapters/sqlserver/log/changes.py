@@ -36,7 +36,7 @@ RAW = pa.schema(
         pa.field("r", pa.large_string(), nullable=False),
     ]
 )
-"""`instance` is an index into the span's captures; `commit` and `change` are LSNs as `place` writes them.
+"""`instance` is an index into the span's captures; `commit` and `change` are LSNs as positions have them.
 
 `command` orders the changes of a commit (0: unknown). `operation` is CDC's. `committed` is the commit's time
 by the server's clock. `r` is the row's text.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.span_planner import Planned
     from adapters.sqlserver.log.span_reader import ChangeReader, Read
     from adapters.sqlserver.server.forks import Fork
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.questions import Questions
     from engine.clock import Clock
     from engine.model import CollectionId
@@ -91,8 +91,8 @@ class Asking:
     fork: Fork | None = None
 
 
-class DatabaseTail:
-    """Reads one database's spans; see `log.DatabaseLog`.
+class DatabaseLogReader:
+    """Reads one database's spans; see `reader.DatabaseLog`.
 
     `ask` opens a connection with a short lock timeout; it raises SourceError. `instances` are those that the
     source knows, `known` those of the saved state, if any.
@@ -120,8 +120,8 @@ class DatabaseTail:
         self._busy_told = False
         self._share = 1.0
 
-    def next(self, after: Place) -> LogSlice | None:
-        """The next span after a place; None if there is none, or if a lock that the read needs is held."""
+    def next(self, after: LogPosition) -> LogSlice | None:
+        """The next span after a position; None if there is none, or if a lock that the read needs is held."""
         try:
             taken = self._next(after)
         except TableBusy as error:
@@ -138,7 +138,7 @@ class DatabaseTail:
             self._busy_told = True
             _log.warning("the log of database %s waits for a lock: %s", self._database, error)
 
-    def _next(self, after: Place) -> LogSlice | None:
+    def _next(self, after: LogPosition) -> LogSlice | None:
         questions = self._asking_now()
         polled_s = self._asking.clock.monotonic()
         # In this order: an instance made in between has no changes up to that LSN.
@@ -184,11 +184,11 @@ class DatabaseTail:
             check_same_fork(questions, self._asking.fork)
         return self._questions
 
-    def _planned(self, questions: Questions, after: Place, upto: Place) -> Planned:
+    def _planned(self, questions: Questions, after: LogPosition, upto: LogPosition) -> Planned:
         bounds = self._asking.bounds.shared(self._share).of(self._reader.row_bytes)
         return plan_span(self._instances.captures, after, upto, bounds, questions.changes)
 
-    def _greatest(self, questions: Questions) -> Place | None:
+    def _greatest(self, questions: Questions) -> LogPosition | None:
         found = questions.changes.greatest()
         if found is None:
             self._say_why(questions)
@@ -212,7 +212,7 @@ class DatabaseTail:
             return None
         return questions.changes.agent_runs(self._asking.agent_query)
 
-    def _look(self, questions: Questions, after: Place, *, moved: bool) -> bool:
+    def _look(self, questions: Questions, after: LogPosition, *, moved: bool) -> bool:
         """Read the instances again; whether any was made, dropped or changed."""
         captures = questions.catalog.captures(self._asking.captures)
         self._gaps |= check_reach(self._reach, captures, after, self._asking.never)

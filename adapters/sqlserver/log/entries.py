@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.rows import readable, row_shape
 from engine.errors import SourceError
 from engine.events.damaged import reading_bytes
@@ -69,7 +69,7 @@ def instance_of(table: Table, codec: TableCodec, mode: RowMode) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The rows of a part in log order: their places, commits, instances and texts.
+    """The rows of a part in log order: their positions, commits, instances and texts.
 
     `serials` number consecutive rows that share both LSNs, from 1.
     """
@@ -92,10 +92,10 @@ class Entries:
         """The number of the first entry of this commit or a later one."""
         return int(np.searchsorted(self.keys, np.bytes_(lsn.encode()), side="left"))
 
-    def place(self, number: int) -> Place:
-        """The place of an entry."""
+    def position(self, number: int) -> LogPosition:
+        """The position of an entry."""
         commit, change = self.commits[number].as_py(), self.changes[number].as_py()
-        return Place(commit, int(self.commands[number]), change, int(self.operations[number]))
+        return LogPosition(commit, int(self.commands[number]), change, int(self.operations[number]))
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> Entries:

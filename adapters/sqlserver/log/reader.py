@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from adapters.source.log.log_thread import LogThread
-from adapters.sqlserver.server.position import Place, places_of, position_of
+from adapters.sqlserver.server.position import LogPosition, position_of, positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _HELD = 2
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """What was read of one database: the place at its end, the rows, and their capture instances.
+    """What was read of one database: the position at its end, the rows, and their capture instances.
 
     `told_at_s` is the time of the last commit in Unix seconds by the server's clock, or the present if
     nothing is left to read: the capture job's delay is not our lag. That clock is `ahead_s` ahead of
@@ -37,7 +37,7 @@ class LogSlice:
     no longer be read.
     """
 
-    end: Place
+    end: LogPosition
     read: Read
     instances: Instances
     told_at_s: float
@@ -53,8 +53,8 @@ class LogSlice:
 class DatabaseLog(Protocol):
     """The change tables of one database."""
 
-    def next(self, after: Place) -> LogSlice | None:
-        """The next span after a place; None when there is nothing. Raises SourceError."""
+    def next(self, after: LogPosition) -> LogSlice | None:
+        """The next span after a position; None when there is nothing. Raises SourceError."""
 
     def limit(self, share: float) -> None:
         """Limit each read to this share of the bounds."""
@@ -88,8 +88,8 @@ class Span:
         return self.taken.told_at_s
 
     @property
-    def place(self) -> Place:
-        """The database's place at the end."""
+    def position(self) -> LogPosition:
+        """The database's position at the end."""
         return self.taken.end
 
 
@@ -106,7 +106,7 @@ class SqlServerLog:
         self, databases: Sequence[DatabaseLog], start: Position, poll_s: float, told: Sequence[Span] = ()
     ) -> None:
         self._databases, self._poll_s = databases, poll_s
-        self._places = list(places_of(start))
+        self._positions = list(positions_of(start))
         self._spans: list[Span] = list(told)
         self._hurry = False
         self._thread = self.thread(self._read, self._close_databases)
@@ -162,7 +162,7 @@ class SqlServerLog:
         for number, database in enumerate(self._databases):
             if not self._wait_for_room():
                 return True
-            taken = database.next(self._places[number])
+            taken = database.next(self._positions[number])
             if taken is not None:
                 self._add(number, taken)
                 moved = moved or taken.read.rows > 0
@@ -185,9 +185,9 @@ class SqlServerLog:
 
     def _add(self, number: int, taken: LogSlice) -> None:
         with self._thread.changed:
-            start = position_of(self._places)
-            self._places[number] = taken.end
-            span = Span(start, position_of(self._places), number, taken)
+            start = position_of(self._positions)
+            self._positions[number] = taken.end
+            span = Span(start, position_of(self._positions), number, taken)
             last = self._spans[-1] if self._spans else None
             if last is not None and last.silent and last.database == number:
                 self._spans[-1] = replace(span, start=last.start)

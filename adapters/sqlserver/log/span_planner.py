@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.sqlserver.server.position import UNKNOWN_COMMAND, ZERO, Place, after_lsn
+from adapters.sqlserver.server.position import UNKNOWN_COMMAND, ZERO, LogPosition, after_lsn
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Share:
 
     instance: int
     capture: Capture
-    after: Place
-    upto: Place
+    after: LogPosition
+    upto: LogPosition
 
     @property
     def first(self) -> str:
@@ -54,12 +54,12 @@ class Share:
         """Whether there is nothing to read."""
         return self.first > self.last or self.after >= self.upto
 
-    def between(self, after: Place, upto: Place) -> Share:
+    def between(self, after: LogPosition, upto: LogPosition) -> Share:
         """The share of a stretch within."""
         return replace(self, after=max(self.after, after), upto=min(self.upto, upto))
 
 
-def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share]:
+def shares(captures: Sequence[Capture], after: LogPosition, upto: LogPosition) -> list[Share]:
     """Which instance to read for which commits of `(after, upto]`.
 
     Of two instances of one table, the older is read for the commits before the younger's start.
@@ -67,21 +67,23 @@ def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share
     found = []
     for instance, capture in enumerate(captures):
         ends = [other.start for other in captures if _follows(other, capture)]
-        last = min([upto, *(Place(after_lsn(start, -1)) for start in ends)])
+        last = min([upto, *(LogPosition(after_lsn(start, -1)) for start in ends)])
         found.append(Share(instance, capture, after, last))
     return [share for share in found if not share.empty]
 
 
-def _follows(one: Capture, other: Capture) -> bool:
-    """Whether `one` succeeds `other` as an instance of the same table."""
-    return one.table == other.table and _age(one) > _age(other)
+def _follows(newer: Capture, older: Capture) -> bool:
+    """Whether `newer` succeeds `older` as an instance of the same table."""
+    return newer.table == older.table and _age(newer) > _age(older)
 
 
 def _age(capture: Capture) -> tuple[str, str, int]:
     return capture.created, capture.start, capture.object_id
 
 
-def completed(captures: Sequence[Capture], after: Place, upto: Place) -> list[tuple[Capture, str]]:
+def completed(
+    captures: Sequence[Capture], after: LogPosition, upto: LogPosition
+) -> list[tuple[Capture, str]]:
     """The instances that `(after, upto]` leaves behind, each with the LSN where its successor begins.
 
     As in Debezium, an instance is left behind by the first commit later than that LSN.
@@ -94,9 +96,9 @@ def completed(captures: Sequence[Capture], after: Place, upto: Place) -> list[tu
     return found
 
 
-def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
-    """For each table, the instance that has the next commit after a place."""
-    taken = [capture for capture in captures if capture.start <= after_lsn(place.commit)]
+def current(captures: Sequence[Capture], position: LogPosition) -> list[Capture]:
+    """For each table, the instance that has the next commit after a position."""
+    taken = [capture for capture in captures if capture.start <= after_lsn(position.commit)]
     waiting = [capture for capture in captures if capture not in taken]
     chosen = [capture for capture in taken if not any(_follows(other, capture) for other in taken)]
     tables = {capture.table for capture in chosen}
@@ -128,14 +130,14 @@ class Probes(Protocol):
 class Planned:
     """A span of one database: its shares, and its number of rows if that is small.
 
-    `cuts` are the places where the span is divided into tasks, in order, without its end.
+    `cuts` are the positions where the span is divided into tasks, in order, without its end.
     """
 
-    after: Place
-    end: Place
+    after: LogPosition
+    end: LogPosition
     shares: tuple[Share, ...] = ()
     rows: int | None = None
-    cuts: tuple[Place, ...] = ()
+    cuts: tuple[LogPosition, ...] = ()
 
     @property
     def stretches(self) -> list[list[Share]]:
@@ -145,7 +147,7 @@ class Planned:
         return [stretch for stretch in found if stretch]
 
 
-def _within(asked: Iterable[Share], after: Place, upto: Place) -> list[Share]:
+def _within(asked: Iterable[Share], after: LogPosition, upto: LogPosition) -> list[Share]:
     return [part for share in asked if not (part := share.between(after, upto)).empty]
 
 
@@ -159,7 +161,9 @@ class Bounds:
     parts: int = 1
 
 
-def plan_span(captures: Sequence[Capture], after: Place, upto: Place, bounds: Bounds, ask: Probes) -> Planned:
+def plan_span(
+    captures: Sequence[Capture], after: LogPosition, upto: LogPosition, bounds: Bounds, ask: Probes
+) -> Planned:
     """The next span after `after`, up to `upto` at most, which is the end of a commit."""
     if not after.whole:
         return _inside(captures, after, bounds, ask)
@@ -194,8 +198,8 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
         )
     earliest, first = min(reached), min(begun)
     if earliest == first:
-        return _inside(captures, Place(first, UNKNOWN_COMMAND, ZERO, 0), bounds, ask)
-    end = Place(after_lsn(earliest, -1))
+        return _inside(captures, LogPosition(first, UNKNOWN_COMMAND, ZERO, 0), bounds, ask)
+    end = LogPosition(after_lsn(earliest, -1))
     within = tuple(_within(asked, planned.after, end))
     if bounds.rows <= bounds.few:
         return replace(planned, end=end, shares=within, rows=bounds.rows)
@@ -205,30 +209,30 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
 def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
     """Divide the span into tasks, between commits."""
     asked = [share for share in planned.shares for _cut in range(1, bounds.parts)]
-    offsets = [place * bounds.part for _share in planned.shares for place in range(1, bounds.parts)]
+    offsets = [number * bounds.part for _share in planned.shares for number in range(1, bounds.parts)]
     found = ask.commits(asked, offsets) if asked else []
-    cuts = {Place(after_lsn(commit, -1)) for commit in found if commit is not None}
+    cuts = {LogPosition(after_lsn(commit, -1)) for commit in found if commit is not None}
     inside = sorted(cut for cut in cuts if planned.after < cut < planned.end)
     return replace(planned, cuts=tuple(_thinned(inside, bounds.parts - 1)))
 
 
-def _thinned(cuts: Sequence[Place], most: int) -> Sequence[Place]:
+def _thinned(cuts: Sequence[LogPosition], most: int) -> Sequence[LogPosition]:
     """At most `most` of the cuts, evenly chosen."""
     if len(cuts) <= most:
         return cuts
-    return [cuts[(place + 1) * len(cuts) // (most + 1)] for place in range(most)]
+    return [cuts[(number + 1) * len(cuts) // (most + 1)] for number in range(most)]
 
 
-def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Probes) -> Planned:
+def _inside(captures: Sequence[Capture], after: LogPosition, bounds: Bounds, ask: Probes) -> Planned:
     """A span inside one commit that is larger than a span: up to one of its changes, or to its end."""
-    whole = Place(after.commit)
+    whole = LogPosition(after.commit)
     asked = shares(captures, after, whole)
     counts = ask.counts(asked, 1) if asked else []
     asked = [share for share, count in zip(asked, counts, strict=True) if count]
     each = max(1, bounds.rows // max(1, len(asked)))
     steps = ask.changes(asked, each) if asked else []
     ends = sorted({change for changes in steps for change in changes[:1]})
-    end = Place(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
+    end = LogPosition(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
     few = bounds.rows if bounds.rows <= bounds.few else None
     planned = Planned(after, end, tuple(_within(asked, after, end)), few)
     return replace(planned, cuts=_cuts_inside(planned, bounds, ask))
@@ -238,10 +242,12 @@ _LAST_OPERATION = 9
 """Greater than every operation's number, so that a change is streamed with all its rows."""
 
 
-def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[Place, ...]:
+def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[LogPosition, ...]:
     if bounds.parts < 2 or not planned.shares:
         return ()
     steps = ask.changes(planned.shares, bounds.part)
-    found = {Place(planned.after.commit, *change, _LAST_OPERATION) for changes in steps for change in changes}
-    inside = sorted(place for place in found if planned.after < place < planned.end)
+    found = {
+        LogPosition(planned.after.commit, *change, _LAST_OPERATION) for changes in steps for change in changes
+    }
+    inside = sorted(position for position in found if planned.after < position < planned.end)
     return tuple(_thinned(inside, bounds.parts - 1))

@@ -25,7 +25,7 @@ from engine.model import CollectionId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.settings import HistorySettings
 
 _MAX = frozenset((2**31 - 1, 2**30 - 1))
@@ -53,8 +53,8 @@ class History:
     store: Store
     server: str
 
-    def recover(self, places: Mapping[str, Place]) -> dict[CollectionId, Table]:
-        """The tables as they were at each database's place. Other databases are left out.
+    def recover(self, positions: Mapping[str, LogPosition]) -> dict[CollectionId, Table]:
+        """The tables as they were at each database's position. Other databases are left out.
 
         Raises SourceError where the store fails, StateError for an invalid record.
         """
@@ -62,9 +62,9 @@ class History:
         for raw in self.store.read():
             record = _loaded(raw)
             database = record.get("source", {}).get("database", "")
-            if record.get("source", {}).get("server") != self.server or database not in places:
+            if record.get("source", {}).get("server") != self.server or database not in positions:
                 continue
-            if (record.get("position", {}).get("commit_lsn") or ZERO) <= places[database].commit:
+            if (record.get("position", {}).get("commit_lsn") or ZERO) <= positions[database].commit:
                 for change in record.get("tableChanges", ()):
                     _apply(change, tables)
         return tables
@@ -138,7 +138,7 @@ def _finished(file: BinaryIO) -> int:
 
 def history_record(change: SchemaChange, server: str) -> bytes:
     """A schema change as Debezium's JSON."""
-    table, place = change.table, change.place
+    table, place = change.table, change.position
     position: dict[str, Any] = {"commit_lsn": change.commit}
     if place.snapshot == "false":
         position |= {"change_lsn": place.change, "event_serial_no": place.serial or 0}
@@ -167,7 +167,7 @@ def _table_members(table: Table) -> dict[str, Any]:
     return {
         "defaultCharsetName": None,
         "primaryKeyColumnNames": list(table.key),
-        "columns": [_column_members(column, place) for place, column in enumerate(table.columns, 1)],
+        "columns": [_column_members(column, number) for number, column in enumerate(table.columns, 1)],
         "attributes": [],
     }
 

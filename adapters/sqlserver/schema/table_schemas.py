@@ -12,7 +12,7 @@ from engine.model import CollectionId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from adapters.sqlserver.events.source_block import ReadPlace
+    from adapters.sqlserver.events.source_block import ReadPosition
 
 Shapes = dict[CollectionId, Table]
 
@@ -24,9 +24,9 @@ def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Ta
     ]
 
 
-def alike(one: Table, other: Table) -> bool:
+def alike(former: Table, latter: Table) -> bool:
     """Whether events and the schema history say the same of two shapes of a table."""
-    return _told(one) == _told(other)
+    return _told(former) == _told(latter)
 
 
 def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:
@@ -35,10 +35,12 @@ def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId])
     return [table for name, table in sorted(known.items()) if name not in there]
 
 
-def change(known: Mapping[CollectionId, Table], table: Table, place: ReadPlace, now_ms: int) -> SchemaChange:
+def change(
+    known: Mapping[CollectionId, Table], table: Table, position: ReadPosition, now_ms: int
+) -> SchemaChange:
     """The schema change of a table with a new or another shape."""
     kind = ChangeType.ALTER if table.id in known else ChangeType.CREATE
-    return SchemaChange(kind, table, place, now_ms)
+    return SchemaChange(kind, table, position, now_ms)
 
 
 def filled(before: Table, now: Table) -> list[str]:
@@ -55,7 +57,9 @@ def filled(before: Table, now: Table) -> list[str]:
 
 def _told(table: Table) -> tuple[Any, ...]:
     """What events and the schema history say of a table. A history knows no more than this."""
-    members = [tuple(column_members(column, place).items()) for place, column in enumerate(table.columns, 1)]
+    members = [
+        tuple(column_members(column, number).items()) for number, column in enumerate(table.columns, 1)
+    ]
     defaults = [column.default for column in table.columns]
     return members, defaults, table.key
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema import table_schemas
 from adapters.sqlserver.server.position import after_lsn
 from engine.errors import SignalError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.schema.history import History
     from adapters.sqlserver.schema.stated import StatedTable
     from adapters.sqlserver.schema.table_schemas import Shapes
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from engine.clock import Clock
 
 _log = logging.getLogger("adapters")
@@ -38,12 +38,14 @@ class SchemaTracker:
         self._databases, self._codecs, self._history, self._clock = databases, codecs, history, clock
         self._shapes: Shapes = {}
 
-    def recover(self, saved: Sequence[Mapping[str, Any]] | None, places: Mapping[str, Place]) -> None:
-        """Restore the shapes at the databases' places: from the state, else from the history."""
+    def recover(
+        self, saved: Sequence[Mapping[str, Any]] | None, positions: Mapping[str, LogPosition]
+    ) -> None:
+        """Restore the shapes at the databases' positions: from the state, else from the history."""
         if saved is not None:
             self._shapes = table_schemas.from_json(saved)
         elif self._history is not None:
-            self._shapes = self._history.recover(places)
+            self._shapes = self._history.recover(positions)
         else:
             self._shapes = {}
 
@@ -56,7 +58,7 @@ class SchemaTracker:
         """Encode for the state."""
         return table_schemas.to_json(self._shapes)
 
-    def told(self, database: str, before: Place, taken: LogSlice, kind: str) -> list[SchemaChange]:
+    def told(self, database: str, before: LogPosition, taken: LogSlice, kind: str) -> list[SchemaChange]:
         """The shape changes of a database in a span.
 
         They are recorded here, and emitted with the span's events. `kind` is the value of their `snapshot`
@@ -69,22 +71,24 @@ class SchemaTracker:
         now_ms = self._clock.now_ms
         made = []
         for table in table_schemas.changed(known, found):
-            place = ReadPlace(now_ms, taken.instances.since(table.id, before), snapshot=kind)
-            made.append(table_schemas.change(known, table, place, now_ms))
+            position = ReadPosition(now_ms, taken.instances.since(table.id, before), snapshot=kind)
+            made.append(table_schemas.change(known, table, position, now_ms))
             for warning in self._codecs.codec(table).warnings:
                 _log.warning("%s: %s", table.id, warning)
-        place = ReadPlace(now_ms, taken.end.commit, snapshot=kind)
+        position = ReadPosition(now_ms, taken.end.commit, snapshot=kind)
         missing = [name for name in known if name not in found]
         # A table that still exists is merely no longer captured.
         gone = table_schemas.dropped(
             {name: known[name] for name in missing}, self._databases.listed(database) if missing else ()
         )
-        made += [SchemaChange(ChangeType.DROP, table, place, now_ms) for table in gone]
+        made += [SchemaChange(ChangeType.DROP, table, position, now_ms) for table in gone]
         self._record(made)
         return made
 
-    def stated(self, tables: Sequence[StatedTable], places: Mapping[str, Place]) -> list[SchemaChange]:
-        """The changes that a signal states, at the databases' places. They are recorded here.
+    def stated(
+        self, tables: Sequence[StatedTable], positions: Mapping[str, LogPosition]
+    ) -> list[SchemaChange]:
+        """The changes that a signal states, at the databases' positions. They are recorded here.
 
         The next comparison with the server's catalog takes back what is not so.
         Raises SignalError for the drop of a table that was never emitted.
@@ -95,8 +99,8 @@ class SchemaTracker:
             table = stated.table or self._shapes.get(stated.collection)
             if table is None:
                 raise SignalError(f"nothing is known of {stated.collection}, which is to be dropped")
-            place = ReadPlace(now_ms, places[stated.collection.parts[0]].commit, snapshot="false")
-            made.append(SchemaChange(stated.type, table, place, now_ms))
+            position = ReadPosition(now_ms, positions[stated.collection.parts[0]].commit, snapshot="false")
+            made.append(SchemaChange(stated.type, table, position, now_ms))
         self._record(made)
         return made
 
@@ -110,6 +114,6 @@ class SchemaTracker:
         self._shapes = {name: table for name, table in self._shapes.items() if name not in gone}
 
 
-def _begins(instances: Instances, before: Place, end: Place) -> bool:
+def _begins(instances: Instances, before: LogPosition, end: LogPosition) -> bool:
     """Whether an instance takes over in a span, that is, once all before its start has been streamed."""
     return any(before.commit <= capture.start <= after_lsn(end.commit) for capture in instances.captures)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.log.span_planner import Share
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.table import Column
     from engine.events.values.row_form import RowMode
 
@@ -117,23 +117,23 @@ def _inside(share: Share, written: Written) -> list[str]:
     return found
 
 
-def _compared(share: Share, operator: str, place: Place, written: Written) -> str:
-    """A condition on the changes of a commit before or after a place inside it."""
-    change = f"c.[__$seqval] {operator} {written(place.change)}"
-    if not share.capture.commands and place.command == UNKNOWN_COMMAND:
+def _compared(share: Share, operator: str, position: LogPosition, written: Written) -> str:
+    """A condition on the changes of a commit before or after a position inside it."""
+    change = f"c.[__$seqval] {operator} {written(position.change)}"
+    if not share.capture.commands and position.command == UNKNOWN_COMMAND:
         return change
     command = _command(share)
-    same = f"({command} = {place.command} AND {change})"
-    return f"{command} {operator[0]} {place.command} OR {same}"
+    same = f"({command} = {position.command} AND {change})"
+    return f"{command} {operator[0]} {position.command} OR {same}"
 
 
 def counts(asked: Sequence[Share], most: int) -> Bound:
     """The number of rows of each share, up to `most`: (share, rows)."""
     lsns = _Parameters()
     text = " UNION ALL ".join(
-        f"SELECT {place} AS [share], COUNT_BIG(*) AS [rows]"
+        f"SELECT {number} AS [share], COUNT_BIG(*) AS [rows]"
         f" FROM (SELECT TOP ({most}) 1 AS [one] FROM {_rows(share, lsns)}) AS q"
-        for place, share in enumerate(asked)
+        for number, share in enumerate(asked)
     )
     return lsns.bound(text)
 
@@ -144,10 +144,10 @@ def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
     # need no text.
     lsns = _Parameters()
     text = " UNION ALL ".join(
-        f"SELECT {place} AS [share], {_COMMIT} AS [lsn]"
+        f"SELECT {number} AS [share], {_COMMIT} AS [lsn]"
         f" FROM (SELECT c.[__$start_lsn] FROM {_rows(share, lsns)}"
         f" ORDER BY c.[__$start_lsn] OFFSET {offset} ROWS FETCH NEXT 1 ROWS ONLY) AS c"
-        for place, (share, offset) in enumerate(zip(asked, offsets, strict=True))
+        for number, (share, offset) in enumerate(zip(asked, offsets, strict=True))
     )
     return lsns.bound(text)
 
@@ -160,12 +160,12 @@ def changes(asked: Sequence[Share], step: int) -> Bound:
     """
     lsns = _Parameters()
     text = " UNION ALL ".join(
-        f"SELECT {place} AS [share], q.[command], q.[lsn] FROM (SELECT {_command(share)} AS [command],"
+        f"SELECT {number} AS [share], q.[command], q.[lsn] FROM (SELECT {_command(share)} AS [command],"
         f" {_CHANGE} AS [lsn], ROW_NUMBER() OVER (ORDER BY {_order(share)}) AS [number],"
         f" LEAD({_CHANGE}) OVER (ORDER BY {_order(share)}) AS [next]"
         f" FROM {_rows(share, lsns)}) AS q"
         f" WHERE q.[number] >= {step} AND q.[number] % {step} <= 1 AND q.[next] <> q.[lsn]"
-        for place, share in enumerate(asked)
+        for number, share in enumerate(asked)
     )
     return lsns.bound(text)
 

@@ -11,7 +11,7 @@ from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.execution import rows
 from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.metadata import agent_status
-from adapters.sqlserver.server.position import Place, lsn_of_hex
+from adapters.sqlserver.server.position import LogPosition, lsn_of_hex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +39,11 @@ class ChangeTables:
     def __init__(self, connection: Connection, database: str) -> None:
         self._connection, self._database = connection, database
 
-    def greatest(self) -> Place | None:
+    def greatest(self) -> LogPosition | None:
         """The greatest LSN that the capture job has processed; None if it has processed none."""
         with source_errors("asking for the greatest LSN", self._database):
             found = rows(self._connection, change_statements.MAX_LSN)
-        return Place(lsn_of_hex(found[0][0])) if found and found[0][0] else None
+        return LogPosition(lsn_of_hex(found[0][0])) if found and found[0][0] else None
 
     def least(self) -> dict[str, str]:
         """The commit from which each change table is complete, by capture instance.

@@ -20,7 +20,7 @@ from engine.errors import Loss, OtherHistory, SourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.questions import Questions
 
 _BEGIN_ANEW = (
@@ -40,14 +40,14 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was sent of a database: the fork that the saved state names, if any, and the place reached.
+    """What was sent of a database: the fork that the saved state names, if any, and the position reached.
 
     `grouped`: the database is in an availability group.
     """
 
     database: str
     fork: str
-    place: Place
+    position: LogPosition
     grouped: bool = False
 
 
@@ -82,11 +82,11 @@ def check_fork(sent: Sent, now: Fork | None) -> str:
         return ""
     if now.left != sent.fork or not now.point:
         raise _lost(sent, f"which does not say where it left recovery fork {sent.fork}")
-    if sent.place.commit >= now.point:
+    if sent.position.commit >= now.point:
         raise _lost(sent, f"which left recovery fork {sent.fork} at {now.point}")
     return (
         f"database {sent.database!r} left recovery fork {sent.fork} at {now.point}, behind all that was sent"
-        f" ({sent.place}): its log goes on"
+        f" ({sent.position}): its log goes on"
     )
 
 
@@ -116,7 +116,7 @@ def not_seen(database: str) -> str:
 def _lost(sent: Sent, why: str) -> OtherHistory:
     return OtherHistory(
         f"the database was forced over to a replica that lagged, or restored: it is on another recovery fork,"
-        f" {why}, and changes up to {sent.place} were sent",
+        f" {why}, and changes up to {sent.position} were sent",
         place=sent.database,
         hint=_BEGIN_ANEW,
         loss=Loss.PROMOTED if sent.grouped else Loss.RESTORED,

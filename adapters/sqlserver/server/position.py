@@ -1,9 +1,9 @@
-"""Places in a database's log, as text that sorts in log order.
+"""Positions in a database's log, as text that sorts in log order.
 
-An LSN is written as `00000025:00000d98:00a2`, in lower case, so that texts sort in log order. A place is a
-commit, followed by a change inside the transaction: its command id, its LSN and its operation, in this order
-of significance. A `whole` commit has been streamed to its end. A position has one place per database, in the
-order of `database.names`.
+An LSN is written as `00000025:00000d98:00a2`, in lower case, so that texts sort in log order. A log position
+is a commit, followed by a change inside the transaction: its command id, its LSN and its operation, in this
+order of significance. A `whole` commit has been streamed to its end. A job's position has a log position for
+each database, in the order of `database.names`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A place in the log: all commits before `commit` are streamed, and `commit` up to the operation.
+class LogPosition:
+    """A position in the log: all commits before `commit` are streamed, and `commit` up to the operation.
 
     `command` is the `__$command_id` of the last streamed change, `change` its `__$seqval`, `operation` CDC's
     number (1 delete, 2 insert, 3 and 4 update).
@@ -52,13 +52,15 @@ class Place:
         return f"{self.commit}/{self.command}/{self.change}/{self.operation}"
 
 
-def parse_place(text: str) -> Place:
-    """The place that `str` wrote, now or when changes had no command ids."""
+def parse_position(text: str) -> LogPosition:
+    """The position that `str` wrote, now or when changes had no command ids."""
     commit, *inside = text.split("/")
     if not inside:
-        return _checked(Place(commit))
+        return _checked(LogPosition(commit))
     *command, change, operation = inside
-    return _checked(Place(commit, int(command[0]) if command else UNKNOWN_COMMAND, change, int(operation)))
+    return _checked(
+        LogPosition(commit, int(command[0]) if command else UNKNOWN_COMMAND, change, int(operation))
+    )
 
 
 def check_lsn(text: str) -> None:
@@ -67,27 +69,29 @@ def check_lsn(text: str) -> None:
         raise ValueError("not an LSN")
 
 
-def _checked(place: Place) -> Place:
-    check_lsn(place.commit)
-    check_lsn(place.change)
-    if not 0 <= place.command <= _LAST_COMMAND or not 0 <= place.operation <= _LAST_OPERATION:
-        raise ValueError("not a place")
-    return place
+def _checked(position: LogPosition) -> LogPosition:
+    check_lsn(position.commit)
+    check_lsn(position.change)
+    if not 0 <= position.command <= _LAST_COMMAND or not 0 <= position.operation <= _LAST_OPERATION:
+        raise ValueError("not a position")
+    return position
 
 
-def position_of(places: Sequence[Place]) -> Position:
-    """The position of these places, one per database in a fixed order."""
+def position_of(positions: Sequence[LogPosition]) -> Position:
+    """The job's position: these positions, one per database in a fixed order."""
     return Position(
         tuple(
-            part for place in places for part in (place.commit, place.command, place.change, place.operation)
+            part
+            for position in positions
+            for part in (position.commit, position.command, position.change, position.operation)
         )
     )
 
 
-def places_of(position: Position) -> tuple[Place, ...]:
-    """The places of a position.
+def positions_of(position: Position) -> tuple[LogPosition, ...]:
+    """Each database's position.
 
-    States of earlier versions order a commit's changes by their LSNs alone. Their place inside a commit
+    States of earlier versions order a commit's changes by their LSNs alone. Their position inside a commit
     becomes the commit's beginning, so that its changes are emitted again, in order.
     """
     order = position.order
@@ -96,28 +100,32 @@ def places_of(position: Position) -> tuple[Place, ...]:
     if len(order) % 4:
         raise ValueError("not a position")
     return tuple(
-        _checked(Place(str(order[at]), int(order[at + 1]), str(order[at + 2]), int(order[at + 3])))
+        _checked(LogPosition(str(order[at]), int(order[at + 1]), str(order[at + 2]), int(order[at + 3])))
         for at in range(0, len(order), 4)
     )
 
 
 def numbers(position: Position) -> dict[str, int]:
     """The parts of the commits' LSNs as numbers, by name; several databases are numbered from 1."""
-    places = places_of(position)
+    positions = positions_of(position)
     return {
-        f"commit_lsn_{part}" + (f"_{number}" if len(places) > 1 else ""): int(digits, 16)
-        for number, place in enumerate(places, 1)
-        for part, digits in zip(("file", "block", "slot"), place.commit.split(":"), strict=True)
+        f"commit_lsn_{part}" + (f"_{number}" if len(positions) > 1 else ""): int(digits, 16)
+        for number, reached in enumerate(positions, 1)
+        for part, digits in zip(("file", "block", "slot"), reached.commit.split(":"), strict=True)
     }
 
 
 def shown(position: Position) -> str:
-    """A position as text: its places."""
-    return ", ".join(map(str, places_of(position)))
+    """A position as text: each database's."""
+    return ", ".join(map(str, positions_of(position)))
 
 
-def _older(commit: str, change: str, operation: str) -> Place:
-    found = Place(commit) if change == _LAST else Place(commit, UNKNOWN_COMMAND, change, int(operation))
+def _older(commit: str, change: str, operation: str) -> LogPosition:
+    found = (
+        LogPosition(commit)
+        if change == _LAST
+        else LogPosition(commit, UNKNOWN_COMMAND, change, int(operation))
+    )
     return _checked(found)
 
 
@@ -157,12 +165,12 @@ def lsn_literal(lsn: str) -> str:
     return f"0x{lsn.replace(':', '')}"
 
 
-def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:
+def began_at(memory: Mapping[str, Any]) -> dict[str, LogPosition]:
     """Where the log of each database began.
 
-    States of earlier versions have just the places, in the order of names.
+    States of earlier versions have just the positions, in the order of names.
     """
     saved = memory.get("first", {}).get("begins_at") or {}
     if isinstance(saved, list):
-        return dict(zip(memory.get("names", ()), places_of(Position(tuple(saved))), strict=False))
-    return {name: parse_place(text) for name, text in saved.items()}
+        return dict(zip(memory.get("names", ()), positions_of(Position(tuple(saved))), strict=False))
+    return {name: parse_position(text) for name, text in saved.items()}

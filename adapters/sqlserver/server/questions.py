@@ -17,7 +17,7 @@ from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables
 from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.failures import NO_SUCH_OBJECT, native_number, source_errors, table_errors
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table_probes import TableProbes
 from adapters.sqlserver.server.tsql import quote_name
 from engine.errors import SourceError
@@ -48,7 +48,7 @@ class Questions:
         self.changes = ChangeTables(connection, database)
         self.probes = TableProbes(connection)
 
-    def log_end(self) -> Place:
+    def log_end(self) -> LogPosition:
         """Where the transaction log ends. Raises LogEndUnknown."""
         with source_errors("asking where the log ends", self.database):
             try:
@@ -71,7 +71,7 @@ class Questions:
             )
             unknown.lacking = "VIEW DATABASE STATE"
             raise unknown
-        return Place(str(found[0][0]).lower())
+        return LogPosition(str(found[0][0]).lower())
 
     # What the job does.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters.spark.failures import job_error
 from adapters.spark.windows.chunk_job import staged_runs
-from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
+from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, RunRead, fetched_at_once, read_fast
 from adapters.spark.windows.window_jobs import WindowJobs
 from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.change_statements import portions
@@ -31,39 +31,8 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import SnapshotSettings
     from engine.errors import TidemarkError
-    from engine.model import Run, Staged
-    from engine.staging.reads import ReadEvents
+    from engine.model import Staged
     from engine.staging.rows import StagingArea
-
-
-@dataclass(frozen=True, slots=True)
-class RunRead:
-    """A run and how to read it. `row_bytes` is the estimated size of a row."""
-
-    run: Run
-    read: ReadTable
-    events: ReadEvents
-    row_bytes: float
-
-    @property
-    def database(self) -> str:
-        """The database that it is read from."""
-        return self.run.target.collection.parts[0]
-
-    def query(self, index: int, task: int, mode: RowMode) -> str:
-        """One branch of the query: the run's number, its task, and its rows as text."""
-        read, where = self.read, self._where()
-        if read.condition:
-            where = f"({where}) AND ({read.condition}\n)"
-        return table_statements.run_rows(read, where, mode, (index, task))
-
-    def _where(self) -> str:
-        run, read = self.run, self.read
-        if run.points:
-            return read.keyset.among(run.points)
-        if run.keys:
-            return read.merge.among(run.keys)
-        return read.keyset.inside(run.range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +72,12 @@ class ChunkReader:
         self._reached.add(database)
 
     def read(
-        self, window_id: str, reads: Sequence[RunRead], *, most_tasks: int = 0, session: tuple[str, ...] = ()
+        self,
+        window_id: str,
+        reads: Sequence[RunRead[ReadTable]],
+        *,
+        most_tasks: int = 0,
+        session: tuple[str, ...] = (),
     ) -> list[Staged]:
         """Read and stage all runs; blocks until done. Runs without rows give nothing.
 
@@ -114,13 +88,13 @@ class ChunkReader:
         area = self.jobs.begin(window_id)
         how = _How(self.jobs.tasks_of(most_tasks), (*self._patience, *session))
         results: list[RunResult] = []
-        for database in dict.fromkeys(read.database for read in reads):
-            mine = {index: read for index, read in enumerate(reads) if read.database == database}
+        for database in dict.fromkeys(_database(read) for read in reads):
+            mine = {index: read for index, read in enumerate(reads) if _database(read) == database}
             results += read_fast(mine, area, RowMode.ESCAPED, partial(self._jobs, how))
         return staged_runs(results, [read.run for read in reads])
 
     def _jobs(
-        self, how: _How, reads: Mapping[int, RunRead], mode: RowMode, area: StagingArea
+        self, how: _How, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
     ) -> list[RunResult]:
         """Read in as many jobs as needed for statements that the server can plan.
 
@@ -136,11 +110,13 @@ class ChunkReader:
         tables = [{at: read for at, read in reads.items() if read.read.table.id == name} for name in found]
         return [result for table in tables for result in self._jobs(how, table, mode, area)]
 
-    def _job(self, job: JdbcJob[RunRead], how: _How) -> list[RunResult]:
-        database = next(iter(job.reads.values())).database
+    def _job(self, job: JdbcJob[ReadTable], how: _How) -> list[RunResult]:
+        database = _database(next(iter(job.reads.values())))
         fetched = fetched_at_once(job.reads.values(), self._fetch_rows)
         try:
-            return job.run(self._spark, self._query(database, job.text(), fetched, how.session), fetched)
+            return job.run(
+                self._spark, self._query(database, job.text(run_rows), fetched, how.session), fetched
+            )
         except Exception as error:
             raise _failed(error, job.reads) from error
 
@@ -150,9 +126,21 @@ class ChunkReader:
         return JdbcQuery(jdbc.url, jdbc.query, properties)
 
 
-def _failed(error: Exception, reads: Mapping[int, RunRead]) -> TidemarkError:
+def run_rows(read: RunRead[ReadTable], index: int, task: int, mode: RowMode) -> str:
+    """A branch of the query: the run's number, its task, and its rows as text."""
+    where, condition = read.where(), read.read.condition
+    if condition:
+        where = f"({where}) AND ({condition}\n)"
+    return table_statements.run_rows(read.read, where, mode, (index, task))
+
+
+def _database(read: RunRead[ReadTable]) -> str:
+    return read.run.target.collection.parts[0]
+
+
+def _failed(error: Exception, reads: Mapping[int, RunRead[ReadTable]]) -> TidemarkError:
     """The error of a failed job. TableBusy on a lock timeout; it names the table if there is just one."""
     tables = {read.read.table.id for read in reads.values()}
-    database = next(iter(reads.values())).database
+    database = _database(next(iter(reads.values())))
     said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
     return said.recast(TableBusy) if lock_waited_for(error, said.message) else said

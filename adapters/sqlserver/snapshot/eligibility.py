@@ -1,7 +1,7 @@
 """How a snapshot reads a table, or why it can't.
 
 Owns which tables can be snapshotted, the key that their chunks are cut by, and the columns to read: those
-that the log has at the stream's place, so that rows read and changes have the same shape.
+that the log has at the stream's position, so that rows read and changes have the same shape.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What `snapshot.isolation.mode` means:
 
-    exclusive         tables stay locked until all are read; rows are as of the place where the log begins
-    repeatable_read   locked while shapes and the place are read; rows are read under READCOMMITTEDLOCK
+    exclusive         tables stay locked until all are read; rows are as of the position where the log begins
+    repeatable_read   locked while shapes and the position are read; rows are read under READCOMMITTEDLOCK
     snapshot          no locks; each query reads row versions as of its start
     read_committed    no locks; rows are read as the database's settings say
     read_uncommitted  no locks; uncommitted rows may be read
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from adapters.source.initial import FoundLog
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of
 from adapters.sqlserver.server.forks import Sent, check_fork, saved_fork
-from adapters.sqlserver.server.position import began_at, parse_place, places_of, position_of
+from adapters.sqlserver.server.position import began_at, parse_position, position_of, positions_of
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from adapters.sqlserver.snapshot.locks import Locks, log_end
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from engine.config.settings import Settings
     from engine.job.saved.state import State
 
@@ -58,26 +58,26 @@ _GIVEN_UP = {
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The tables as they were at `places`, one of each database, while `locks` keep writers out.
+class HeldSnapshot:
+    """The tables as they were at `positions`, one of each database, while `locks` keep writers out.
 
     `locks` is None where the isolation mode lets writers in before all is read.
     """
 
     isolation: Isolation
-    places: Mapping[str, Place]
+    positions: Mapping[str, LogPosition]
     collections: tuple[CollectionId, ...]
     locks: Locks | None = None
 
     @property
     def position(self) -> Position:
         """Where the logs begin."""
-        return position_of(list(self.places.values()))
+        return position_of(list(self.positions.values()))
 
     @property
     def begins_at(self) -> dict[str, str]:
         """The same, as the state has it."""
-        return {name: str(place) for name, place in self.places.items()}
+        return {name: str(position) for name, position in self.positions.items()}
 
     @property
     def alive(self) -> bool:
@@ -90,13 +90,15 @@ class Held:
             self.locks.release()
 
     def __str__(self) -> str:
-        return f"{', '.join(map(str, self.places.values()))} ({self.isolation})"
+        return f"{', '.join(map(str, self.positions.values()))} ({self.isolation})"
 
 
 class InitialReads:
     """How the rows of an initial snapshot are read. Used by the job's thread alone."""
 
-    def __init__(self, isolation: Isolation, databases: Databases, first: InitialSnapshot[Held]) -> None:
+    def __init__(
+        self, isolation: Isolation, databases: Databases, first: InitialSnapshot[HeldSnapshot]
+    ) -> None:
         self.isolation, self._databases, self._first = isolation, databases, first
         databases.initial_hint = lambda: self.hint
 
@@ -147,10 +149,10 @@ class InitialReads:
         held = self._first.held
         return lambda: held is None or (held is self._first.held and held.alive)
 
-    def place(self, database: str) -> Place | None:
-        """The place where a database's log begins after the snapshot."""
+    def position(self, database: str) -> LogPosition | None:
+        """The position where a database's log begins after the snapshot."""
         begins_at = self._first.begins_at or {}
-        return parse_place(begins_at[database]) if database in begins_at else None
+        return parse_position(begins_at[database]) if database in begins_at else None
 
 
 class CaptureStart:
@@ -166,7 +168,7 @@ class CaptureStart:
             self._check_isolation()
         began = began_at(state.memory)
         streamed = state.position is None or self._streamed(state.position, began)
-        begins_at = {name: str(place) for name, place in began.items()}
+        begins_at = {name: str(position) for name, position in began.items()}
         return FoundLog(state, begins_at, self._lost(state), streamed=streamed)
 
     def _lost(self, state: State) -> PositionLost | None:
@@ -174,47 +176,47 @@ class CaptureStart:
             return None
         saved = state.memory.get("databases", {})
         try:
-            for name, place in zip(self._databases.names, places_of(state.position), strict=True):
+            for name, position in zip(self._databases.names, positions_of(state.position), strict=True):
                 group = state.identity.get(name, "").partition("|")[0]
-                sent = Sent(name, saved_fork(state.memory, name), place, grouped=bool(group))
+                sent = Sent(name, saved_fork(state.memory, name), position, grouped=bool(group))
                 if told := check_fork(sent, self._databases.forks.told.get(name)):
                     _log.warning(told)
                 known = marks_of(saved.get(name, {}).get("instances", ()))
-                check_reach(known, self._databases.instances(name).captures, place)
+                check_reach(known, self._databases.instances(name).captures, position)
         except PositionLost as error:
             return error
         return None
 
-    def _streamed(self, position: Position, began: Mapping[str, Place]) -> bool:
+    def _streamed(self, position: Position, began: Mapping[str, LogPosition]) -> bool:
         """Whether the log of any database has been streamed since it began."""
-        places = dict(zip(self._databases.names, places_of(position), strict=True))
-        begun = [(places[name], place) for name, place in began.items() if name in places]
+        positions = dict(zip(self._databases.names, positions_of(position), strict=True))
+        begun = [(positions[name], place) for name, place in began.items() if name in positions]
         return not begun or any(now > then for now, then in begun)
 
     def give_up(self) -> None:
         """Do nothing: the server keeps its log for nobody."""
 
     def first_position(self) -> Position:
-        """The greatest captured place of each database."""
+        """The greatest captured position of each database."""
         return position_of(list(self._greatest().values()))
 
-    def _greatest(self) -> dict[str, Place]:
+    def _greatest(self) -> dict[str, LogPosition]:
         return {name: self._databases.greatest(name) for name in self._databases.names}
 
-    def begin(self, state: State) -> Held:
-        """Fix the place where the logs begin. Keeps the locks that fix it if the mode requires it."""
+    def begin(self, state: State) -> HeldSnapshot:
+        """Fix the position where the logs begin. Keeps the locks that fix it if the mode requires it."""
         self._warn()
         tables = tuple(self.collections(state))
         if self._isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
-            return Held(self._isolation, self._greatest(), tables)
+            return HeldSnapshot(self._isolation, self._greatest(), tables)
         with ExitStack() as stack:
             locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
             stack.callback(locks.release)
-            places = self._locked_places()
+            positions = self._locked_places()
             if self._isolation is Isolation.REPEATABLE_READ:
-                return Held(self._isolation, places, tables)
+                return HeldSnapshot(self._isolation, positions, tables)
             stack.pop_all()
-        return Held(self._isolation, places, tables, locks)
+        return HeldSnapshot(self._isolation, positions, tables, locks)
 
     def _warn(self) -> None:
         """Warn of what the isolation mode does not promise."""
@@ -229,7 +231,7 @@ class CaptureStart:
             ", and the log may tell once more of changes that they show" if self._reads.streams else "",
         )
 
-    def _locked_places(self) -> dict[str, Place]:
+    def _locked_places(self) -> dict[str, LogPosition]:
         for name in self._databases.names:
             # Nobody can change a table's shape meanwhile.
             self._databases.note(name, self._databases.greatest(name), self._databases.look(name))
@@ -275,9 +277,9 @@ def by_database(
     tables: Iterable[CollectionId], databases: Sequence[str], names: Sequence[CollectionId]
 ) -> list[CollectionId]:
     """The tables of these names, given without database, in that order within each database."""
-    places = {name: place for place, name in enumerate(names)}
-    chosen = [table for table in tables if _short(table) in places]
-    return sorted(chosen, key=lambda table: (databases.index(table.database), places[_short(table)]))
+    positions = {name: number for number, name in enumerate(names)}
+    chosen = [table for table in tables if _short(table) in positions]
+    return sorted(chosen, key=lambda table: (databases.index(table.database), positions[_short(table)]))
 
 
 def _short(table: CollectionId) -> CollectionId:

@@ -1,6 +1,6 @@
 """Table locks while an initial snapshot begins or until it is read: `snapshot.isolation.mode`.
 
-Owns the transactions that hold them, one per database, and the log place that they fix: after every change
+Owns the transactions that hold them, one per database, and the log position that they fix: after every change
 committed before the locks, and before every later one.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.questions import Questions
     from engine.model import CollectionId
 
@@ -58,7 +58,7 @@ class Locks:
             questions.close()
 
 
-def log_end(questions: Questions, captured: Place) -> Place:
+def log_end(questions: Questions, captured: LogPosition) -> LogPosition:
     """The end of the transaction log; the greatest captured LSN where the login may not see the end."""
     try:
         return max(captured, questions.log_end())

@@ -4,8 +4,8 @@ Owns the queries for a table's extent and chunk bounds. All use the key's index;
 `eligibility.py` decides whether and how a table can be read.
 
 Chunk bounds only cut, so keys that are never committed will do: they are read without locks. The greatest key
-is where reading ends, and must not miss a row committed before the window's place. So it is read with locks;
-if they can't be had soon, the table waits for its turn.
+is where reading ends, and must not miss a row committed before the window's position. So it is read with
+locks; if they can't be had soon, the table waits for its turn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Databases(Protocol):
         """The connection for questions."""
 
     def logged(self, database: str) -> Mapping[CollectionId, Table]:
-        """The captured tables as the log describes them at the stream's place."""
+        """The captured tables as the log describes them at the stream's position."""
 
     def refusal(self, database: str) -> SignalError | None:
         """Why no table of a database can be snapshotted; None if they can."""
@@ -150,21 +150,21 @@ class SqlServerTables:
 
     def _condition(self, target: Target, read: ReadTable) -> str | None:
         """The signal's condition as sent to the server; None if a SELECT has none. Raises SignalError."""
-        text, place = target.condition or "", target.collection
+        text, position = target.condition or "", target.collection
         match self._conditions:
             case Conditions.OFF:
                 raise SignalError(
-                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                    "conditions are not taken", place=position, hint="see tidemark.snapshot.conditions"
                 )
             case Conditions.SQL:
-                check_trusted(text, place)
+                check_trusted(text, position)
                 return text
             case Conditions.EXPRESSIONS if target.blocking:
                 find = finder(read.table.columns, read.table.id.parts[-1])
                 known = [quote_ident(column.name) for column in read.columns]
-                return selected(text, GRAMMAR, find, place, known)
+                return selected(text, GRAMMAR, find, position, known)
             case Conditions.EXPRESSIONS:
-                return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), place)
+                return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), position)
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, from the last measurement."""

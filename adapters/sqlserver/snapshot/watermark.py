@@ -1,10 +1,10 @@
 """A window's watermarks: signal rows in each of its databases, or the end of the log there.
 
-Every log entry after the place streamed when the window opened supersedes the row that it concerns: whatever
-the row may contain of it, the stream has it in full. Everything streamed before was committed before, and
-rows are read with locks, so all rows contain it. What remains is to know when the stream has passed every
-change that the rows may contain: once it delivers a signal row written after the last of them was read, or
-reaches the place where the log ended at that time.
+Every log entry after the position streamed when the window opened supersedes the row that it concerns:
+whatever the row may contain of it, the stream has it in full. Everything streamed before was committed
+before, and rows are read with locks, so all rows contain it. What remains is to know when the stream has
+passed every change that the rows may contain: once it delivers a signal row written after the last of them
+was read, or reaches the position where the log ended at that time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from signals.window_rows import ROOM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.questions import Questions
     from engine.model import CollectionId
     from signals.window_rows import WindowRow, WindowRows
@@ -37,8 +37,8 @@ class Watermark(Protocol):
     def seal(self) -> None:
         """Note that all rows are read."""
 
-    def reached(self, place: Place) -> bool:
-        """Whether the stream, at this place of the database, has passed what the rows may contain."""
+    def reached(self, position: LogPosition) -> bool:
+        """Whether the stream, at this position of the database, has passed what the rows may contain."""
 
     def close(self) -> None:
         """Clean up after the window."""
@@ -61,7 +61,7 @@ class AtBeginning:
         if not self._alive():
             raise SourceError("the initial snapshot's locks were lost while rows were read")
 
-    def reached(self, place: Place) -> bool:  # noqa: ARG002  wherever the stream is
+    def reached(self, position: LogPosition) -> bool:  # noqa: ARG002  wherever the stream is
         """Always true."""
         return True
 
@@ -107,7 +107,7 @@ class SignalRows:
         """Write the closing row."""
         self._insert(self._marks.closing(self._now_ms()))
 
-    def reached(self, place: Place) -> bool:  # noqa: ARG002  the closing row decides
+    def reached(self, position: LogPosition) -> bool:  # noqa: ARG002  the closing row decides
         """Whether the closing row has been streamed."""
         return self._closed
 
@@ -128,14 +128,14 @@ class SignalRows:
 
 
 class LogEnd:
-    """Writes nothing: rows are passed once the stream reaches the place where the log ended after the read.
+    """Writes nothing: the stream has passed the rows once it reaches where the log ended after the read.
 
     On an idle database that may take minutes, until CDC makes an entry of its own.
     """
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
-        self._end: Place | None = None
+        self._end: LogPosition | None = None
         questions.log_end()  # fails early where the login lacks the right
 
     def streamed(self, signal_id: str | None) -> None:
@@ -145,9 +145,9 @@ class LogEnd:
         """Note where the log ends."""
         self._end = self._questions.log_end()
 
-    def reached(self, place: Place) -> bool:
+    def reached(self, position: LogPosition) -> bool:
         """Whether the stream has come that far."""
-        return self._end is not None and place >= self._end
+        return self._end is not None and position >= self._end
 
     def close(self) -> None:
         """Do nothing."""

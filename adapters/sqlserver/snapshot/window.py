@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.source.window_reader import Background
-from adapters.sqlserver.server.position import places_of
+from adapters.sqlserver.server.position import positions_of
 from engine.errors import SchemaChanged
 from engine.snapshot.merge import Superseded
 
@@ -72,8 +72,8 @@ class SqlServerWindow:
         """Whether the stream has passed the watermarks."""
         if self._switched:
             return False
-        places = places_of(position)
-        return all(watermark.reached(places[number]) for number, watermark in self.watermarks.items())
+        positions = positions_of(position)
+        return all(watermark.reached(positions[number]) for number, watermark in self.watermarks.items())
 
     def close(self) -> None:
         """Stop reading, and remove what was staged."""

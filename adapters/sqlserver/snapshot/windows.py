@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.window_reader import reading_of
+from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
-from adapters.sqlserver.events.source_block import ReadPlace, marked_sources, read_source
+from adapters.sqlserver.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.settings import SqlServerSettings
-from adapters.sqlserver.snapshot.chunk_reader import RunRead
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
 from engine.config.settings import Watermarking
@@ -133,7 +133,7 @@ class OpenWindows:
         window: Window,
         tables: Mapping[Target, ReadTable],
         merges: Mapping[CollectionId, tuple[str, ...]],
-    ) -> list[RunRead]:
+    ) -> list[RunRead[ReadTable]]:
         """The runs and how to read them. Raises SchemaChanged where a table differs from the plan."""
         events = {
             target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
@@ -150,13 +150,13 @@ class OpenWindows:
 
     def _events(self, target: Target, read: ReadTable, merge: tuple[str, ...]) -> ReadEvents:
         now_ms, name = self._tools.clock.now_ms, target.collection.parts[0]
-        place = self._databases.place(name)
+        position = self._databases.position(name)
         if target.initial:
-            place = self._initial.place(name) or place
-        at = ReadPlace(
+            position = self._initial.position(name) or position
+        at = ReadPosition(
             now_ms,
-            place.commit,
-            None if place.whole or target.as_initial else place.change,
+            position.commit,
+            None if position.whole or target.as_initial else position.change,
             snapshot=PLAIN if target.as_initial else "incremental",
         )
         source = read_source(self._settings.events, target.collection, at)
@@ -169,8 +169,10 @@ class OpenWindows:
         settings, now_ms = self._settings.events, self._tools.clock.now_ms
         (read,) = self._tables.readings([Target(collection)]).values()
         codec = self._codecs.codec(read.table, merge_columns([read])[collection])
-        place = self._databases.place(collection.parts[0])
-        at = ReadPlace(now_ms, place.commit, None if place.whole else place.change, snapshot="incremental")
+        position = self._databases.position(collection.parts[0])
+        at = ReadPosition(
+            now_ms, position.commit, None if position.whole else position.change, snapshot="incremental"
+        )
         source = read_source(settings, collection, at)
         return DeleteEvents.of_table(codec, source, now_ms, tombstones=settings.tombstones)
 

@@ -102,11 +102,11 @@ def value_pieces(
     before: list[Piece] | None, after: list[Piece] | None, source: list[Piece], op: str, tail: list[Piece]
 ) -> list[Piece]:
     """The payload of a value; `tail` is what follows `"ts_ms":`, up to the end of the object."""
-    opened, closed = _around(before, source, op, tail)
+    opened, closed = _affixes(before, source, op, tail)
     return [*opened, *(after or ["null"]), *closed]
 
 
-def _around(
+def _affixes(
     before: list[Piece] | None, source: list[Piece], op: str, tail: list[Piece]
 ) -> tuple[list[Piece], list[Piece]]:
     opened: list[Piece] = ['{"before":', *(before or ["null"]), ',"after":']
@@ -115,11 +115,11 @@ def _around(
 
 def around_read(source_json: str, ts_ms: int) -> tuple[str, str]:
     """The payload of a READ's value before and after its row, the same for all rows of a run."""
-    opened, closed = _around(None, [source_json], "r", [f'{ts_ms},"transaction":null}}'])
+    opened, closed = _affixes(None, [source_json], "r", [f'{ts_ms},"transaction":null}}'])
     return "".join(map(str, opened)), "".join(map(str, closed))
 
 
 def around_delete(source_json: str, ts_ms: int) -> tuple[str, str]:
     """The payload of a delete's value before and after the row that it deletes."""
-    _opened, closed = _around(None, [source_json], "d", [f'{ts_ms},"transaction":null}}'])
+    _opened, closed = _affixes(None, [source_json], "d", [f'{ts_ms},"transaction":null}}'])
     return '{"before":', f',"after":null{"".join(map(str, closed))}'

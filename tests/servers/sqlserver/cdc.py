@@ -13,7 +13,7 @@ from tests.servers.sqlserver.kinds import LARGE, TEXTS, Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.servers.sqlserver.told import Told
+    from tests.servers.sqlserver.catalog_writer import CatalogWriter
 
 _SYSTEM = (
     Column("__$start_lsn", Kind("binary", (10,)), nullable=False),
@@ -61,7 +61,7 @@ class Capturing:
     Without `commands`, instances are made as by old servers, without command ids.
     """
 
-    def __init__(self, told: Told, *, commands: bool = True) -> None:
+    def __init__(self, told: CatalogWriter, *, commands: bool = True) -> None:
         self._told, self._commands = told, commands
 
     def enable(self, schema: str, table: str, instance: str, columns: Sequence[str] | None) -> None:
@@ -221,7 +221,7 @@ class Capturing:
             sql.SQL(_FUNCTION).format(
                 function=sql.Identifier(f"fn_cdc_get_all_changes_{instance}"),
                 typed=sql.SQL(typed[0]),  # type: ignore[index]  # the aggregate has one row
-                listed=sql.SQL(", ").join(sql.Identifier("t", one) for one in names),
+                listed=sql.SQL(", ").join(sql.Identifier("t", name) for name in names),
                 table=sql.Identifier(change),
                 instance=sql.Literal(instance),
             )
@@ -249,8 +249,8 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
     In an update of keys, all deletes get the first command ids. The inserts get theirs when the statement
     ends.
     """
-    keys = {one.name: one for _name, columns in instances for one in columns if one.key}
-    moved = " OR ".join(_differs(one) for one in keys.values()) or "false"
+    keys = {column.name: column for _name, columns in instances for column in columns if column.key}
+    moved = " OR ".join(_differs(key) for key in keys.values()) or "false"
     parts = [
         "#variable_conflict use_variable",  # a table may have columns of these names
         "DECLARE x xid8 := pg_current_xact_id(); s bigint; c bigint; m text; BEGIN",
@@ -278,7 +278,7 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
 
 def _mask(columns: list[Captured]) -> list[str]:
     """Expressions for the update mask's hexadecimal digits. The first column is the last digit's last bit."""
-    bits = [f"({_differs(one)})::int" for one in columns]
+    bits = [f"({_differs(column)})::int" for column in columns]
     bits += ["0"] * (-len(bits) % 8)
     digits = [
         f"substr('0123456789abcdef', 1 + {a} + 2 * {b} + 4 * {c} + 8 * {d}, 1)"
@@ -297,9 +297,9 @@ def _differs(column: Captured) -> str:
 
 def _settled(instances: list[str]) -> str:
     """Command ids for the inserts of a statement that moved keys, in the order of their change LSNs."""
-    tables = [sql.Identifier("pending", one).as_string() for one in instances]
+    tables = [sql.Identifier("pending", instance).as_string() for instance in instances]
     waiting = "WHERE __xid = x AND __command IS NULL"
-    given = " ".join(f"UPDATE {one} SET __command = c {waiting} AND __seq = s;" for one in tables)
+    given = " ".join(f"UPDATE {table} SET __command = c {waiting} AND __seq = s;" for table in tables)
     return (
         f"FOR s IN SELECT DISTINCT __seq FROM {tables[0]} {waiting} ORDER BY __seq LOOP"
         f" c := nextval('mssql.command'); {given} END LOOP;"
@@ -309,7 +309,7 @@ def _settled(instances: list[str]) -> str:
 def _insert(instance: str, columns: list[Captured], row: str, operation: int, command: str = "c") -> str:
     full = f"{(1 << len(columns)) - 1:0{2 * -(-len(columns) // 8)}x}"
     mask = "decode(m, 'hex')" if operation > 2 else f"'\\x{full}'"
-    values = ", ".join(_value(one, row, operation) for one in columns)
+    values = ", ".join(_value(column, row, operation) for column in columns)
     target = sql.Identifier("pending", instance).as_string()
     return f"INSERT INTO {target} VALUES (x, s, {command}, {operation}, {mask}, {values});\n"
 

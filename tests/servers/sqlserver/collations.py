@@ -35,9 +35,9 @@ def check_collations(tree: exp.Expr, of_column: Collations) -> None:
 
 
 def _check_branches(union: exp.SetOperation, of_column: Collations) -> None:
-    branches = [one for one in _branches(union) if isinstance(one, exp.Select)]
-    for texts in zip(*(one.expressions for one in branches), strict=False):
-        _met((_label(one.unalias(), of_column) for one in texts), "UNION ALL")
+    branches = [branch for branch in _branches(union) if isinstance(branch, exp.Select)]
+    for texts in zip(*(branch.expressions for branch in branches), strict=False):
+        _met((_label(text.unalias(), of_column) for text in texts), "UNION ALL")
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
@@ -57,7 +57,7 @@ def _label(node: exp.Expr, of_column: Collations) -> _Label:
         return _Label(of_column(node.name))
     if isinstance(node, exp.Collate):
         return _Label(frozenset({node.expression.name}), named=True)
-    return _met((_label(one, of_column) for one in _texts(node)), node.key)
+    return _met((_label(text, of_column) for text in _texts(node)), node.key)
 
 
 def _texts(node: exp.Expr) -> list[exp.Expr]:
@@ -69,23 +69,23 @@ def _texts(node: exp.Expr) -> list[exp.Expr]:
         case exp.Cast() | exp.Paren():
             found = [node.this]
         case exp.Case():
-            found = [one.args["true"] for one in node.args["ifs"]]
+            found = [branch.args["true"] for branch in node.args["ifs"]]
         case exp.Concat():
             found = node.expressions
         case exp.Replace() | exp.EQ() | exp.GT() | exp.GTE() | exp.LT() | exp.LTE():
-            found = [one for one in (node.this, node.expression) if isinstance(one, exp.Expr)]
+            found = [operand for operand in (node.this, node.expression) if isinstance(operand, exp.Expr)]
     return found
 
 
 def _met(labels: Iterable[_Label], where: str) -> _Label:
     """The common label of combined texts."""
-    met = [one for one in labels if one.may_be]
-    named = [one for one in met if one.named]
+    met = [label for label in labels if label.may_be]
+    named = [collation for collation in met if collation.named]
     met = named or met
     if not met:
         return _ANY
-    shared = frozenset.intersection(*(one.may_be for one in met))
+    shared = frozenset.intersection(*(collation.may_be for collation in met))
     if not shared:
-        found = sorted(set().union(*(one.may_be for one in met)))
+        found = sorted(set().union(*(collation.may_be for collation in met)))
         raise ValueError(f"Cannot resolve the collation conflict between {found} in {where} operator. (451)")
     return _Label(shared, named=bool(named))

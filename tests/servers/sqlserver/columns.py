@@ -84,21 +84,21 @@ def table_of(parts: Iterable[exp.Expr], collation: str) -> Table:
 
 def _ordered(parts: Iterable[exp.Expr]) -> list[tuple[str, bool]]:
     return [
-        (one.this.name if isinstance(one, exp.Ordered) else one.name, bool(one.args.get("desc")))
-        for one in parts
+        (part.this.name if isinstance(part, exp.Ordered) else part.name, bool(part.args.get("desc")))
+        for part in parts
     ]
 
 
 def column_of(part: exp.ColumnDef, collation: str) -> Column:
     """One column's definition; a computed column is an int unless it is a CONVERT."""
-    constraints = [one.kind for one in part.args.get("constraints") or ()]
-    for one in constraints:
-        if isinstance(one, exp.CollateColumnConstraint):
-            collation = one.this.name
+    constraints = [constraint.kind for constraint in part.args.get("constraints") or ()]
+    for constraint in constraints:
+        if isinstance(constraint, exp.CollateColumnConstraint):
+            collation = constraint.this.name
     described = part.args.get("kind")
     column = Column(part.name, kind_of(described, collation) if described else Kind("int"))
-    for one in constraints:
-        _constrain(column, one, collation)
+    for rule in constraints:
+        _constrain(column, rule, collation)
     if column.kind.name == "timestamp":
         column.nullable = False
     return column

@@ -13,7 +13,7 @@ from tests.servers.sqlserver.columns import Column, Key, column_of, table_of
 from tests.servers.sqlserver.kinds import kind_of
 
 if TYPE_CHECKING:
-    from tests.servers.sqlserver.told import Told
+    from tests.servers.sqlserver.catalog_writer import CatalogWriter
     from tests.servers.sqlserver.tsql import Translator
 
 _LITERALS = r"""('(?:[^']|'')*'|\[[^\]]*\]|"[^"]*")"""
@@ -48,7 +48,7 @@ def _raw(text: str) -> sql.SQL:
 class Definitions:
     """Runs DDL on one connection."""
 
-    told: Told
+    told: CatalogWriter
     translate: Translator
 
     def run(self, tree: exp.Expr) -> bool:
@@ -93,8 +93,8 @@ class Definitions:
     def _index(self, schema: str, name: str, key: Key) -> None:
         table = sql.Identifier(schema, name)
         columns = sql.SQL(", ").join(
-            _raw("{} DESC" if down and not key.primary else "{}").format(sql.Identifier(one))
-            for one, down in key.columns
+            _raw("{} DESC" if down and not key.primary else "{}").format(sql.Identifier(column))
+            for column, down in key.columns
         )
         if key.primary:
             self.told.run(_raw("ALTER TABLE {} ADD PRIMARY KEY ({}) DEFERRABLE").format(table, columns))
@@ -111,7 +111,7 @@ class Definitions:
         params, number = tree.this.args["params"], self.told.object_id(schema, name)
         where = params.args.get("where")
         key = Key(
-            [(one.this.name, bool(one.args.get("desc"))) for one in params.args["columns"]],
+            [(column.this.name, bool(column.args.get("desc"))) for column in params.args["columns"]],
             unique=bool(tree.args.get("unique")),
             name=tree.this.name,
             condition=self.translate.expression(where.this) if where else "",
@@ -131,7 +131,7 @@ class Definitions:
                     self.told.run(_raw("ALTER TABLE {} ADD {}").format(table, self._column(column)))
                     self.told.column(number, column)
                 case exp.Drop():
-                    (dropped,) = (one.name for one in action.args["tables"])
+                    (dropped,) = (table.name for table in action.args["tables"])
                     self.told.run(_raw("ALTER TABLE {} DROP {}").format(table, sql.Identifier(dropped)))
                     self.told.forget(number, dropped)
                 case exp.AlterColumn():
@@ -154,8 +154,8 @@ class Definitions:
         self.told.altered(number, column)
 
     def _drop(self, tree: exp.Drop) -> None:
-        for one in tree.args["tables"]:
-            schema, name = names(one)
+        for table in tree.args["tables"]:
+            schema, name = names(table)
             number = self.told.object_id(schema, name)
             self.told.run(_raw(f"DROP {tree.args['kind']} {{}}").format(sql.Identifier(schema, name)))
             self.told.forget(number)

@@ -71,7 +71,7 @@ class StandInReach:
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         """The translated query for PostgreSQL's JDBC driver, whose sessions keep SETs."""
-        sets = "; ".join(self._database(database).translate(one).sql for one in session)
+        sets = "; ".join(self._database(database).translate(statement).sql for statement in session)
         begins = {"sessionInitStatement": sets} if session else {}
         postgres = self.server.postgres
         return Jdbc(

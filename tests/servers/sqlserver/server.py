@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from adapters.sqlserver.settings import SqlServerSettings
 from tests.servers.postgres import PostgresServer
+from tests.servers.sqlserver.catalog_writer import CatalogWriter
 from tests.servers.sqlserver.cdc import Capturing
 from tests.servers.sqlserver.ddl import Definitions, names, readable
 from tests.servers.sqlserver.reach import StandInReach
 from tests.servers.sqlserver.setup import script
-from tests.servers.sqlserver.told import Told
 from tests.servers.sqlserver.tsql import Translated, Translator, statements, steering
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class StandInDatabase:
     @contextmanager
     def _capturing(self, *, commands: bool = True) -> Iterator[Capturing]:
         with self._lock, self.postgres.connect(self.name, autocommit=False) as connection:
-            yield Capturing(Told(connection, self.server.collation), commands=commands)
+            yield Capturing(CatalogWriter(connection, self.server.collation), commands=commands)
 
 
 class Session:
@@ -396,7 +396,7 @@ class Session:
 
     def __init__(self, database: StandInDatabase, connection: psycopg.Connection[Any]) -> None:
         self._database, self.connection = database, connection
-        self._told = Told(connection, database.server.collation)
+        self._told = CatalogWriter(connection, database.server.collation)
         self.defined = False
 
     def execute(self, text: str) -> None:

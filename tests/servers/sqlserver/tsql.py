@@ -135,7 +135,9 @@ def _is_function(node: object) -> bool:
 
 def _table(node: exp.Table, locks: list[str]) -> None:
     node.set("catalog", None)
-    hints = {str(one).upper() for hint in node.args.get("hints") or () for one in hint.expressions}
+    hints = {
+        str(expression).upper() for hint in node.args.get("hints") or () for expression in hint.expressions
+    }
     node.set("hints", None)
     if "TABLOCKX" in hints:
         locks.append(f"LOCK TABLE {_sql(exp.table_(node.name, db=node.db))} IN EXCLUSIVE MODE")
@@ -183,7 +185,7 @@ def _function(name: str) -> str:
 
 
 def _call(name: str, *arguments: exp.Expr | None) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=[one for one in arguments if one is not None])
+    return exp.Anonymous(this=name, expressions=[argument for argument in arguments if argument is not None])
 
 
 def _cast(value: exp.Expr, to: str) -> exp.Expr:
@@ -245,9 +247,9 @@ def _type_written_values(tree: exp.Expr) -> None:
         if isinstance(tree.expression, exp.Values):
             written = [value for row in tree.expression.expressions for value in row.expressions]
         elif isinstance(tree.expression, exp.Select):
-            written = [one.unalias() for one in tree.expression.expressions]
+            written = [expression.unalias() for expression in tree.expression.expressions]
     elif isinstance(tree, exp.Update):
-        written = [one.expression for one in tree.expressions if isinstance(one, exp.EQ)]
+        written = [expression.expression for expression in tree.expressions if isinstance(expression, exp.EQ)]
     for value in written:
         if isinstance(value, exp.Literal) and value.is_string:
             value.replace(_cast(value.copy(), "text"))

@@ -31,12 +31,12 @@ class Wanted(NamedTuple):
 def wanted_of(pipeline: Sequence[Mapping[str, Any]]) -> Wanted:
     """What a pipeline asks for."""
     stage, rest = pipeline[0]["$changeStream"], pipeline[1:]
-    projected = [sorted(one["$project"]) for one in rest if "$project" in one]
+    projected = [sorted(stage["$project"]) for stage in rest if "$project" in stage]
     return Wanted(
         stage.get("fullDocument") == "updateLookup",
         stage.get("fullDocumentBeforeChange") == "whenAvailable",
         any("documentKey" in names for names in projected),
-        any("$changeStreamSplitLargeEvent" in one for one in rest),
+        any("$changeStreamSplitLargeEvent" in stage for stage in rest),
         ["clusterTime"] in projected,
     )
 

@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from adapters.mongodb.server.connection import Connection, Server
 from engine.errors import SourceError
 from engine.model import CollectionId
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.mongodb.change_events import (
     answer,
     event_of,
@@ -352,7 +352,7 @@ class SimCollection:
         """The signals that may ask to stop a blocking snapshot."""
         self._client.asked()
         stored = self._set.newest.get(SIGNALS, _NONE)
-        return [one for one in stored.docs.values() if "stop-snapshot" in str(one.get("type"))]
+        return [doc for doc in stored.docs.values() if "stop-snapshot" in str(doc.get("type"))]
 
 
 def chosen(find: Mapping[str, Any], docs: Mapping[Any, Document]) -> list[Document]:
@@ -361,7 +361,7 @@ def chosen(find: Mapping[str, Any], docs: Mapping[Any, Document]) -> list[Docume
     if least is not None and most is not None and least >= most:
         raise OperationFailure("max must be greater than min", _NOTHING_BETWEEN)
     given = find.get("filter", {})
-    conditions = [one["_id"] for one in given.get("$and", [given] if given else [])]
+    conditions = [condition["_id"] for condition in given.get("$and", [given] if given else [])]
     found = [
         docs[key]
         for key in sorted(docs, key=_order)
@@ -373,7 +373,7 @@ def chosen(find: Mapping[str, Any], docs: Mapping[Any, Document]) -> list[Docume
         found.reverse()
     found = found[find.get("skip", 0) :]
     found = found[: find["limit"]] if find.get("limit") else found
-    return [{"_id": one["_id"]} for one in found] if "projection" in find else found
+    return [{"_id": document["_id"]} for document in found] if "projection" in find else found
 
 
 def _order(key: Any) -> tuple[int, Any]:

@@ -37,7 +37,7 @@ def _checked_first(windows: OpenWindows, window: Any, session: Any, streamed_to:
 
 def _at_any_time(window: MongoWindow, emptied: Any) -> Any:
     """Count a rename for windows of a later time, too."""
-    return _emptied(window, [replace(one, at=(1 << 40, 0)) for one in emptied])
+    return _emptied(window, [replace(collection, at=(1 << 40, 0)) for collection in emptied])
 
 
 def _one_stage(snapshot: Any, ahead: Any) -> bool:

@@ -45,7 +45,7 @@ class MongoOracle(Turns):
     def __init__(self, replica_set: ReplicaSet, *, knows: bool, looks_up: bool, skips: bool) -> None:
         super().__init__(knows=knows)
         self.replica_set, self._looks_up, self._skips = replica_set, looks_up, skips
-        self.consumer: dict[CollectionId, dict[Any, Document]] = {one: {} for one in TABLES}
+        self.consumer: dict[CollectionId, dict[Any, Document]] = {table: {} for table in TABLES}
         self.whole: set[CollectionId] = set()
         self.stale: set[CollectionId] = set()
         self.lacking: set[CollectionId] = set()

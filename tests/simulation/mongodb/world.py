@@ -33,7 +33,7 @@ from tests.simulation.world import Executors, Life
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
     from engine.model import Scope
     from signals.answers import Answer
@@ -119,7 +119,9 @@ class MongoWorld(SourceWorld):
         client = SimClient(self.server, life)
         clock = Clock(self.now, self.clock, life.sleep, self.new_id)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         chunks: Any = SimChunks(client, life, self.staging)  # it takes the place of Spark's
         tools = SourceTools(
             SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000),
@@ -167,7 +169,9 @@ class MongoWorld(SourceWorld):
         """The initial snapshot is of the collections that there were when it began."""
         asked, self._listed = self.answers.asked[self.initial], True
         asked.collections = tuple(
-            one for one in asked.collections if one in queued or str(one) in asked.outcomes
+            collection
+            for collection in asked.collections
+            if collection in queued or str(collection) in asked.outcomes
         )
 
     def hear(self, answer: Answer) -> None:
@@ -175,7 +179,7 @@ class MongoWorld(SourceWorld):
         self.oracle.measured_empty = ": 0 rows read" in answer.text
         if "the gap in its log is closed" in answer.text:
             # Told and made up for within one turn, it is in no saved state.
-            self.oracle.told |= {one for one in self.tables if answer.text.startswith(f"{one} ")}
+            self.oracle.told |= {table for table in self.tables if answer.text.startswith(f"{table} ")}
         super().hear(answer)
 
     def open_windows(self, life: Life) -> Sequence[Any]:

@@ -181,7 +181,7 @@ class Cluster:
 
     def visibility(self) -> tuple[str, Visibility]:
         """What a snapshot shows that is taken now, as text and as a value."""
-        running = sorted({*self.hidden, *(one.id for one in self.open.values())})
+        running = sorted({*self.hidden, *(value.id for value in self.open.values())})
         xmin = running[0] if running else self.xid
         text = f"{xmin}:{self.xid}:{','.join(map(str, running))}"
         return text, Visibility(xmin, self.xid, np.array(running, np.int64))
@@ -231,7 +231,7 @@ class Cluster:
         """Make one change, if the rows allow it and nobody else has locked them."""
         table = self.named(id_)
         self.serial += 1
-        others = [one for one in self.open.values() if one is not transaction]
+        others = [value for value in self.open.values() if value is not transaction]
         if transaction.emptied or any(table.oid in other.emptied for other in others):
             return False
         if what == "truncate":
@@ -241,11 +241,11 @@ class Cluster:
         return self._change_row(transaction, table, what, *where)
 
     def _latest(self, transaction: Transaction, table: SimTable) -> list[Version]:
-        return list(table.latest(transaction.id, [one.id for one in self.open.values()]))
+        return list(table.latest(transaction.id, [value.id for value in self.open.values()]))
 
     def _taken(self, transaction: Transaction, version: Version) -> bool:
         """Whether another open transaction has the row; waits for a writer who is not visible yet."""
-        others = {one.id for one in self.open.values()} - {transaction.id}
+        others = {value.id for value in self.open.values()} - {transaction.id}
         if version.xmax in others or version.xmin in others:
             return True
         self.show(version.xmin)
@@ -254,7 +254,7 @@ class Cluster:
     def _change_row(self, transaction: Transaction, table: SimTable, what: str, *where: int) -> bool:
         rows = self._latest(transaction, table)
         id_, other = where[0], where[-1]
-        row = next((one for one in rows if one.values["id"] == id_), None)
+        row = next((row for row in rows if row.values["id"] == id_), None)
         value, large = f"v{self.serial}", f"L{self.serial}"
         if row is None:
             fresh = {"id": id_, "code": 100 + self.serial, "pos": id_, "value": value, "large": large}
@@ -289,7 +289,7 @@ class Cluster:
         for version in table.versions:
             if version.values["id"] != values["id"]:
                 continue
-            running = {one.id for one in self.open.values()} - {transaction.id}
+            running = {value.id for value in self.open.values()} - {transaction.id}
             if version.xmin in running or version.xmax in running:
                 return True
             if not version.xmax:
@@ -395,7 +395,7 @@ class Cluster:
         if transaction is None:
             return
         for table in self.tables.values():
-            table.versions = [one for one in table.versions if one.xmin != transaction.id]
+            table.versions = [version for version in table.versions if version.xmin != transaction.id]
             for version in table.versions:
                 if version.xmax == transaction.id:
                     version.xmax = 0
@@ -443,7 +443,7 @@ class Cluster:
 
     def _rewrite(self, table: SimTable, xid: int) -> None:
         """Write all rows anew, which no log shows: `value` becomes another one in each."""
-        rows = [one for one in table.versions if not one.xmax]
+        rows = [version for version in table.versions if not version.xmax]
         table.versions, table.file, table.mark = [], self.oid(), xid
         self.defaults(table, rows, xid)
 

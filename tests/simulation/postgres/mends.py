@@ -58,8 +58,8 @@ def _fork(saved_timeline: int, _now: int, history: str, _sent: int) -> forks.For
 @contextmanager
 def _both(*patches: Any) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
+        for patched in patches:
+            stack.enter_context(patched)
         yield
 
 

@@ -43,9 +43,9 @@ class PostgresOracle(Turns):
     def __init__(self, cluster: Cluster, *, knows: bool) -> None:
         super().__init__(knows=knows)
         self.cluster = cluster
-        self.rows: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
+        self.rows: dict[CollectionId, dict[int, Values]] = {collection: {} for collection in _KEYED}
         self.copies = Copies()
-        self.consumer: dict[CollectionId, dict[int, Values]] = {one: {} for one in _KEYED}
+        self.consumer: dict[CollectionId, dict[int, Values]] = {collection: {} for collection in _KEYED}
         self.whole: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
         self.skipped: set[CollectionId] = set()
@@ -113,7 +113,7 @@ class PostgresOracle(Turns):
         return self.cluster.log[self.position]
 
     def _replay(self, upto: int) -> None:
-        self.rows = {one: {} for one in _KEYED}
+        self.rows = {collection: {} for collection in _KEYED}
         past = self.cluster.log[:upto]
         for entry in past:
             if entry.collection != B:

@@ -62,7 +62,7 @@ class SimCatalog(_Asked, Catalog):
         self._process.asked()
         wanted = set(tables)
         found = self._cluster.tables.values()
-        return {one.oid: one.described() for one in found if one.oid in wanted or one.id in wanted}
+        return {table.oid: table.described() for table in found if table.oid in wanted or table.id in wanted}
 
     def types(self) -> dict[int, PgType]:
         """The types of columns."""
@@ -127,7 +127,9 @@ class SimLocks(_Asked, Locks):
         self._process.asked()
         cluster = self._cluster
         found = {
-            one.id for one in cluster.open.values() if any(change.table.oid == oid for change in one.changes)
+            value.id
+            for value in cluster.open.values()
+            if any(change.table.oid == oid for change in value.changes)
         }
         table = cluster.tables[oid]
         for version in table.versions:
@@ -198,8 +200,8 @@ def rows_of(table: SimTable, visibility: Visibility, where: str) -> list[Mapping
     """The rows of a table that a snapshot shows and that meet a condition."""
     meets = condition(where)
     rows = [
-        one.values | {"ctid": (one.place // _ROWS_PER_PAGE, 1 + one.place % _ROWS_PER_PAGE)}
-        for one in table.shown(visibility)
+        row.values | {"ctid": (row.place // _ROWS_PER_PAGE, 1 + row.place % _ROWS_PER_PAGE)}
+        for row in table.shown(visibility)
     ]
     return [row for row in rows if meets(row)]
 
@@ -227,7 +229,7 @@ class SimPublications(_Asked, Publications):
             for oid, entry in published.entries.items()
             if (oids is None or oid in oids) and (table := self._cluster.tables.get(oid))
         ]
-        return sorted(found, key=lambda one: one.id)
+        return sorted(found, key=lambda table: table.id)
 
     def lacking(self, name: str) -> str:  # noqa: ARG002  there is one
         """All operations are published."""
@@ -327,11 +329,13 @@ class SimSnapshots(_Asked, Snapshots):
     def lock(self, table: CollectionId) -> None:
         """Lock a table."""
         self._process.asked()
-        found = next((one for one in self._cluster.tables.values() if one.id == table), None)
+        found = next((entry for entry in self._cluster.tables.values() if entry.id == table), None)
         if found is None:
             raise SchemaChanged("there is no such table", place=table)
         server = self._process.server
-        if found in server.waiting or any(found.oid in one.emptied for one in self._cluster.open.values()):
+        if found in server.waiting or any(
+            found.oid in value.emptied for value in self._cluster.open.values()
+        ):
             raise TableBusy("another session holds a lock", place=table)
         self._cluster.locks.setdefault(self._process.pid, set()).add(found.oid)
 
@@ -424,9 +428,9 @@ class SimSignals(_Asked, SignalTables):
         self._process.asked()
         found = self._cluster.named(SIGNALS).shown(self._cluster.visibility()[1])
         return frozenset(
-            f"{one.place} {one.xmin}"
-            for one in found
-            if "stop-snapshot" in f"{one.values}" and "blocking" in f"{one.values}"
+            f"{table.place} {table.xmin}"
+            for table in found
+            if "stop-snapshot" in f"{table.values}" and "blocking" in f"{table.values}"
         )
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from adapters.postgres.snapshot.chunk_reader import rows_wanted
 from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, read_fast
 from engine.errors import SourceError
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.postgres.questions import rows_of
 from tests.simulation.window_chunks import WindowChunks
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from adapters.postgres.server.questions.snapshots import Exported
-    from adapters.postgres.snapshot.chunk_reader import RunRead
+    from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.spark.windows.chunk_job import RunResult
+    from adapters.spark.windows.jdbc_job import RunRead
     from engine.events.values.row_form import RowShape
     from engine.model import Staged
     from engine.staging.rows import StagingArea
@@ -40,7 +42,7 @@ class SimChunks(WindowChunks):
     def read(
         self,
         window_id: str,
-        reads: Sequence[RunRead],
+        reads: Sequence[RunRead[ReadTable]],
         exported: Exported,
         *,
         most_tasks: int = 0,  # noqa: ARG002  one reads
@@ -64,7 +66,7 @@ class SimChunks(WindowChunks):
         self,
         process: Process,
         window_id: str,
-        reads: Mapping[int, RunRead],
+        reads: Mapping[int, RunRead[ReadTable]],
         mode: RowMode,
         area: StagingArea,
     ) -> list[RunResult]:
@@ -72,7 +74,7 @@ class SimChunks(WindowChunks):
         return task(self._batches(process, window_id, reads))
 
     def _batches(
-        self, process: Process, window_id: str, reads: Mapping[int, RunRead]
+        self, process: Process, window_id: str, reads: Mapping[int, RunRead[ReadTable]]
     ) -> Iterator[pa.RecordBatch]:
         """Each run's rows. Its table is locked only when its query begins."""
         for index, read in reads.items():
@@ -82,7 +84,7 @@ class SimChunks(WindowChunks):
                 if table in self._server.waiting:
                     raise SourceError("canceling statement due to lock timeout")
                 process.cluster.locks.setdefault(process.pid, set()).add(table.oid)
-                rows = rows_of(table, process.snapshot(), read._where())
+                rows = rows_of(table, process.snapshot(), rows_wanted(read))
             if any((table.id, row.get("id", row.get("n"))) in self._life.world.poisoned for row in rows):
                 raise SourceError("a row can't be read", place=table.id)
             texts = [_text(row, read.events.shape) for row in rows]

@@ -14,7 +14,7 @@ from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import SourceError
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.log_steps import LogSteps
 from tests.simulation.postgres import messages
 from tests.simulation.postgres.cluster import Slot

@@ -37,7 +37,7 @@ from tests.simulation.world import Executors, Life, nothing_beside
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from engine.config.settings import Settings
     from engine.errors import TidemarkError
     from engine.model import CollectionId, Scope
@@ -131,7 +131,9 @@ class PostgresWorld(SourceWorld):
         watch = LockWatch(lambda: SimQuestions(self.server.process(life)), clock.monotonic, nothing_beside)
         life.watch = watch
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         previous, self._holder = self._holder, f"process {life.number}"
         tools = SlotTools(settings, server, chosen, clock, watch, previous)
         encoder = SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000)
@@ -217,7 +219,7 @@ class PostgresWorld(SourceWorld):
         if table is None:
             return None
         name = "n" if table.id == B else "id"
-        keys = sorted({one.values[name] for one in table.versions if not one.xmax})
+        keys = sorted({version.values[name] for version in table.versions if not version.xmax})
         return RowsRead(table.id, keys) if keys else None
 
     # Steps.
@@ -247,7 +249,9 @@ class PostgresWorld(SourceWorld):
         database = self.database
         left = []
         for table, how in self._changing:
-            writes = any(one.table is table for other in database.open.values() for one in other.changes)
+            writes = any(
+                change.table is table for other in database.open.values() for change in other.changes
+            )
             if database.locked(table) or writes:
                 left.append((table, how))
                 continue

@@ -47,8 +47,8 @@ def _true(*_arguments: Any) -> bool:
 @contextmanager
 def _both(*patches: Any) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
+        for replacement in patches:
+            stack.enter_context(replacement)
         yield
 
 

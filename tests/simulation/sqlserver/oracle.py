@@ -38,8 +38,8 @@ class SqlServerOracle(Turns):
     def __init__(self, database: Database, *, knows: bool) -> None:
         super().__init__(knows=knows)
         self.database = database
-        self.rows: dict[CollectionId, dict[Any, Values]] = {one: {} for one in TABLES}
-        self.consumer: dict[CollectionId, dict[Any, Values]] = {one: {} for one in TABLES}
+        self.rows: dict[CollectionId, dict[Any, Values]] = {table: {} for table in TABLES}
+        self.consumer: dict[CollectionId, dict[Any, Values]] = {table: {} for table in TABLES}
         self.whole: set[CollectionId] = set()
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
@@ -93,7 +93,7 @@ class SqlServerOracle(Turns):
         self.position += 1
 
     def _replay(self, upto: int) -> None:
-        self.rows = {one: {} for one in TABLES}
+        self.rows = {table: {} for table in TABLES}
         for entry in self.database.log[:upto]:
             self._apply(entry)
         self.position = upto
@@ -110,13 +110,13 @@ class SqlServerOracle(Turns):
     def _change(self, event: Record, turn: int) -> None:
         log, said = self.database.log, shown(event)
         source = event.value["source"]
-        place = (source["commit_lsn"], source["change_lsn"], event.collection, event.op)
-        while self.position < len(log) and place != _place(log[self.position]):
+        position = (source["commit_lsn"], source["change_lsn"], event.collection, event.op)
+        while self.position < len(log) and position != _place(log[self.position]):
             if self.position not in self.database.lost:
                 entry = log[self.position]
                 raise Violation(
                     f"turn {turn}: the log goes on with entry {entry.at} ({entry.op} of {entry.key!r} in"
-                    f" {entry.collection.parts[-1]} at {lsn(entry.commit)}), sent was {said} at {place[0]}"
+                    f" {entry.collection.parts[-1]} at {lsn(entry.commit)}), sent was {said} at {position[0]}"
                 )
             self._lose()
         if self.position >= len(log):

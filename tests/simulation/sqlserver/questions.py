@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver.server.catalog import Catalog, Description, Listed
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.connection import Server
-from adapters.sqlserver.server.position import ZERO, Place
+from adapters.sqlserver.server.position import ZERO, LogPosition
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Table
 from adapters.sqlserver.server.table_probes import TableProbes, TableSize
 from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.snapshot.scope import Ranked
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.sqlserver.sql import condition
 from tests.simulation.sqlserver.tables import lsn, row_text
 
@@ -115,10 +115,10 @@ class SimQuestions(Questions):
         self.changes = SimChangeTables(session)
         self.probes = SimProbes(session)
 
-    def log_end(self) -> Place:
+    def log_end(self) -> LogPosition:
         """Where the transaction log ends."""
         self._session.asked()
-        return Place(lsn(self._session.database.records))
+        return LogPosition(lsn(self._session.database.records))
 
     def limit_lock_waits(self, timeout_ms: int) -> None:
         """Every wait is short."""
@@ -208,7 +208,7 @@ class SimCatalog(_Asked, Catalog):
         return tuple(
             table.capture(instance)
             for table in sorted(self._there.tables.values(), key=lambda table: table.id)
-            for instance in sorted(table.instances, key=lambda one: (one.start, one.created))
+            for instance in sorted(table.instances, key=lambda instance: (instance.start, instance.created))
             if instance.start >= 0 and selected(table.id)
         )
 
@@ -218,7 +218,9 @@ class SimCatalog(_Asked, Catalog):
         found = []
         for capture in captures:
             table = self._there.tables[capture.table]
-            instance = next((one for one in table.instances if one.object_id == capture.object_id), None)
+            instance = next(
+                (instance for instance in table.instances if instance.object_id == capture.object_id), None
+            )
             # An instance that was dropped meanwhile has no columns in the catalog.
             found.append(Table(capture.table, ()) if instance is None else table.as_captured(instance))
         return tuple(found)
@@ -238,11 +240,11 @@ class SimCatalog(_Asked, Catalog):
 class SimChangeTables(_Asked, ChangeTables):
     """The change tables."""
 
-    def greatest(self) -> Place | None:
+    def greatest(self) -> LogPosition | None:
         """The greatest LSN that the capture job has processed."""
         self._session.asked("take")
         found = self._there.greatest
-        return None if found is None else Place(lsn(found))
+        return None if found is None else LogPosition(lsn(found))
 
     def least(self) -> dict[str, str]:
         """The commit from which each change table is complete."""
@@ -324,7 +326,9 @@ class SimChangeTables(_Asked, ChangeTables):
 
     def _instance(self, share: Share) -> Instance | None:
         table = self._there.tables[share.capture.table]
-        return next((one for one in table.instances if one.object_id == share.capture.object_id), None)
+        return next(
+            (instance for instance in table.instances if instance.object_id == share.capture.object_id), None
+        )
 
 
 def _inside(share: Share, row: ChangeRow) -> bool:

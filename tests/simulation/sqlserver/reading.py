@@ -18,7 +18,7 @@ from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.staging.executor_blocks import ExecutorBlocks
 from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.events.values.row_form import RowMode
-from tests.simulation.faults import fallible
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.log_steps import LogSteps
 from tests.simulation.sqlserver.questions import Session
 from tests.simulation.sqlserver.sql import condition
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from adapters.spark.windows.chunk_job import RunResult
+    from adapters.spark.windows.jdbc_job import RunRead
     from adapters.sqlserver.log.changes import Changes
     from adapters.sqlserver.log.reader import DatabaseLog, Span
     from adapters.sqlserver.log.span_planner import Planned
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.change_statements import ShareRead
     from adapters.sqlserver.server.change_tables import ChangeTables
     from adapters.sqlserver.server.table import Table
-    from adapters.sqlserver.snapshot.chunk_reader import RunRead
+    from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import Position, Staged
     from engine.staging.rows import StagingArea
     from tests.simulation.sqlserver.questions import SimInstance
@@ -101,11 +102,13 @@ class SimReader(ChangeReader):
     def _portion(self, told: Sequence[ShareRead], widths: Mapping[int, int]) -> Iterator[tuple[int, Changes]]:
         for stretch in sorted({share_read.task for share_read in told}):
             stage = StageChanges(self._store, f"changes-{self._new_id()}", widths)
-            found = self._changes.rows([one for one in told if one.task == stretch])
+            found = self._changes.rows(
+                [notification for notification in told if notification.task == stretch]
+            )
             if not found:
                 continue
             _task, *columns = zip(*found, strict=True)
-            arrays = [pa.array(column, one.type) for column, one in zip(columns, RAW, strict=True)]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW, strict=True)]
             changes = stage([pa.RecordBatch.from_arrays(arrays, names=RAW.names)])
             if changes is not None:
                 yield stretch, changes
@@ -136,7 +139,7 @@ class SimChunks(WindowChunks):
     def read(
         self,
         window_id: str,
-        reads: Sequence[RunRead],
+        reads: Sequence[RunRead[ReadTable]],
         *,
         most_tasks: int = 0,  # noqa: ARG002  one reads
         session: tuple[str, ...] = (),
@@ -154,11 +157,13 @@ class SimChunks(WindowChunks):
         )
         return staged_runs(results, [read.run for read in reads])
 
-    def _job(self, query: _Query, reads: Mapping[int, RunRead], area: StagingArea) -> list[RunResult]:
+    def _job(
+        self, query: _Query, reads: Mapping[int, RunRead[ReadTable]], area: StagingArea
+    ) -> list[RunResult]:
         task = JdbcJob(reads, query.mode, area, 1).task()
         return list(task(self._batches(query, reads)))
 
-    def _batches(self, query: _Query, reads: Mapping[int, RunRead]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, query: _Query, reads: Mapping[int, RunRead[ReadTable]]) -> Iterator[pa.RecordBatch]:
         """Each run's rows. A change of the table's definition waits while they are read."""
         for index, read in reads.items():
             with fallible(self._life, "reading"):
@@ -178,9 +183,9 @@ class SimChunks(WindowChunks):
                 names=["r", "run"],
             )
 
-    def _rows(self, query: _Query, table: SimTable, read: RunRead) -> Iterator[Values]:
+    def _rows(self, query: _Query, table: SimTable, read: RunRead[ReadTable]) -> Iterator[Values]:
         """The rows of a run, in the key's order."""
-        chooses = condition(read._where())
+        chooses = condition(read.where())
         if query.versions:
             found = [dict(row) for _key, row in sorted(table.committed.items()) if chooses(row)]
             yield from (self._readable(table, row) for row in found)

@@ -10,7 +10,7 @@ from adapters.source.log.span_encoder import SpanEncoder
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.job import parts_of
 from adapters.sqlserver.log.database_log import LogBounds
-from adapters.sqlserver.server.position import places_of, shown
+from adapters.sqlserver.server.position import positions_of, shown
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -32,7 +32,7 @@ from tests.simulation.world import Executors, Life
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.sqlserver.snapshot.initial import Held
+    from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
     from engine.errors import TidemarkError
     from engine.job.saved.state import State
@@ -120,7 +120,9 @@ class SqlServerWorld(SourceWorld):
         server = SimServer(self.server, life)
         clock = Clock(self.now, self.clock, life.sleep, self.new_id)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+        first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+            settings.snapshot, chosen, clock.new_id(), clock.sleep
+        )
         chunks: Any = SimChunks(self.server, life, self.staging)  # it takes the place of Spark's
         tools = SourceTools(
             SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000),
@@ -143,8 +145,8 @@ class SqlServerWorld(SourceWorld):
         if self.oracle.last_turn:
             return
         assert state.position is not None
-        (place,) = places_of(state.position)
-        at = sum(lsn(entry.commit) <= place.commit for entry in self.database.log)
+        (position,) = positions_of(state.position)
+        at = sum(lsn(entry.commit) <= position.commit for entry in self.database.log)
         # What was sent before is in no log.
         kept = {label: asked for label, asked in self.answers.asked.items() if self.signalled_at(label) >= at}
         delivered = self.database.delivered
@@ -197,17 +199,17 @@ class SqlServerWorld(SourceWorld):
         state = seen.state
         self.note(f"turn {state.turn} saved at {shown(state.position)}", "turn")
         self.oracle.told |= {fault.collection for fault in state.incomplete}
-        (place,) = places_of(state.position)
-        self._saved = place.commit
-        if place.whole:
-            self.oracle.pass_over(place.commit)
+        (position,) = positions_of(state.position)
+        self._saved = position.commit
+        if position.whole:
+            self.oracle.pass_over(position.commit)
 
     def hear(self, answer: Answer) -> None:
         """An answer was given."""
         self.oracle.measured_empty = ": 0 rows read" in answer.text
         if "the gap in its log is closed" in answer.text:
             # Told and made up for within one turn, it is in no saved state.
-            self.oracle.told |= {one for one in self.tables if answer.text.startswith(f"{one} ")}
+            self.oracle.told |= {table for table in self.tables if answer.text.startswith(f"{table} ")}
         super().hear(answer)
 
     def open_windows(self, life: Life) -> Sequence[Any]:

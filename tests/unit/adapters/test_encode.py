@@ -37,7 +37,7 @@ class Writer:
         self.parts: dict[int, int] = {}
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        self.parts[part] = sum(one.num_rows for one in batches)
+        self.parts[part] = sum(record_batch.num_rows for record_batch in batches)
         return Part(part, self.parts[part])
 
 

@@ -57,7 +57,7 @@ def test_a_range_is_told_of_more_than_one_run_only() -> None:
 
 
 def test_a_figure_has_the_digits_that_say_something() -> None:
-    assert [figure(one) for one in (0.384, 12.345, 999.94, 262_144.4, 7, None)] == [
+    assert [figure(number) for number in (0.384, 12.345, 999.94, 262_144.4, 7, None)] == [
         "0.38",
         "12.3",
         "999.9",

@@ -16,7 +16,7 @@ def snapshot(table: str, per_s: int, ratio: float, **more: object) -> Line:
 
 
 def verdict(lines: list[Line], goal: str) -> Verdict:
-    (found,) = (one for one in verdicts(lines) if one.goal == goal)
+    (found,) = (finding for finding in verdicts(lines) if finding.goal == goal)
     return found
 
 
@@ -31,7 +31,7 @@ def test_an_upper_bound_may_be_met_exactly(figure: float | None, *, reached: boo
 
 
 def test_nothing_measured_reaches_nothing() -> None:
-    assert {one.reached for one in verdicts([])} == {None}
+    assert {finding.reached for finding in verdicts([])} == {None}
 
 
 def test_the_median_of_the_runs_decides() -> None:

@@ -33,7 +33,7 @@ def test_an_even_number_of_runs_has_its_median_between_two() -> None:
 def test_lines_that_measured_something_else_are_another_result(other: Line) -> None:
     found = results([snapshot(100), snapshot(300, **other), snapshot(200)])
 
-    assert [(one.runs, one.mid("per_s")) for one in found] == [(2, 150), (1, 300)]
+    assert [(result.runs, result.mid("per_s")) for result in found] == [(2, 150), (1, 300)]
 
 
 def test_what_was_measured_is_no_measurement() -> None:
@@ -46,7 +46,7 @@ def test_what_was_measured_is_no_measurement() -> None:
 def test_results_are_chosen_by_their_fields_whatever_else_they_say() -> None:
     found = results([snapshot(100), snapshot(200, sink="files"), {"bench": "idle", "cpu_percent": 1.0}])
 
-    assert [one.mid("per_s") for one in chosen(found, bench="snapshot", sink="files")] == [200]
+    assert [result.mid("per_s") for result in chosen(found, bench="snapshot", sink="files")] == [200]
     assert chosen(found, bench="stream") == []
 
 

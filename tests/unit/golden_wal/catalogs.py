@@ -36,7 +36,7 @@ class State:
 
 def states(case: str) -> list[State]:
     """The recorded states of a case, in order."""
-    return [_state(one) for one in json.loads((RECORDED / f"{case}.json").read_text("utf-8"))]
+    return [_state(recorded) for recorded in json.loads((RECORDED / f"{case}.json").read_text("utf-8"))]
 
 
 def _state(document: dict[str, Any]) -> State:

@@ -123,8 +123,8 @@ def replay_of(case: str, settings: Settings) -> Replay:
 def events_of(decoded: list[Decoded]) -> list[Event]:
     """The decoded events as the comparer reads them."""
     events = []
-    for one in decoded:
-        for row in one.events.to_pylist():
+    for part in decoded:
+        for row in part.events.to_pylist():
             headers = tuple(
                 (header["key"], json.loads(header["value"])) for header in json.loads(row["headers"] or "[]")
             )

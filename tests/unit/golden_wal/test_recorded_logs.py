@@ -67,13 +67,17 @@ def test_a_recorded_log_gives_the_events_of_its_case(name):
     wanted, found = comparable(case, list(expected)), comparable(case, events_of(decoded))
 
     assert [str(event) for event in wanted] == [str(event) for event in found]
-    assert [d for one, other in zip(wanted, found, strict=True) if (d := event_difference(one, other))] == []
+    assert [
+        d
+        for collection, other in zip(wanted, found, strict=True)
+        if (d := event_difference(collection, other))
+    ] == []
 
 
 def whole(replay: Replay, messages: list[bytes]) -> list[tuple[object, ...]]:
     rows = []
-    for one in replay.run(messages):
-        rows += [tuple(row.values()) for row in one.events.to_pylist()]
+    for decoded in replay.run(messages):
+        rows += [tuple(row.values()) for row in decoded.events.to_pylist()]
     return rows
 
 
@@ -93,9 +97,9 @@ def test_small_parts_give_the_same_events_as_large_ones(name, most):
 def test_signal_rows_carry_their_position_and_texts():
     case = load_case(CASES / "i1_incremental")
     decoded = list(replay_of(case.name, settings_of(case)).run(payloads(case.folder)))
-    signals = [signal for one in decoded for signal in one.signals]
+    signals = [signal for part in decoded for signal in part.signals]
 
-    assert [one.type for one in signals if "window" not in (one.type or "")] == ["execute-snapshot"]
+    assert [signal.type for signal in signals if "window" not in (signal.type or "")] == ["execute-snapshot"]
     positions = [signal.position_label.rpartition("/") for signal in signals]
     ordered = [(parse_lsn(lsn), int(sequence)) for lsn, _slash, sequence in positions]
     assert all(lsn > 0 and sequence >= 0 for lsn, sequence in ordered)
@@ -106,7 +110,7 @@ def lacking(name: str) -> int:
     case = load_case(CASES / name)
     everything = Watch(settled=lambda xids: np.zeros(len(xids), bool))
     replay = dataclasses.replace(replay_of(name, settings_of(case)), watch=everything)
-    return sum(one.incomplete.num_rows for one in replay.run(payloads(case.folder)))
+    return sum(decoded.incomplete.num_rows for decoded in replay.run(payloads(case.folder)))
 
 
 def test_unchanged_values_are_reported_as_incomplete_and_a_full_identity_has_none():
@@ -117,7 +121,9 @@ def test_unchanged_values_are_reported_as_incomplete_and_a_full_identity_has_non
 def keys_touched(name: str, watch: Watch) -> list[bytes]:
     case = load_case(CASES / name)
     replay = dataclasses.replace(replay_of(name, settings_of(case)), watch=watch)
-    return [key for one in replay.run(payloads(case.folder)) for key in one.touched["key"].to_pylist()]
+    return [
+        key for decoded in replay.run(payloads(case.folder)) for key in decoded.touched["key"].to_pylist()
+    ]
 
 
 def test_a_key_change_touches_both_keys_and_a_delete_the_old_one():
@@ -142,7 +148,7 @@ def test_truncates_name_their_relations_also_when_they_are_skipped():
     settings = parse({**case.properties, **REQUIRED, "skipped.operations": "t"})
     decoded = list(replay_of(case.name, settings).run(payloads(case.folder)))
 
-    emptied = set().union(*(one.truncated for one in decoded))
+    emptied = set().union(*(part.truncated for part in decoded))
     assert len({oid for oid, _ in emptied}) == 3
     assert len({xid for _, xid in emptied}) == 4
     assert not any(event.op == "t" for event in events_of(decoded))
@@ -164,4 +170,8 @@ def test_with_its_faults_kept_a_recorded_log_gives_what_debezium_emitted(name):
     wanted, found = comparable(case, list(case.expected)), comparable(case, events_of(decoded))
 
     assert [str(event) for event in wanted] == [str(event) for event in found]
-    assert [d for one, other in zip(wanted, found, strict=True) if (d := event_difference(one, other))] == []
+    assert [
+        d
+        for collection, other in zip(wanted, found, strict=True)
+        if (d := event_difference(collection, other))
+    ] == []

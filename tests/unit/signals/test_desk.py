@@ -60,7 +60,7 @@ def test_valid_signals_become_commands_in_order(desk, answers):
     desk.tell(1)
 
     assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),), "a"), StopSnapshot("0/1A/2", (U,))]
-    assert [(one.label, one.id, one.outcome) for one in answers] == [
+    assert [(answer.label, answer.id, answer.outcome) for answer in answers] == [
         ("0/1A/1", "a", Outcome.ACCEPTED),
         ("0/1A/2", "b", Outcome.ACCEPTED),
     ]
@@ -71,7 +71,7 @@ def test_a_refused_signal_is_answered_and_left_out(desk, answers):
     desk.tell(1)
 
     assert len(commands) == 1
-    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert [answer.outcome for answer in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
     assert "execute-snapsht" in answers[0].text
 
 
@@ -91,7 +91,7 @@ def test_answers_of_a_turn_that_is_done_again_are_not_told_twice(desk, answers):
     desk.tell(1)
     desk.tell(1)
 
-    assert [one.outcome for one in answers] == [Outcome.ACCEPTED]
+    assert [answer.outcome for answer in answers] == [Outcome.ACCEPTED]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_worst_that_comes_of_a_signal_is_a_rejection(desk, answers, type_, d
     desk.tell(1)
 
     assert time.perf_counter() - started < 30
-    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
-    assert all(len(one.text) < 10_000 for one in answers)
+    assert [answer.outcome for answer in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert all(len(answer.text) < 10_000 for answer in answers)
     assert orjson.dumps(desk.memory()) is not None
 
 
@@ -148,7 +148,7 @@ def test_what_nobody_foresaw_is_a_rejection_too(desk, answers, monkeypatch):
     desk.tell(1)
 
     assert len(commands) == 1
-    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert [answer.outcome for answer in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
     assert "RecursionError" in answers[0].text
     assert "deeper" not in answers[0].text
 
@@ -236,7 +236,9 @@ def test_a_message_that_is_no_signal_is_answered_by_its_place(listening, topic, 
     listening.tell(1)
 
     assert list(commands) == []
-    assert [(one.label, one.id, one.outcome) for one in answers] == [("asks-0@0", None, Outcome.REJECTED)]
+    assert [(answer.label, answer.id, answer.outcome) for answer in answers] == [
+        ("asks-0@0", None, Outcome.REJECTED)
+    ]
 
 
 def test_after_a_failure_signals_come_again_and_are_answered_once(listening, topic, answers):
@@ -300,7 +302,7 @@ def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers)
     desk.answers.resumed(read(10, 8))
     desk.tell(1)
 
-    assert [(one.outcome, one.text) for one in answers] == [
+    assert [(answer.outcome, answer.text) for answer in answers] == [
         ("paused", "public.t paused after 10 rows"),
         ("resumed", "public.t goes on after 10 rows"),
     ]

@@ -60,11 +60,11 @@ def test_turns_are_read_once_in_order_and_tombstones_passed_over(tmp_path: Path)
     write(2, 1, 3)
     write(2, 0, 2, None)
     write(1, 0, 1)
-    first = [(one.turn, one.transaction) for one in events.read()]
+    first = [(event.turn, event.transaction) for event in events.read()]
     write(10, 0, 4)
 
     assert first == [(1, 1), (2, 2), (2, 3)]
-    assert [(one.turn, one.transaction) for one in events.read()] == [(10, 4)]
+    assert [(event.turn, event.transaction) for event in events.read()] == [(10, 4)]
 
 
 def _value(transaction: int) -> dict[str, Any]:

@@ -41,30 +41,38 @@ def test_ten_minutes_need_each_kind_once(source: str):
 def test_a_history_has_the_blows_that_it_must_have(number: int):
     script = write(f"s/{number}", Wanted(blow="network administration freeze job"))
     verbs = [
-        step[0] for one in script.rounds for writer in one.writers for each in writer for step in each.steps
+        step[0]
+        for round_ in script.rounds
+        for writer in round_.writers
+        for each in writer
+        for step in each.steps
     ]
     assert {"unpublish", "publish", "exchange"} <= set(verbs)
-    blows = {blow.kind for one in script.rounds for blow in one.blows}
+    blows = {blow.kind for round_ in script.rounds for blow in round_.blows}
     assert "freeze job" in blows
     assert blows & {"freeze", "cut", "lose"}
-    assert not any(one.stalls for one in script.rounds)
+    assert not any(round_.stalls for round_ in script.rounds)
 
 
 @pytest.mark.parametrize("number", range(20))
 def test_a_history_of_mongodb_has_what_it_must_have(number: int):
     giant = write_documents(f"s/{number}", Wanted(blow="giants wipe disguise"))
     acts = {
-        step[0] for one in giant.rounds for writer in one.writers for each in writer for step in each.steps
+        step[0]
+        for round_ in giant.rounds
+        for writer in round_.writers
+        for each in writer
+        for step in each.steps
     }
     assert {"spoil", "heal"} <= acts
     assert "swell" in acts or {shape.key for shape in giant.tables} == {"capped"}
-    assert "wipe" in {strike.step[0] for one in giant.rounds for strike in one.strikes}
+    assert "wipe" in {strike.step[0] for round_ in giant.rounds for strike in round_.strikes}
     assert not giant.scene
 
     several = write_documents(f"s/{number}", Wanted(blow="members freeze job skew"))
     assert several.database["members"] == "3"
     assert (0.0, "lag") in several.rounds[0].restarts
-    blows = [blow for one in several.rounds for blow in one.blows]
+    blows = [blow for round_ in several.rounds for blow in round_.blows]
     assert {"freeze job", "skew"} == {blow.kind for blow in blows}
     assert {True, False} == {blow.amount > 0 for blow in blows if blow.kind == "skew"}
 
@@ -87,7 +95,7 @@ def test_a_history_of_sql_server_has_what_it_must_have(number: int):
     first = script.fuses[0]
     assert first.sleeps
     assert not (script.initial and script.properties["snapshot.isolation.mode"] == "exclusive")
-    blows = [blow for one in script.rounds for blow in one.blows]
+    blows = [blow for round_ in script.rounds for blow in round_.blows]
     assert {"freeze job", "skew"} == {blow.kind for blow in blows}
 
     sliced = write_sqlserver(f"s/{number}", Wanted(blow="skew slices"))

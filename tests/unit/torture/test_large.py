@@ -17,21 +17,33 @@ if TYPE_CHECKING:
 def large_ones(wanted: Wanted) -> list[Transaction]:
     scripts = [write(f"large/{number}", wanted) for number in range(40)]
     written = [
-        one for script in scripts for drawn in script.rounds for writer in drawn.writers for one in writer
+        transaction
+        for script in scripts
+        for drawn in script.rounds
+        for writer in drawn.writers
+        for transaction in writer
     ]
-    return [one for one in written if is_large(one)]
+    return [transaction for transaction in written if is_large(transaction)]
 
 
 def test_large_transactions_end_in_every_way():
     found = large_ones(Wanted())
 
-    assert {one.ending for one in found} == {"commit", "rollback", "prepare", "prepare-rollback"}
+    assert {transaction.ending for transaction in found} == {
+        "commit",
+        "rollback",
+        "prepare",
+        "prepare-rollback",
+    }
 
 
 def test_some_roll_back_a_large_part_and_commit_the_rest():
     found = large_ones(Wanted())
 
-    assert any(one.ending == "commit" and one.savepoint == 1 and len(one.steps) == 2 for one in found)
+    assert any(
+        transaction.ending == "commit" and transaction.savepoint == 1 and len(transaction.steps) == 2
+        for transaction in found
+    )
 
 
 def test_consumers_of_topics_get_them_too():

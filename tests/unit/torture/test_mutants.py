@@ -22,8 +22,10 @@ PATCHES = [
 def arguments(function: Any) -> tuple[list[None], dict[str, None]]:
     """What callers pass to a function, by position and by name."""
     parameters = inspect.signature(function).parameters.values()
-    positional = [None for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    return positional, {one.name: None for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
+    positional = [None for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    return positional, {
+        parameter.name: None for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY
+    }
 
 
 @pytest.mark.parametrize(("where", "attribute", "made"), PATCHES)

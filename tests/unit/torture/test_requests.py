@@ -30,30 +30,32 @@ def drawn(source: str, asks: str, count: int = 40) -> list[Script]:
 
 
 def sent(script: Script) -> list[Sent]:
-    return [one for part in script.rounds for one in part.signals]
+    return [signal for part in script.rounds for signal in part.signals]
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_histories_that_are_to_block_do_and_pause_nothing(source: str):
     scripts = drawn(source, "blocking")
 
-    blocking = [script for script in scripts if any(one.blocks for one in sent(script))]
+    blocking = [script for script in scripts if any(event.blocks for event in sent(script))]
     assert len(blocking) > 20
-    assert not any(one.kind in {"pause", "resume"} for script in scripts for one in sent(script))
+    assert not any(event.kind in {"pause", "resume"} for script in scripts for event in sent(script))
     assert all(
-        "priority" not in json.loads(one.data or "") for s in blocking for one in sent(s) if one.blocks
+        "priority" not in json.loads(event.data or "") for s in blocking for event in sent(s) if event.blocks
     )
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_histories_that_are_to_ask_for_rows_name_as_many_as_they_expect(source: str):
-    scoped = [one for script in drawn(source, "scope") for one in sent(script) if one.ordinals is not None]
+    scoped = [
+        event for script in drawn(source, "scope") for event in sent(script) if event.ordinals is not None
+    ]
 
     assert len(scoped) > 20
-    for one in scoped:
-        data = json.loads(one.data or "")
-        assert len(data.get("keys", ())) + len(data.get("ranges", ())) == len(one.ordinals or ())
-        assert len(one.collections) == 1
+    for row in scoped:
+        data = json.loads(row.data or "")
+        assert len(data.get("keys", ())) + len(data.get("ranges", ())) == len(row.ordinals or ())
+        assert len(row.collections) == 1
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -61,8 +63,8 @@ def test_histories_that_are_to_pause_hold_what_was_just_asked_for(source: str):
     held = 0
     for script in drawn(source, "pause"):
         for part in script.rounds:
-            signals = [one for one in part.signals if one.kind != "schemas"]
-            at = next((place for place, one in enumerate(signals) if one.id.startswith("held")), None)
+            signals = [signal for signal in part.signals if signal.kind != "schemas"]
+            at = next((place for place, signal in enumerate(signals) if signal.id.startswith("held")), None)
             if at is None:
                 continue
             asked, pause, resume = signals[at - 1 : at + 2]
@@ -83,20 +85,24 @@ def test_a_script_comes_back_from_its_text(source: str):
 @pytest.mark.parametrize("source", SOURCES)
 def test_pauses_name_collections_or_all_and_are_resumed_alike_or_with_all(source: str):
     scripts = drawn(source, "")
-    pauses = [one for script in scripts for one in sent(script) if one.kind == "pause"]
+    pauses = [event for script in scripts for event in sent(script) if event.kind == "pause"]
 
-    assert any(one.collections for one in pauses)
-    assert any(not one.collections for one in pauses)
+    assert any(pause.collections for pause in pauses)
+    assert any(not pause.collections for pause in pauses)
     for script in scripts:
         for part in script.rounds:
-            by_kind = {one.kind: one.collections for one in part.signals if one.kind in {"pause", "resume"}}
+            by_kind = {
+                signal.kind: signal.collections
+                for signal in part.signals
+                if signal.kind in {"pause", "resume"}
+            }
             if by_kind:
                 assert by_kind["resume"] in ([], by_kind["pause"])
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_each_kind_of_request_is_drawn(source: str):
-    data = " ".join(one.data or "" for script in drawn(source, "", 120) for one in sent(script))
+    data = " ".join(event.data or "" for script in drawn(source, "", 120) for event in sent(script))
 
     for name in ("priority", "max-rows-per-second", "max-bytes-per-second", "dry-run", "keys", "ranges"):
         assert f'"{name}"' in data
@@ -106,16 +112,16 @@ def test_each_kind_of_request_is_drawn(source: str):
 @pytest.mark.parametrize("source", SOURCES)
 def test_stops_and_malformed_signals_are_what_the_parser_takes_them_for(source: str):
     scripts = drawn(source, "", 120)
-    stops = [(one, script) for script in scripts for one in sent(script) if one.kind == "stop"]
+    stops = [(event, script) for script in scripts for event in sent(script) if event.kind == "stop"]
 
-    assert any('"type"' not in (one.data or "") for one, _script in stops)
-    for one, script in stops:
-        parsed(one, script)  # is not refused
+    assert any('"type"' not in (stop.data or "") for stop, _script in stops)
+    for stop, script in stops:
+        parsed(stop, script)  # is not refused
     for script in scripts:
-        for one in sent(script):
-            if one.kind == "malformed":
+        for event in sent(script):
+            if event.kind == "malformed":
                 with pytest.raises(SignalError):
-                    parsed(one, script)
+                    parsed(event, script)
 
 
 def parsed(one: Sent, script: Script) -> Accepted:
@@ -125,6 +131,6 @@ def parsed(one: Sent, script: Script) -> Accepted:
 
 
 def test_schemas_are_stated_on_sql_server_alone():
-    kinds = {source: {one.kind for s in drawn(source, "") for one in sent(s)} for source in SOURCES}
+    kinds = {source: {event.kind for s in drawn(source, "") for event in sent(s)} for source in SOURCES}
 
     assert [source for source in SOURCES if "schemas" in kinds[source]] == ["sqlserver"]

@@ -42,8 +42,8 @@ def test_a_seed_gives_the_same_script_again_and_it_survives_being_kept(number: i
 def test_some_seed_has_each_kind_of_key_and_each_step():
     scripts = [write(f"s/{number}") for number in range(200)]
 
-    assert {shape.key for one in scripts for shape in one.tables} == {*KEYS, *BAGS}
-    assert {fuse.step for one in scripts for fuse in one.fuses} == {*STEPS, "open_log"}
+    assert {shape.key for script in scripts for shape in script.tables} == {*KEYS, *BAGS}
+    assert {fuse.step for script in scripts for fuse in script.fuses} == {*STEPS, "open_log"}
 
 
 def test_every_step_of_a_script_is_known():
@@ -77,13 +77,13 @@ def test_every_kind_of_blow_is_drawn():
     moving = [
         write(f"s/{number}", Wanted(moves=moves)) for number in range(20) for moves in ("standby", "copy")
     ]
-    kinds = {blow.kind for one in [*scripts, *moving] for part in one.rounds for blow in part.blows}
+    kinds = {blow.kind for script in [*scripts, *moving] for part in script.rounds for blow in part.blows}
 
     assert kinds == {
         *("skew", "freeze", "cut", "lose", "disguise", "freeze job"),
         *("promote", "fail over", "lag", "restore"),
     }
-    assert any(part.stalls for one in scripts for part in one.rounds)
+    assert any(part.stalls for script in scripts for part in script.rounds)
 
 
 def test_a_blow_that_is_wanted_is_there():
@@ -92,12 +92,12 @@ def test_a_blow_that_is_wanted_is_there():
         made = {
             blow: write(f"s/{number}", Wanted(blow=blow)) for blow in ("skew", "network", "stall", "disguise")
         }
-        kinds = {name: {b.kind for one in s.rounds for b in one.blows} for name, s in made.items()}
+        kinds = {name: {b.kind for round_ in s.rounds for b in round_.blows} for name, s in made.items()}
 
         assert "skew" in kinds["skew"]
         assert kinds["network"] & {"freeze", "cut", "lose"}
         assert not kinds["stall"] & {"freeze", "cut", "lose"}
-        assert all(one.stalls for one in made["stall"].rounds)
+        assert all(round_.stalls for round_ in made["stall"].rounds)
         # Where all tables are partitioned, or change names with another one, none can be.
         disguised += "disguise" in kinds["disguise"]
     assert disguised >= 14
@@ -119,7 +119,7 @@ def test_a_history_that_moves_has_a_server_that_can_be_reached_by_a_proxy():
         script = write("s/1", Wanted(moves=moves, initial=True))
 
         assert (script.moves, script.proxied, script.initial) == (moves, True, False)
-        assert sum(len(one.blows) for one in script.rounds) == 1
+        assert sum(len(round_.blows) for round_ in script.rounds) == 1
         assert from_json(script.to_json()) == script
 
 
@@ -158,10 +158,10 @@ def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
 def test_every_verb_of_documents_is_drawn():
     scripts = [write_documents(f"verbs/{n}") for n in range(60)]
     drawn = {step[0] for script in scripts for step in steps_of(script)}
-    struck = {strike.step[0] for script in scripts for one in script.rounds for strike in one.strikes}
+    struck = {strike.step[0] for script in scripts for round_ in script.rounds for strike in round_.strikes}
     changes = {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"}
 
-    blows = {how for script in scripts for one in script.rounds for _at, how in one.restarts}
+    blows = {how for script in scripts for round_ in script.rounds for _at, how in round_.restarts}
 
     assert drawn >= changes | {"rewrite", "expire", "swell", "shrink"} | (DEFINITIONS - {"wipe"})
     assert drawn >= {"spoil", "heal"}
@@ -183,7 +183,7 @@ def test_some_seed_has_each_key_and_each_step_of_sql_server():
     steps = [(script, step) for script in scripts for step in steps_of(script)]
     defined = {step[0] for _script, step in steps if step[0] in SQLSERVER_DEFINITIONS}
 
-    assert {shape.key for one in scripts for shape in one.tables} == set(SQLSERVER_KEYS)
+    assert {shape.key for script in scripts for shape in script.tables} == set(SQLSERVER_KEYS)
     assert defined == SQLSERVER_DEFINITIONS
     for script, step in steps:
         assert step[0] in SQLSERVER_DEFINITIONS or sqlserver_statements(step, script.tables)
@@ -191,9 +191,9 @@ def test_some_seed_has_each_key_and_each_step_of_sql_server():
 
 def test_initial_snapshots_of_sql_server_meet_tables_without_a_key_where_they_are_read():
     scripts = [write_sqlserver(f"q/{number}", Wanted(initial=True)) for number in range(200)]
-    heaps = [one for one in scripts if any(shape.key == HEAP for shape in one.tables)]
+    heaps = [script for script in scripts if any(shape.key == HEAP for shape in script.tables)]
 
-    assert {one.properties["snapshot.isolation.mode"] for one in heaps} == {"exclusive"}
+    assert {heap.properties["snapshot.isolation.mode"] for heap in heaps} == {"exclusive"}
 
 
 def test_tables_whose_deletes_name_no_row_stay_published():

@@ -10,8 +10,8 @@ from tests.torture.shrink import shrunk
 def truncates(script: Script) -> int:
     return sum(
         step[0] == "remove"
-        for one in script.rounds
-        for writer in one.writers
+        for round_ in script.rounds
+        for writer in round_.writers
         for transaction in writer
         for step in transaction.steps
     )
@@ -19,10 +19,12 @@ def truncates(script: Script) -> int:
 
 def test_what_does_not_matter_is_left_out():
     script = next(
-        one for one in (write(f"s/{n}", Wanted(hard=True, restart=True)) for n in range(99)) if truncates(one)
+        script
+        for script in (write(f"s/{n}", Wanted(hard=True, restart=True)) for n in range(99))
+        if truncates(script)
     )
 
-    *_, smallest = shrunk(script, lambda one: truncates(one) > 0)
+    *_, smallest = shrunk(script, lambda smaller: truncates(smaller) > 0)
 
     assert truncates(smallest) == 1
     assert smallest.size == 1

@@ -9,8 +9,8 @@ import bson
 import orjson
 import pytest
 
-from adapters.sqlserver.commands.debezium_offset import place_of
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.commands.debezium_offset import position_behind
+from adapters.sqlserver.server.position import LogPosition
 from adapters.storage.checkpoint_reader import CheckpointReader
 from engine.errors import StateError
 from engine.job.saved.state import State
@@ -209,7 +209,7 @@ class TestSqlServer:
     def test_the_last_commit_comes_again(self):
         offset = {"commit_lsn": self.COMMIT, "change_lsn": "00000027:00000758:0003", "event_serial_no": 2}
 
-        assert place_of(offset, "shop") == Place("00000027:00000758:0004")
+        assert position_behind(offset, "shop") == LogPosition("00000027:00000758:0004")
 
     @pytest.mark.parametrize("change", [None, "NULL"])
     def test_a_finished_snapshot_has_everything_up_to_its_commit(self, change: str | None):
@@ -220,7 +220,7 @@ class TestSqlServer:
             "snapshot_completed": True,
         }
 
-        assert place_of(offset, "shop") == Place(self.COMMIT)
+        assert position_behind(offset, "shop") == LogPosition(self.COMMIT)
 
     @pytest.mark.parametrize(
         ("offset", "said"),
@@ -232,7 +232,7 @@ class TestSqlServer:
     )
     def test_what_can_not_go_on_is_refused(self, offset: dict[str, Any], said: str):
         with pytest.raises(StateError, match=said):
-            place_of(offset, "shop")
+            position_behind(offset, "shop")
 
 
 def test_an_incremental_snapshot_is_no_unfinished_first_one(

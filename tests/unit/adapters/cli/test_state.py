@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from adapters.sqlserver.server.position import Place, position_of
+from adapters.sqlserver.server.position import LogPosition, position_of
 from adapters.storage.checkpoint_reader import CheckpointReader
 from adapters.storage.lease import FileLease
 from adapters.storage.owner import Claim
@@ -215,7 +215,7 @@ def test_a_place_in_each_database_is_set(config: Path, storage: LocalStorage):
     result = invoke("state", "set-position", config, f"{LSN},{LSN.upper()}")
 
     assert result.exit_code == 0, result.output
-    assert state_of(storage).position == position_of([Place(LSN), Place(LSN)])
+    assert state_of(storage).position == position_of([LogPosition(LSN), LogPosition(LSN)])
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_each_collection_stands_where_its_entry_says(config: Path, storage: Loca
     overview = told(config)["overview"]
 
     assert overview["turn"] == 7
-    stages = {one["collection"]: one["stage"] for one in overview["snapshots"]}
+    stages = {snapshot["collection"]: snapshot["stage"] for snapshot in overview["snapshots"]}
     assert stages == {
         "public.orders": "reading",
         "public.lines": "paused",

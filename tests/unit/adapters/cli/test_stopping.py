@@ -182,8 +182,8 @@ def test_a_process_is_told_from_others_by_its_parent():
             assert time.monotonic() < until
         found = descendants(os.getpid())
         process.terminate()
-        for one in mine:
-            os.kill(one, signal.SIGTERM)
+        for pid in mine:
+            os.kill(pid, signal.SIGTERM)
 
     assert process.pid in found
     assert set(mine) < set(found)

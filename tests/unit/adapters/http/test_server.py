@@ -93,10 +93,10 @@ def test_what_is_too_large_or_too_much_is_cut_off():
         held = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(MOST_CONNECTIONS)]
         late = socket.create_connection(("127.0.0.1", server.port), 30)
         assert late.recv(1) == b""
-        for one in held:
-            one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert one.recv(12) == b"HTTP/1.1 200"
-            one.close()
+        for connection in held:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 200"
+            connection.close()
         late.close()
     finally:
         server.close()

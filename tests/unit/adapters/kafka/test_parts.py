@@ -34,11 +34,11 @@ def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
         turn.write(3, [numbered()]),
     ]
     for attempt in (turn.attempt(parts), turn.spilled(parts), turn.attempt(parts)):
-        keys = [key for one in attempt.batches() for key in one.column("key").to_pylist()]
+        keys = [key for record_batch in attempt.batches() for key in record_batch.column("key").to_pylist()]
 
         assert keys == ["1", "2", "3", "4"]
         assert attempt.events() == {"a": 1, "b": 2, "c": 1}
-    assert [one.path.name for one in attempt.parts if isinstance(one, ArrowPart)] == [
+    assert [part.path.name for part in attempt.parts if isinstance(part, ArrowPart)] == [
         "part-00002.arrow",
         "part-00010.arrow",
     ]
@@ -49,7 +49,9 @@ def test_a_part_that_is_written_again_replaces_itself(tmp_path: Path):
     turn.write(0, [batch(("a", "1", "{}", None))])
     part = turn.write(0, [batch(("a", "2", "{}", None))])
 
-    assert [one.column("key").to_pylist() for one in turn.attempt([part]).batches()] == [["2"]]
+    assert [record_batch.column("key").to_pylist() for record_batch in turn.attempt([part]).batches()] == [
+        ["2"]
+    ]
 
 
 def test_parts_beyond_the_bound_are_files(tmp_path: Path):
@@ -73,7 +75,9 @@ def test_rows_are_held_though_their_file_is_gone(tmp_path: Path):
     path.unlink()
 
     assert turn.attempt([part]).bytes > 0
-    assert [one.column("key").to_pylist() for one in turn.attempt([part]).batches()] == [["1"]]
+    assert [record_batch.column("key").to_pylist() for record_batch in turn.attempt([part]).batches()] == [
+        ["1"]
+    ]
 
 
 def test_a_task_takes_its_topics_alone():

@@ -54,7 +54,7 @@ def test_every_manifest_has_documented_fields_alone(name):
 
 
 def test_a_field_that_nobody_knows_is_refused():
-    (document,) = (one for one in documents("deployment.yaml") if one["kind"] == "Deployment")
+    (document,) = (document for document in documents("deployment.yaml") if document["kind"] == "Deployment")
     wrong = copy.deepcopy(document)
     wrong["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
 
@@ -83,7 +83,9 @@ def test_what_a_pod_mounts_is_there():
         volume.persistent_volume_claim.claim_name for volume in pod.volumes if volume.persistent_volume_claim
     }
     assert claims == {deployed[PersistentVolumeClaim].metadata.name}
-    assert [one.name for one in application.driver.config_maps] == [applied[ConfigMap].metadata.name]
+    assert [config_map.name for config_map in application.driver.config_maps] == [
+        applied[ConfigMap].metadata.name
+    ]
     mounted = {mount.name for mount in application.driver.volume_mounts}
     assert mounted == {volume.name for volume in application.volumes}
 

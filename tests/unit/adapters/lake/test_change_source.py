@@ -130,4 +130,4 @@ def test_a_task_gets_pieces_up_to_its_size_and_at_least_one():
 
     made = tasks(pieces, 10)
 
-    assert [[piece.part for piece in one.pieces] for one in made] == [[0, 1], [2], [3, 4], [5]]
+    assert [[piece.part for piece in change.pieces] for change in made] == [[0, 1], [2], [3, 4], [5]]

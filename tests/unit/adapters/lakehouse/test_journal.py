@@ -53,9 +53,9 @@ def test_a_turn_committed_while_a_group_is_finished_waits_and_no_other(tmp_path:
     for other in waiting.others:
         other.join()
 
-    assert [one.turn for one in journal.waiting()] == [2]
+    assert [waiting.turn for waiting in journal.waiting()] == [2]
     assert journal.group(1 << 20) == 2
-    assert [one.turn for one in journal.batches(2)] == [2]
+    assert [batch.turn for batch in journal.batches(2)] == [2]
 
 
 def test_a_job_that_was_replaced_while_it_merged_notes_nothing_any_more(tmp_path: Path):

@@ -14,9 +14,9 @@ PAIRS = st.tuples(st.integers(0, 60), st.integers(0, 6)).map(lambda pair: KeyRan
 @given(st.lists(PAIRS, max_size=12), PAIRS)
 def test_ranges_meet_exactly_what_was_added(added: list[KeyRange], asked: KeyRange):
     ranges, keys = KeyRanges(), set[int]()
-    for one in added:
-        ranges.add(one)
-        keys |= {*range(one.low, one.high + 1)}
+    for added_range in added:
+        ranges.add(added_range)
+        keys |= {*range(added_range.low, added_range.high + 1)}
 
     assert ranges.meets(asked) == any(key in keys for key in range(asked.low, asked.high + 1))
 

@@ -76,7 +76,7 @@ def test_every_alert_is_in_the_runbook_with_its_meaning_and_what_to_do():
     runbook = (ROOT / "RUNBOOK.md").read_text()
     for rule in rules():
         anchor = rule["annotations"]["runbook"].removeprefix("RUNBOOK.md#")
-        (line,) = [one for one in runbook.splitlines() if f'<a id="{anchor}"></a>`{rule["alert"]}`' in one]
+        (line,) = [line for line in runbook.splitlines() if f'<a id="{anchor}"></a>`{rule["alert"]}`' in line]
         _alert, means, to_do = line.strip("| ").split(" | ")
         assert min(len(means), len(to_do)) > 40, rule["alert"]
         assert rule["annotations"]["summary"]
@@ -96,9 +96,9 @@ def test_what_must_be_alerted_on_is():
 
 def test_docker_compose_mounts_what_ships_where_it_is_looked_for():
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    files = {name: one["file"] for name, one in compose["configs"].items() if "file" in one}
+    files = {name: config["file"] for name, config in compose["configs"].items() if "file" in config}
     prometheus, grafana = (
-        {one["source"]: one["target"] for one in compose["services"][name]["configs"]}
+        {config["source"]: config["target"] for config in compose["services"][name]["configs"]}
         for name in ("prometheus", "grafana")
     )
     scraped = yaml.safe_load((SHIPPED / "prometheus.yml").read_text())
@@ -114,7 +114,7 @@ def test_docker_compose_mounts_what_ships_where_it_is_looked_for():
     ]
     for target in targets:
         service, _, port = target.partition(":")
-        (properties,) = [one["source"] for one in compose["services"][service]["configs"]]
+        (properties,) = [config["source"] for config in compose["services"][service]["configs"]]
         content = compose["configs"][properties]["content"]
         assert f"tidemark.http.port={port}\n" in content
         assert f"tidemark.http.hosts={service}\n" in content

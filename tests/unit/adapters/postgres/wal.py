@@ -61,20 +61,20 @@ class Group:
 
 def sent_from(groups: Iterable[Group], position: Position) -> list[bytes]:
     """What START_REPLICATION at a position sends."""
-    return [one for group in groups if group.start >= int(position.order[0]) for one in group.payloads]
+    return [body for group in groups if group.start >= int(position.order[0]) for body in group.payloads]
 
 
 def grouped(sent: Iterable[bytes]) -> list[Group]:
     """A recorded session in groups. A message's record starts somewhere before the end it tells."""
     groups: list[Group] = []
     inside: list[bytes] = []
-    for one in sent:
-        inside.append(one)
-        if one[25:26] == b"C":
+    for event in sent:
+        inside.append(event)
+        if event[25:26] == b"C":
             groups.append(Group(int.from_bytes(inside[0][26:34], "big"), tuple(inside)))
             inside = []
-        elif len(inside) == 1 and one[25:26] == b"M":
-            groups.append(Group(int.from_bytes(one[27:35], "big") - 1, (one,)))
+        elif len(inside) == 1 and event[25:26] == b"M":
+            groups.append(Group(int.from_bytes(event[27:35], "big") - 1, (event,)))
             inside = []
     return groups
 
@@ -113,11 +113,11 @@ class WalServer:
         """What a session sends, each relation described before its first row."""
         sent: list[bytes] = []
         described: set[bytes] = set()
-        for one in sent_from(self.groups, position):
-            oid = one[26:30]
-            if one[25:26] == b"I" and oid not in described:
+        for event in sent_from(self.groups, position):
+            oid = event[26:30]
+            if event[25:26] == b"I" and oid not in described:
                 sent.append(relation(int.from_bytes(oid, "big")))
-            if one[25] in b"IR":
+            if event[25] in b"IR":
                 described.add(oid)
-            sent.append(one)
+            sent.append(event)
         return sent

@@ -22,13 +22,13 @@ def lines(rows):
 
 def test_what_stands_around_a_value_is_put_there_by_the_way():
     rows = batch(("p.t", "1", '"é"', None), ("p.t", "2", "{}", None), ("p.t", "3", "{}", HEADERS))
-    around = ('{"schema":{},"payload":', "}")
+    affixes = ('{"schema":{},"payload":', "}")
     wrapped = batch(
-        *((t, k, around[0] + v + around[1], h) for t, k, v, h in map(dict.values, rows.to_pylist()))
+        *((t, k, affixes[0] + v + affixes[1], h) for t, k, v, h in map(dict.values, rows.to_pylist()))
     )
 
-    assert json_lines(rows, around) == json_lines(wrapped)
-    assert json_lines(rows[:2], around) == json_lines(wrapped[:2])
+    assert json_lines(rows, affixes) == json_lines(wrapped)
+    assert json_lines(rows[:2], affixes) == json_lines(wrapped[:2])
 
 
 def test_a_line_holds_the_event_as_it_came():

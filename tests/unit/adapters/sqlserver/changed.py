@@ -74,15 +74,15 @@ def raw(
     """The batch of RAW that has these rows."""
     columns = [
         (
-            one.instance,
-            lsn(one.commit),
-            one.change if one.command is None else one.command,
-            lsn(one.change),
-            one.operation,
-            one.committed,
-            row_text(tables[one.instance], one.values, mode),
+            row.instance,
+            lsn(row.commit),
+            row.change if row.command is None else row.command,
+            lsn(row.change),
+            row.operation,
+            row.committed,
+            row_text(tables[row.instance], row.values, mode),
         )
-        for one in rows
+        for row in rows
     ]
     made = zip(*columns, strict=True) if columns else [[] for _field in RAW]
     return pa.RecordBatch.from_arrays(
@@ -93,6 +93,9 @@ def raw(
 def shown(events: pa.RecordBatch) -> list[dict[str, Any]]:
     """Events with their JSON parsed."""
     return [
-        {name: text if name == "topic" or text is None else orjson.loads(text) for name, text in one.items()}
-        for one in events.to_pylist()
+        {
+            name: text if name == "topic" or text is None else orjson.loads(text)
+            for name, text in event.items()
+        }
+        for event in events.to_pylist()
     ]

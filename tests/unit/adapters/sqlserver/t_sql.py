@@ -151,7 +151,7 @@ def _parts(node: exp.Expr) -> Iterator[str]:
         case exp.Parameter():
             yield f"@@{node.this.name.upper()}"
         case exp.WithTableHint():
-            yield from (one.name.upper() for one in node.expressions)
+            yield from (expression.name.upper() for expression in node.expressions)
         case exp.Func() if not isinstance(node, (*_PART_OF_OTHERS, *_NAMES)):
             yield node.sql_name()
         case _ if type(node) in _NAMES:

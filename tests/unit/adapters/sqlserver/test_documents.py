@@ -13,7 +13,7 @@ from tests.golden.values import event_difference
 EXAMPLES = examples()
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[one.name for one in EXAMPLES])
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 def test_an_example_comes_out_as_shown(example):
     found = example.emitted()
 
@@ -23,14 +23,14 @@ def test_an_example_comes_out_as_shown(example):
 
 
 def test_there_are_examples_of_both_documents():
-    assert {one.name.split("_")[0] for one in EXAMPLES} == {"003", "004"}
+    assert {example.name.split("_")[0] for example in EXAMPLES} == {"003", "004"}
 
 
 @pytest.mark.parametrize(
     "path", [("payload", "after", "id"), ("schema", "name"), ("payload", "source", "db")]
 )
 def test_another_event_is_noticed(path):
-    example = next(one for one in EXAMPLES if one.name == "003_customers")
+    example = next(example for example in EXAMPLES if example.name == "003_customers")
     (wanted, *_), (emitted, *_) = example.expected, example.emitted()
     value = copy.deepcopy(emitted.value)
     inner = value

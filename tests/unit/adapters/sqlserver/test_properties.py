@@ -302,7 +302,7 @@ def test_the_older_name_of_the_history_is_told_its_new_one():
 
 
 def test_each_property_is_explained_without_its_secrets():
-    shown = {one.name: one for one in explain(LEAST)}
+    shown = {setting.name: setting for setting in explain(LEAST)}
 
     assert shown["database.password"].value == "(hidden)"
     assert shown["database.names"].kind is Kind.APPLIED

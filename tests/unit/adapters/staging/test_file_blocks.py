@@ -24,10 +24,10 @@ from engine.job.snapshots.emission import Emission, Emitted
 from engine.model import Checksum, Part, Staged
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging import text_rows
+from engine.staging.affixes import Affixes
 from engine.staging.checksum import checksum_of
 from engine.staging.rows import StagingArea
-from engine.staging.surroundings import Surroundings
-from tests.staged import NOTHING_AROUND, TEXT_ROWS, emitted, files_in, newer, part, rows, staged, texts_in
+from tests.staged import NO_AFFIXES, TEXT_ROWS, emitted, files_in, newer, part, rows, staged, texts_in
 from tests.turns import Turns
 
 
@@ -224,7 +224,7 @@ def test_texts_that_were_not_forced_to_disk_are_not_staged(tmp_path, monkeypatch
 
     def stage() -> None:
         area = texts_in(tmp_path)
-        with area.run(0, NOTHING_AROUND) as file:
+        with area.run(0, NO_AFFIXES) as file:
             for number, at in enumerate(range(0, 1000, 50), 1):
                 file.write(rows(*MANY[at : at + 50]))
                 until = time.monotonic() + 10
@@ -257,10 +257,10 @@ def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, mon
 @pytest.mark.parametrize("marks", [Markers(Marker.FIRST, Marker.LAST), Markers(None, Marker.LAST)])
 def test_the_files_sink_gets_marked_rows_as_others_but_for_the_marker(tmp_path, marks):
     block = ',"source":{"snapshot":"%s","db":"d"},"op":"r"}'
-    around = Surroundings('{"after":', block % "true", {str(mark): block % mark.value for mark in Marker})
+    affixes = Affixes('{"after":', block % "true", {str(mark): block % mark.value for mark in Marker})
     sink = Turns(FilesSink(tmp_path / "events"))
     one = staged(
-        StagingArea(FileBlocks(sink.row_form.directory), sink.row_form), rows(1, 2, 3), around=around
+        StagingArea(FileBlocks(sink.row_form.directory), sink.row_form), rows(1, 2, 3), affixes=affixes
     )
     Emission(one, newer(), 0, marks).write(sink.writer(1))
     sink.commit(1)
@@ -276,7 +276,7 @@ def test_the_files_sink_gets_marked_rows_as_others_but_for_the_marker(tmp_path, 
 def test_a_text_that_does_not_end_as_its_run_s_is_our_bug(tmp_path):
     area = texts_in(tmp_path)
     odd = replace(area, form=replace(TEXT_ROWS, ending=lambda after: f"{after}?"))
-    one = staged(odd, rows(1), around=Surroundings("", "", {"first": "x"}))
+    one = staged(odd, rows(1), affixes=Affixes("", "", {"first": "x"}))
 
     with pytest.raises(InvariantError, match="does not end as"):
         emitted(Emission(one, newer(), 0, Markers(Marker.FIRST)))

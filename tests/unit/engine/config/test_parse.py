@@ -127,9 +127,9 @@ def test_a_property_of_one_possible_value_is_accepted_with_it_and_refused_with_a
         "skip.messages.without.change": "false",
     }
 
-    assert {one.kind for one in explain(names)} == {Kind.ACCEPTED}
-    assert [one.kind for one in explain({"key.converter": "AvroConverter"})] == [Kind.REFUSED]
-    assert [one.kind for one in explain({"flush.lsn.source": "maybe"})] == [Kind.LATER_REFUSED]
+    assert {setting.kind for setting in explain(names)} == {Kind.ACCEPTED}
+    assert [setting.kind for setting in explain({"key.converter": "AvroConverter"})] == [Kind.REFUSED]
+    assert [setting.kind for setting in explain({"flush.lsn.source": "maybe"})] == [Kind.LATER_REFUSED]
 
 
 def test_events_are_shaped_as_the_properties_say():

@@ -354,7 +354,7 @@ def test_topics_of_several_tables_wait_for_a_snapshot(tmp_path):
     accept(bench)
     bench.later()
 
-    assert {one.collection for one in bench.incomplete} == {T, U}
+    assert {entry.collection for entry in bench.incomplete} == {T, U}
     assert (bench.told_of(), bench.letters.of(T), bench.letters.of(U)) == ([], 2, 2)
 
 
@@ -363,7 +363,7 @@ def test_what_a_job_that_had_lost_its_lease_kept_does_not_go_out(bench):
     bench.new_job()
     bench.sink.reasons["public.t"] = NOT_NOW
     bench.write(4)
-    (newest,) = [one for one in bench.letters.events if one.epoch == 2]
+    (newest,) = [event for event in bench.letters.events if event.epoch == 2]
     strange = [orjson.dumps({"topic": "public.t", "key": "99", "value": '{"op":"w"}', "headers": None})]
     bench.letters.events[replace(newest, epoch=1)] = strange
     bench.letters.events[Bundle(newest.turn + 1, 0, 1, T)] = strange
@@ -400,10 +400,10 @@ def test_lines_give_the_very_events():
 @pytest.mark.parametrize(("cause", "gap"), [("refused", True), ("undecodable", False)])
 def test_a_state_of_before_there_were_kept_events_is_read(bench, cause, gap):
     document = orjson.loads(to_json(bench.job.state))
-    for one in document["incomplete"]:
-        one["cause"] = cause
+    for entry in document["incomplete"]:
+        entry["cause"] = cause
         for name in ("gap", "out", "epochs"):
-            del one[name]
+            del entry[name]
     (found,) = from_json(orjson.dumps(document)).incomplete
 
     assert (found.gap, found.out, found.epochs) == (gap, (0, 0, 0), ())

@@ -79,7 +79,7 @@ def test_a_second_one_of_a_collection_that_is_read_queues_and_its_answer_says_wh
     bench.source.memory_source.holds_log = lambda _state: False
     bench.turns(2)
     tables = bench.job.state.snapshot.tables
-    queued = [one for turn in bench.recorded.values() for one in turn if one.outcome == "queued"]
+    queued = [answer for turn in bench.recorded.values() for answer in turn if answer.outcome == "queued"]
 
     assert [table.target.collection.parts[1] for table in tables][-1] == "t"
     assert tables[0].signal != tables[-1].signal

@@ -36,7 +36,7 @@ class MemoryLetters:
         self.events[bundle] = list(lines)
 
     def bundles(self, collection: CollectionId) -> list[Bundle]:
-        return sorted(one for one in self.events if one.collection == collection)
+        return sorted(event for event in self.events if event.collection == collection)
 
     def lines_of(self, bundle: Bundle) -> list[bytes]:
         return self.events[bundle]
@@ -49,22 +49,26 @@ class MemoryLetters:
 
     def drop(self, collection: CollectionId) -> None:
         self.kept = {key: lines for key, lines in self.kept.items() if key[0] != collection}
-        self.events = {one: lines for one, lines in self.events.items() if one.collection != collection}
+        self.events = {
+            bundle: lines for bundle, lines in self.events.items() if bundle.collection != collection
+        }
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
         self.kept = {
             key: lines for key, lines in self.kept.items() if key[0] in collections and key[1] <= turn
         }
         self.events = {
-            one: lines
-            for one, lines in self.events.items()
-            if one.collection in collections and one.turn <= turn
+            bundle: lines
+            for bundle, lines in self.events.items()
+            if bundle.collection in collections and bundle.turn <= turn
         }
 
     def of(self, collection: CollectionId) -> int:
         """How many are kept of a collection."""
         raw = sum(len(lines) for key, lines in self.kept.items() if key[0] == collection)
-        return raw + sum(len(lines) for one, lines in self.events.items() if one.collection == collection)
+        return raw + sum(
+            len(lines) for bundle, lines in self.events.items() if bundle.collection == collection
+        )
 
 
 class Isolated(Bench):
@@ -271,7 +275,7 @@ class TestGap:
         self.lose(bench)
 
         assert bench.streamed() == ["public.t"]
-        assert [str(one) for one in bench.incomplete] == [
+        assert [str(entry) for entry in bench.incomplete] == [
             "public.t lacks changes since 8: it was not published"
         ]
 
@@ -307,7 +311,7 @@ class TestGap:
         self.lose(bench)
         bench.new_job().settle()
 
-        assert [one.cause for one in bench.incomplete] == [Cause.GAP]
+        assert [entry.cause for entry in bench.incomplete] == [Cause.GAP]
 
 
 class TestDeletions:
@@ -320,7 +324,7 @@ class TestDeletions:
         bench.execute()
         bench.turns(3)
         source = bench.source.memory_source
-        reads = len([one for one in bench.events() if one[0] == "r"])
+        reads = len([event for event in bench.events() if event[0] == "r"])
         source.gaps.append(self.FOUND)
         bench.database.commit(Change(T, 1, "new"))
         bench.turns(1)
@@ -329,9 +333,9 @@ class TestDeletions:
         bench.turns(12)
 
         assert 0 < reads < 5
-        assert [one.cause for one in lacks] == [Cause.DELETIONS]
+        assert [lack.cause for lack in lacks] == [Cause.DELETIONS]
         assert "remove them from the copy" in caplog.text
-        assert len([one for one in bench.events() if one[0] == "r"]) <= 5
+        assert len([event for event in bench.events() if event[0] == "r"]) <= 5
         assert bench.job.state.incomplete == ()
         assert "rows deleted in the gap were not reported" in bench.answers[-1].text
 
@@ -339,7 +343,7 @@ class TestDeletions:
         gap = Incomplete(T, Cause.GAP, "1", "unpublished")
 
         assert noted([gap], [self.FOUND]) == (gap,)
-        assert [one.cause for one in noted([self.FOUND], [gap])] == [Cause.GAP]
+        assert [entry.cause for entry in noted([self.FOUND], [gap])] == [Cause.GAP]
         assert str(self.FOUND) == "public.t lacks deletions since 5: a partition was truncated"
         assert not self.FOUND.aside
 
@@ -373,7 +377,7 @@ class Refusing:
         if self.names_others and refused:
             refused = dict(self.reasons)
         if self.refuses is not None:
-            refused |= {one["topic"]: SinkRefused("too large") for one in sent if self.refuses(one)}
+            refused |= {event["topic"]: SinkRefused("too large") for event in sent if self.refuses(event)}
         if self.once:
             self.reasons.clear()
         if refused:
@@ -399,7 +403,7 @@ class TestRefused:
 
         assert bench.streamed() == ["public.u"] * 2
         assert bench.letters.of(T) == 2
-        assert [(one.collection, one.cause) for one in bench.incomplete] == [(T, Cause.REFUSED)]
+        assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.REFUSED)]
         assert bench.incomplete[0].why == "takes nothing; do something"
         assert sum("public.t is set aside" in text for text in caplog.messages) == 1
         assert len(bench.sink.attempts) - len(set(bench.sink.attempts)) == 1
@@ -422,7 +426,7 @@ class TestRefused:
 
         assert "failed public.t" in bench.told()
         assert "finished public.u" in bench.told()
-        assert [one.aside for one in bench.incomplete] == [True]
+        assert [entry.aside for entry in bench.incomplete] == [True]
 
     def test_it_stops_the_job_where_that_is_wanted(self, tmp_path):
         bench = RefusedBench(tmp_path, isolates=False)
@@ -463,7 +467,7 @@ class TestRemade:
         self.remake(bench)
 
         assert bench.streamed() == ["public.t"]
-        assert [(one.collection, one.cause) for one in bench.incomplete] == [(T, Cause.GAP)]
+        assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.GAP)]
         assert "the topic was made anew, it lacks what was sent before; take a snapshot" in caplog.text
 
     def test_a_snapshot_is_taken_where_that_is_wanted(self, tmp_path):

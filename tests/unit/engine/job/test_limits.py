@@ -93,7 +93,7 @@ class TestLimits:
             at += [bench.now_s] * (len(reads(bench)) - before)
             bench.now_s += step_s
         last = at[-1]
-        return sum(one < last for one in at) / (last - at[0])
+        return sum(moment < last for moment in at) / (last - at[0])
 
     def bench(self, tmp_path: Path, **pace: Any) -> Bench:
         bench = Bench(tmp_path, window_rows=50, **pace)

@@ -27,7 +27,7 @@ from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
 from tests.changed_parts import change_parts
 from tests.fakes import MemoryTopic
-from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
+from tests.job_bench import BOTH, Bench, CountedExecutors, ScriptedLog, StepRecorder, T, U, end
 from tests.memory_source import Change, MemorySpan
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TestSignals:
 
         position = bench.job.state.position
         assert position is not None
-        assert [one.text for one in bench.answers] == [f"seen at {position}"]
+        assert [answer.text for answer in bench.answers] == [f"seen at {position}"]
 
     def test_a_full_queue_takes_no_more_and_says_so_once(self, tmp_path):
         bench = Bench(tmp_path, most_queued=3)
@@ -59,7 +59,7 @@ class TestSignals:
             bench.execute(BOTH)
         bench.turns(1)
 
-        rejected = [one for one in bench.answers if one.outcome is Outcome.REJECTED]
+        rejected = [answer for answer in bench.answers if answer.outcome is Outcome.REJECTED]
         assert len(bench.job.state.snapshot.tables) == 2
         assert len(rejected) == 2
         assert "2 collections are queued, and none of the 2 named is taken on top" in rejected[0].text
@@ -70,14 +70,18 @@ class TestSignals:
             bench.database.signal(f"s{number}", "execute-snapshot", BOTH)
         bench.turns(6)
 
-        finished = [one for one in bench.answers if one.outcome is Outcome.FINISHED]
-        assert sorted(one.id or "" for one in finished) == sorted(f"s{n}" for n in range(20) for _ in "tu")
+        finished = [answer for answer in bench.answers if answer.outcome is Outcome.FINISHED]
+        assert sorted(answer.id or "" for answer in finished) == sorted(
+            f"s{n}" for n in range(20) for _ in "tu"
+        )
         assert sum(1 for operation, *_ in bench.events() if operation == "r") == 8
         assert not bench.job.state.snapshot.tables
 
     def test_a_turn_saves_no_more_where_thousands_wait(self, tmp_path):
         bench = Bench(tmp_path)
-        bench.source.refused = {one: TableBusy("it is locked", place=one) for one in (T, U)}
+        bench.source.refused = {
+            collection: TableBusy("it is locked", place=collection) for collection in (T, U)
+        }
         sizes = []
         for count in (1, 1_000):
             for number in range(count):
@@ -103,7 +107,7 @@ class TestSignals:
         bench.new_job().settle()
         bench.turns(6)
 
-        assert sum(1 for one in bench.answers if one.outcome is Outcome.FINISHED) == 200
+        assert sum(1 for answer in bench.answers if answer.outcome is Outcome.FINISHED) == 200
 
     def test_one_that_comes_while_rows_are_read_is_read_on_its_own(self, tmp_path):
         bench = Bench(tmp_path)
@@ -125,7 +129,7 @@ class TestSignals:
             bench.new_job().settle()  # the answer is kept until a turn is saved
         bench.turns(6)
 
-        stopped = [one.text for one in bench.answers if one.outcome is Outcome.STOPPED]
+        stopped = [answer.text for answer in bench.answers if answer.outcome is Outcome.STOPPED]
         (text,) = stopped
         assert text.startswith(
             f"public.t stopped after {2 if begun else 0} rows: the settings leave the table out"
@@ -179,7 +183,7 @@ class TestOrder:
         bench.job.start()
         bench.steps.clear()
         log = bench.job._log
-        bench.job._log = Noted(log, bench.steps)
+        bench.job._log = StepRecorder(log, bench.steps)
         bench.turns(1)
 
         assert bench.steps == ["take", "writer", "encode", "save_pending", "commit", "promote", "acknowledge"]
@@ -241,7 +245,7 @@ class TestOrder:
         bench.execute()
         bench.turns(5)
 
-        assert [events for one in bench.seen if (events := one.events)] == [1, 2, 2, 1]
+        assert [events for seen_turn in bench.seen if (events := seen_turn.events)] == [1, 2, 2, 1]
         assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 3, 4, 5]
         assert bench.told() == ["accepted", "finished public.t"]
 
@@ -276,7 +280,11 @@ class TestOrder:
         bench.execute()
         bench.turns(3)
 
-        assert [(one.state.turn, one.events) for one in bench.seen] == [(1, 1), (2, 0), (3, 5)]
+        assert [(seen_turn.state.turn, seen_turn.events) for seen_turn in bench.seen] == [
+            (1, 1),
+            (2, 0),
+            (3, 5),
+        ]
 
     def test_many_rows_are_emitted_by_the_executors(self, tmp_path):
         bench = Bench(tmp_path, window_rows=5)
@@ -294,7 +302,7 @@ class TestOrder:
         bench.now_s += 10.0
         bench.turns(2)
 
-        assert [one["value"] for one in bench.sink.events()] == ["1000000", "1010000"]
+        assert [event["value"] for event in bench.sink.events()] == ["1000000", "1010000"]
 
     def test_a_heartbeat_is_due_though_the_clock_was_set_back(self, bench):
         bench.pulse.interval_s = 10.0
@@ -303,7 +311,7 @@ class TestOrder:
         bench.now_s += 10.0
         bench.turns(1)
 
-        assert [one["value"] for one in bench.sink.events()] == ["1000000", "510000"]
+        assert [event["value"] for event in bench.sink.events()] == ["1000000", "510000"]
 
     def test_a_heartbeat_stands_behind_the_rows_of_its_turn(self, bench):
         bench.execute()
@@ -311,7 +319,11 @@ class TestOrder:
         bench.pulse.interval_s = 10.0
         bench.turns(1)
 
-        assert [one["topic"] for one in bench.sink.events()] == ["public.signals", *["public.t"] * 5, "beat"]
+        assert [event["topic"] for event in bench.sink.events()] == [
+            "public.signals",
+            *["public.t"] * 5,
+            "beat",
+        ]
 
 
 class TestSilentPosition:

@@ -100,7 +100,7 @@ def test_every_collection_has_a_gap_until_its_repair_accepts(tmp_path, caplog):
     anew(bench)
     bench.turns(1)
 
-    assert {(one.collection, one.cause, one.since) for one in bench.job.state.incomplete} == {
+    assert {(entry.collection, entry.cause, entry.since) for entry in bench.job.state.incomplete} == {
         (T, Cause.GAP, since),
         (U, Cause.GAP, since),
     }
@@ -248,8 +248,8 @@ def test_the_loss_is_told_and_each_repair_answered(tmp_path):
     first = told[0]
     assert (first.aggregate_type, first.type, first.id) == ("Recovery", "STARTED", label)
     assert first.additional_data["loss"] == "slot advanced"
-    assert {one.id for one in told if one.type == "COMPLETED"} == {label}
-    answers = [(one.outcome, one.collection) for one in bench.answers if one.label == label]
+    assert {notification.id for notification in told if notification.type == "COMPLETED"} == {label}
+    answers = [(answer.outcome, answer.collection) for answer in bench.answers if answer.label == label]
     assert ("finished", str(T)) in answers
     assert ("finished", str(U)) in answers
 
@@ -291,7 +291,7 @@ def test_what_is_copied_in_part_is_not_repaired_and_keeps_its_gap(tmp_path, capl
 
     heal(bench)
 
-    assert [one.collection for one in bench.job.state.incomplete] == [U]
+    assert [entry.collection for entry in bench.job.state.incomplete] == [U]
     assert "public.u is not repaired: the settings filter it" in caplog.text
     assert "the recovery has ended, and not all is repaired: public.u" in caplog.text
 
@@ -306,7 +306,7 @@ def test_a_repair_that_does_not_help_leaves_the_gap(tmp_path):
         falsify(bench, lambda event: None if event["key"] == "9" else event)
 
     assert bench.told()[-1] == "failed public.t:"
-    assert [one.collection for one in bench.job.state.incomplete] == [T]
+    assert [entry.collection for entry in bench.job.state.incomplete] == [T]
 
 
 def _restore(bench: Bench, chance: random.Random) -> None:

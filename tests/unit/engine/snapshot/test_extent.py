@@ -1,10 +1,11 @@
-"""Which integer keys are cut by arithmetic."""
+"""Which integer keys are cut by arithmetic, and how gaps are named."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.snapshot.extent import dense_span
+from engine.model import Range
+from engine.snapshot.extent import Gap, dense_span
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,17 @@ from engine.snapshot.extent import dense_span
 )
 def test_keys_are_dense_if_a_fifth_of_the_values_are_used(least, greatest, rows, expected):
     assert dense_span(least, greatest, rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [
+        (Gap(Range()), "everything"),
+        (Gap(Range(None, ("a", None))), "keys up to (a, NULL)"),
+        (Gap(Range(("7",))), "keys after (7)"),
+        (Gap(Range(("7",), ("9",))), "keys after (7) up to (9)"),
+        (Gap(None, (("7",), ("9",))), "2 rows under single keys"),
+    ],
+)
+def test_a_gap_says_what_it_is(gap, expected):
+    assert str(gap) == expected

@@ -100,8 +100,8 @@ class TestYielding:
         second = first.gave_way(window(8), CHUNK)
         least = second.gave_way(window(1), CHUNK)
 
-        assert [one.rows for one in (first, second, least)] == [80, 40, CHUNK]
-        assert [one.least(1000) for one in (Yielding(), first)] == [1000, 80]
+        assert [policy.rows for policy in (first, second, least)] == [80, 40, CHUNK]
+        assert [policy.least(1000) for policy in (Yielding(), first)] == [1000, 80]
 
     def test_one_that_goes_well_lets_the_next_one_hold_a_quarter_more(self):
         assert Yielding(80).went_well(1000).rows == 100

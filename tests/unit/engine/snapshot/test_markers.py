@@ -50,12 +50,12 @@ class Reading:
             for at, (run, (name, _half)) in enumerate(zip(runs, pieces, strict=True))
         ]
         found = marks(self.snapshot, runs, staged)
-        for run, one in zip(runs, staged, strict=True):
-            self.snapshot = self.snapshot.advanced(Advance(run.ticket, (run,), one.rows, one.rows))
+        for run, rows in zip(runs, staged, strict=True):
+            self.snapshot = self.snapshot.advanced(Advance(run.ticket, (run,), rows.rows, rows.rows))
         self.snapshot = self.snapshot.without(self.snapshot.done)
         return {
-            piece: "/".join(f"{side}" for side in (one.first, one.last) if side)
-            for piece, one in zip(pieces, found, strict=True)
+            piece: "/".join(f"{side}" for side in (rows.first, rows.last) if side)
+            for piece, rows in zip(pieces, found, strict=True)
         }
 
     def postpone(self, name: str) -> None:

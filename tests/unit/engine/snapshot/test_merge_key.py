@@ -16,9 +16,9 @@ def test_keys_are_equal_only_where_all_columns_are(rows):
     columns = [pa.array([row[at] for row in rows], pa.large_string()) for at in (0, 1)]
     keys = merge_keys(columns).to_pylist()
 
-    for one, key in zip(rows, keys, strict=True):
+    for record, key in zip(rows, keys, strict=True):
         for other, another in zip(rows, keys, strict=True):
-            assert (key == another) == (one == other)
+            assert (key == another) == (record == other)
 
 
 def test_a_key_is_lengths_and_texts():

@@ -200,7 +200,7 @@ class TestAlone:
 
 def test_the_snapshot_before_the_log_shares_no_window_with_others():
     targets = [replace(A, initial=at < 3) for at in (1, 2, 3)]
-    queue = Snapshot(tuple(Table(at, "s", one, begun(WHOLE)) for at, one in enumerate(targets, 1)))
+    queue = Snapshot(tuple(Table(at, "s", target, begun(WHOLE)) for at, target in enumerate(targets, 1)))
 
     assert [run.ticket for run in plan_window(queue, BUDGET, Keys())] == [1, 2]
 
@@ -361,7 +361,7 @@ def test_runs_are_contiguous_and_cover_everything_up_to_the_greatest_key(numbers
         mine = [run for run in done if run.ticket == ticket]
         assert mine[0].after is None
         assert mine[-1].upto == extent.greatest
-        assert all(one.upto == following.after for one, following in pairwise(mine))
+        assert all(run.upto == following.after for run, following in pairwise(mine))
         assert sum(_rows(keys, run) for run in mine) == len(numbers)
         assert all(run.chunks >= 1 for run in mine)
 

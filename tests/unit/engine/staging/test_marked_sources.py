@@ -14,19 +14,19 @@ from adapters.sqlserver.events import source_block as sqlserver
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
 from engine.snapshot.markers import Marker
-from engine.staging.reads import surroundings
+from engine.staging.reads import affixes_for
 
 SETTINGS = EventSettings("tm", "d")
 Blocks = Callable[[str], tuple[str, Mapping[str, str]]]
 
 
 def of_postgres(snapshot: str) -> tuple[str, Mapping[str, str]]:
-    given = (SETTINGS, CollectionId(("public", "t")), postgres.ReadPlace(1, lsn=2, snapshot=snapshot))
+    given = (SETTINGS, CollectionId(("public", "t")), postgres.ReadPosition(1, lsn=2, snapshot=snapshot))
     return postgres.read_source(*given), postgres.marked_sources(*given)
 
 
 def of_sqlserver(snapshot: str) -> tuple[str, Mapping[str, str]]:
-    given = (SETTINGS, CollectionId(("d", "dbo", "t")), sqlserver.ReadPlace(1, snapshot=snapshot))
+    given = (SETTINGS, CollectionId(("d", "dbo", "t")), sqlserver.ReadPosition(1, snapshot=snapshot))
     return sqlserver.read_source(*given), sqlserver.marked_sources(*given)
 
 
@@ -52,7 +52,7 @@ def test_rows_of_an_incremental_snapshot_have_no_markers(of: Blocks):
 
 
 def test_what_comes_after_a_row_has_the_block_of_its_marker():
-    found = surroundings(lambda source: ("{", f",{source}}}"), "plain", {"first": "FIRST"})
+    found = affixes_for(lambda source: ("{", f",{source}}}"), "plain", {"first": "FIRST"})
 
     assert (found.before, found.behind(None), found.behind(Marker.FIRST)) == ("{", ",plain}", ",FIRST}")
     assert found.behind(Marker.LAST) == ",plain}"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.verify.table_comparison import as_events
-from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, compare
+from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, EventPosition, compare
 from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def copied(*events: tuple[Any, ...]) -> pa.Table:
 def said(
     seen: pa.Table,
     events: pa.Table,
-    truncates: Sequence[Place] = (),
+    truncates: Sequence[EventPosition] = (),
     upto: int = UPTO,
     *,
     thins: bool = False,
@@ -126,7 +126,7 @@ def test_a_row_is_compared_with_what_the_copy_held_at_its_window(seen, events, e
 
 def test_a_truncate_ends_every_row_before_it():
     events = copied((1, 5, 3), (2, 5, 3), (2, 6, 3))
-    truncates = [Place(3, 0, 2)]  # behind the second event, before the third
+    truncates = [EventPosition(3, 0, 2)]  # behind the second event, before the third
 
     assert said(seen_rows((2, 6, 15, Seen.ROW)), events, truncates) == only((1, 0))
     assert said(seen_rows((1, 5, 15, Seen.ROW), (2, 6, 15, Seen.ROW)), events, truncates) == only(
@@ -138,8 +138,8 @@ def test_a_truncate_in_a_later_turn_heals_what_was_wrong():
     events = copied((1, 5, 3), (2, 5, 3))
     seen = seen_rows((1, 4, 15, Seen.ROW))
 
-    assert said(seen, events, [Place(16, 0, 0)]) == only((0, 1))
-    assert said(seen, events, [Place(21, 0, 0)]) == only((0, 0), different=[1], extra=[2])
+    assert said(seen, events, [EventPosition(16, 0, 0)]) == only((0, 1))
+    assert said(seen, events, [EventPosition(21, 0, 0)]) == only((0, 0), different=[1], extra=[2])
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Model:
     events: list[tuple[int, int | None, int]] = field(default_factory=list)
 
     def at(self, turn: int) -> dict[int, int]:
-        return self.source[max(one for one in self.source if one <= turn)]
+        return self.source[max(known_turn for known_turn in self.source if known_turn <= turn)]
 
     def write(self, turn: int, key: int, value: int | None) -> None:
         rows = dict(self.at(turn))

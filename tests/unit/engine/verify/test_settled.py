@@ -212,7 +212,7 @@ def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
             world.step(writes=writes)
             if key in world.source:
                 seen.append((key, ROW, world.source[key]))
-            elif not whole or any(one == key for one, _kind, _row in seen):
+            elif not whole or any(seen_key == key for seen_key, _kind, _row in seen):
                 seen.append((key, Seen.ABSENT, None))
         for _ in range(LAG):
             world.step(writes=writes)

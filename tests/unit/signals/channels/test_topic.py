@@ -28,7 +28,10 @@ def test_records_of_this_job_are_labelled_by_their_place(reader, channel):
     reader.append(0, b"shop", VALUE)
     reader.append(2, b"shop", None)
 
-    assert [(one.label, one.text) for one in channel.receive()] == [("asks-0@0", VALUE), ("asks-2@0", b"")]
+    assert [(message.label, message.text) for message in channel.receive()] == [
+        ("asks-0@0", VALUE),
+        ("asks-2@0", b""),
+    ]
 
 
 @pytest.mark.parametrize("key", [None, b"", b"shop2", b"SHOP", b"\xff"])

@@ -58,7 +58,7 @@ def test_execute_names_its_targets_in_the_order_asked_for():
 def test_a_collection_named_twice_is_read_once():
     accepted = execute(data_collections=["public.orders", "public.*", "public.orders"])
 
-    assert [one.collection for one in accepted.command.targets] == [ORDERS, CUSTOMERS, COMP]
+    assert [target.collection for target in accepted.command.targets] == [ORDERS, CUSTOMERS, COMP]
 
 
 @pytest.mark.parametrize("type_", ["incremental", "INCREMENTAL", "Incremental", "", " ", None])

@@ -21,7 +21,7 @@ KNOWN = Known(
 
 
 def named(pattern: str) -> list[str]:
-    return [one.parts[1] for one in match_names(pattern, KNOWN).collections]
+    return [collection.parts[1] for collection in match_names(pattern, KNOWN).collections]
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_names_are_matched_whole(pattern, expected):
 def test_exact_case_wins_over_other_case():
     match = match_names("public.Orders", KNOWN)
 
-    assert [str(one) for one in match.collections] == ["public.Orders"]
+    assert [str(collection) for collection in match.collections] == ["public.Orders"]
     assert match.note == ""
 
 
 def test_a_name_in_the_wrong_case_is_found_and_said():
     match = match_names("PUBLIC.solo", KNOWN)
 
-    assert [str(one) for one in match.collections] == ["public.Solo"]
+    assert [str(collection) for collection in match.collections] == ["public.Solo"]
     assert "letter case" in match.note
 
 
@@ -152,7 +152,7 @@ def test_letters_and_dots_mean_what_they_mean_to_re2(pattern, ignore_case):
 
     found = known.matched(pattern, ignore_case=ignore_case)
 
-    assert [str(one) for one in found] == [name for name in names if matches(name)]
+    assert [str(collection) for collection in found] == [name for name in names if matches(name)]
 
 
 def test_looking_through_many_collections_may_be_ended():

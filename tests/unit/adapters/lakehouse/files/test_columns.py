@@ -65,7 +65,7 @@ def test_delta_s_columns_have_the_names_and_numbers_of_its_files():
     assert columns[0].field.metadata == {b"PARQUET:field_id": b"1"}
     assert not columns[0].field.nullable
     assert columns[1].field.type == pa.decimal128(12, 2)
-    assert [one.name for one in columns[2].members] == ["id", "price"]
+    assert [member.name for member in columns[2].members] == ["id", "price"]
     assert columns[3].field.type.value_type == pa.timestamp("us")
 
 

@@ -83,7 +83,7 @@ def test_members_of_a_struct_have_names_of_their_own_in_files(tmp_path: Path):
         FileColumn("a", field_of("col-3", pa.int64(), 3)),
         FileColumn("b", field_of("col-4", pa.string(), 4)),
     )
-    struct = FileColumn("v", field_of("col-2", pa.struct([one.field for one in members]), 2), members)
+    struct = FileColumn("v", field_of("col-2", pa.struct([member.field for member in members]), 2), members)
     values: list[Any] = [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}]
     kind = pa.struct([("a", pa.int32()), ("b", pa.string())])
     rows = pa.table({"id": [1, 2, 3], "v": pa.array(values, kind)})

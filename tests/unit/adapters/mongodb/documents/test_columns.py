@@ -66,8 +66,8 @@ def texts(documents: list[bytes]) -> list[str]:
     raw, starts = places(documents)
     found, others = written(raw, starts)
     all_of_them = {row: document_text(raw, int(starts[row]), STRICT) for row in others}
-    for one in found:
-        all_of_them |= dict(zip(one.rows.tolist(), one.texts.to_pylist(), strict=True))
+    for part in found:
+        all_of_them |= dict(zip(part.rows.tolist(), part.texts.to_pylist(), strict=True))
     return [all_of_them[row] for row in range(len(documents))]
 
 
@@ -75,21 +75,21 @@ def texts(documents: list[bytes]) -> list[str]:
 def test_columns_give_the_text_of_single_documents(data: st.DataObject, names: list[str]):
     shape = st.fixed_dictionaries({"_id": st.integers(0, 9), **{name: VALUES[name] for name in names}})
     some = data.draw(st.lists(shape, min_size=1, max_size=8))
-    documents = [bson.encode(one) for one in some] * 40
+    documents = [bson.encode(doc) for doc in some] * 40
 
-    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+    assert texts(documents) == [document_text(doc, 0, STRICT) for doc in documents]
 
 
 @given(some=st.lists(st.binary(max_size=3), min_size=1, max_size=8))
 def test_strings_that_are_not_utf8_are_written_as_in_single_documents(some: list[bytes]):
-    documents = [bytes(document(int32(1), s=invalid(one)).raw) for one in some] * 40
+    documents = [bytes(document(int32(1), s=invalid(doc)).raw) for doc in some] * 40
 
-    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+    assert texts(documents) == [document_text(doc, 0, STRICT) for doc in documents]
 
 
 def test_ids_that_are_not_utf8_are_text_in_events_and_have_keys_of_their_own():
     ids = [invalid(f"{n}".encode() + end) for n in range(25) for end in (b"\xff", b"\xfe", b"")]
-    raw, starts = places([bytes(document(one, n=int32(1)).raw) for one in ids])
+    raw, starts = places([bytes(document(identifier, n=int32(1)).raw) for identifier in ids])
     events = ReadEvents(
         codec_of(COLLECTION, Rules(EventSettings("tm", ""), CaptureSettings(), "rs0", FieldRules())), "{}", 0
     )
@@ -101,12 +101,14 @@ def test_ids_that_are_not_utf8_are_text_in_events_and_have_keys_of_their_own():
 
 def test_several_shapes_are_told_apart_and_odd_ones_left_over():
     shapes: list[dict[str, Any]] = [{"_id": 1, "a": 1}, {"_id": 1, "b": "x"}, {"_id": 1, "a": 1.5}]
-    documents = [bson.encode(one) for one in shapes * 50] + [bson.encode({"z": Regex("a", "i"), "_id": 5})]
+    documents = [bson.encode(shape) for shape in shapes * 50] + [
+        bson.encode({"z": Regex("a", "i"), "_id": 5})
+    ]
     found, others = written(*places(documents))
 
-    assert [len(one.rows) for one in found] == [50, 50, 50]
+    assert [len(part.rows) for part in found] == [50, 50, 50]
     assert others == [150]
-    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+    assert texts(documents) == [document_text(doc, 0, STRICT) for doc in documents]
 
 
 def test_a_name_that_comes_twice_is_written_once():
@@ -151,7 +153,7 @@ def test_typed_documents_are_the_records(value: object):
         events = ReadEvents(codec_of(COLLECTION, rules), source, 7)
         found += events.batches(raw, starts)
     shown, typed = found
-    values = join([events.around.before, shown.column("value"), events.around.after], 3)
+    values = join([events.affixes.before, shown.column("value"), events.affixes.after], 3)
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
 
     assert records([typed.drop_columns("merge_key")]) == wanted
@@ -163,7 +165,7 @@ def test_what_is_around_documents_makes_a_value_of_each(schemas):
     rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0", FieldRules())
     events = ReadEvents(codec_of(COLLECTION, rules), '{"db":"é"}', 7)
     (batch,) = events.batches(*places([bson.encode({"_id": 1, "s": 'q"\\'})] * 2))
-    before, after = events.around.before, events.around.after
+    before, after = events.affixes.before, events.affixes.after
     value = orjson.loads(before + batch.column("value")[1].as_py() + after)
     payload = value["payload"] if schemas else value
 
@@ -210,4 +212,4 @@ def test_decimals_of_one_exponent_are_written_together(numbers: list[int], expon
     values += [Decimal128(odd)] if odd else []
     documents = [bson.encode({"_id": 1, "d": value}) for value in values]
 
-    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+    assert texts(documents) == [document_text(doc, 0, STRICT) for doc in documents]

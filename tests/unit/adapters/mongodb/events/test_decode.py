@@ -151,7 +151,7 @@ def test_what_has_its_document_or_none_is_not_read_again(raw: bytes):
 def test_what_was_stripped_of_all_is_left_out_and_named():
     found = decoded(change("insert", "large"), change("update", "larger"), change("delete", 3))
 
-    assert [one[0] for one in told(found)] == ["3", "3"]
+    assert [row[0] for row in told(found)] == ["3", "3"]
     assert found.left_out == (
         LeftOut(T, '"large"', "insert", (5, 1)),
         LeftOut(T, '"larger"', "update", (5, 1)),
@@ -188,7 +188,7 @@ def test_what_consumers_keep_is_said_of_captured_collections():
         change("rename", to={"db": "shop", "coll": "u"}),
         change("dropDatabase", ns={"db": "shop"}),
     )
-    said = [untold.taken_away(one, lambda name: name == T) for one in (drop, rename, database)]
+    said = [untold.taken_away(changed, lambda name: name == T) for changed in (drop, rename, database)]
 
     kept = "at Timestamp(5, 1): the log has no deletes of its documents, so consumers keep them"
     assert said == [f"shop.t was dropped {kept}", f"shop.t was renamed to shop.u {kept}", ""]
@@ -200,7 +200,7 @@ def test_what_was_renamed_onto_or_left_out_of_is_incomplete():
     left_out = decoded(change("insert", "large", second=7)).left_out
     found = untold.incomplete([rename], left_out, lambda _name: True)
 
-    assert [(one.collection, one.cause, one.since) for one in found] == [
+    assert [(entry.collection, entry.cause, entry.since) for entry in found] == [
         (U, Cause.GAP, "Timestamp(5, 1)"),
         (T, Cause.GAP, "Timestamp(7, 1)"),
     ]
@@ -277,7 +277,7 @@ def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_dro
     assert not found.faults
     assert told(found) == [("1", "c")]
     assert found.superseded.keys.keys() == {U}
-    assert [one.collection for one in found.emptied] == [T]
+    assert [emptying.collection for emptying in found.emptied] == [T]
 
 
 @pytest.mark.usefixtures("unknown")

@@ -29,8 +29,8 @@ def test_columns_are_the_records(metadata, schemas):
     enabled = {"key_schemas": schemas, "value_schemas": schemas}
     found = decoded(*CHANGES, **settings, **enabled, form=EventForm.COLUMNS)
     for topic in ("tm.shop.t", "tm.shop.u"):
-        assert [one for one in records(found.columns) if one["topic"] == topic] == [
-            one for one in wanted if one["topic"] == topic
+        assert [record for record in records(found.columns) if record["topic"] == topic] == [
+            collection for collection in wanted if collection["topic"] == topic
         ]
     assert found.events.num_rows == 0
 

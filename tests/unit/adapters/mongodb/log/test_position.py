@@ -34,6 +34,6 @@ def test_the_last_of_several_events_at_a_time_is_known_by_the_silence_after_it()
     some, all_of_them = position({"_data": EVENT}), position({"_data": EVENT}, whole=True)
 
     assert some < all_of_them
-    assert [has_passed(one, TIME) for one in (some, all_of_them)] == [False, True]
+    assert [has_passed(reached, TIME) for reached in (some, all_of_them)] == [False, True]
     assert has_passed(some, (TIME[0], TIME[1] - 1))
     assert not has_passed(all_of_them, (TIME[0] + 1, 0))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mongodb.snapshot.initial import Held, StreamStart
+from adapters.mongodb.snapshot.initial import HeldSnapshot, StreamStart
 from adapters.source.initial import InitialSnapshot
 from engine.config import parse
 from engine.config.settings import Settings, SnapshotMode
@@ -64,13 +64,13 @@ class FakeDeployment:
     def capped(self) -> frozenset[CollectionId]:
         return frozenset({B})
 
-    def start(self, first: InitialSnapshot[Held]) -> StreamStart:
+    def start(self, first: InitialSnapshot[HeldSnapshot]) -> StreamStart:
         anything = cast("Any", self)
         opens = self.open_stream if first.streams else None
         return StreamStart(self.settings, anything, anything, opens, first.statement)
 
 
-def snapshot_of(mode: SnapshotMode) -> InitialSnapshot[Held]:
+def snapshot_of(mode: SnapshotMode) -> InitialSnapshot[HeldSnapshot]:
     return InitialSnapshot(SETTINGS.snapshot, Mode(mode), "this run", lambda _seconds: False)
 
 
@@ -104,7 +104,7 @@ def test_collections_are_read_as_of_just_before_the_stream(monkeypatch, stream, 
     start = deployment.start(first)
     first.start(State(), start)
 
-    assert first.held == Held(at, Position((stream, "", 1)), (A, B), frozenset({B}))
+    assert first.held == HeldSnapshot(at, Position((stream, "", 1)), (A, B), frozenset({B}))
     assert [cast("object", start.stream)] == deployment.opened
 
 
@@ -143,7 +143,9 @@ class Picky:
 
 def test_a_snapshotter_with_a_statement_is_refused_by_its_name_with_what_to_use_instead():
     snapshot = replace(SETTINGS.snapshot, mode=SnapshotMode.CUSTOM, custom_name="mine:Picky")
-    first: InitialSnapshot[Held] = InitialSnapshot(snapshot, Picky(), "this run", lambda _seconds: False)
+    first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
+        snapshot, Picky(), "this run", lambda _seconds: False
+    )
     deployment = FakeDeployment(settings=replace(SETTINGS, snapshot=snapshot))
 
     with pytest.raises(ConfigError, match=r"'mine:Picky' has a statement for shop\.b") as caught:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres.events.codec import codec_for
-from adapters.postgres.events.source_block import ReadPlace, read_source
+from adapters.postgres.events.source_block import ReadPosition, read_source
 from adapters.postgres.server.table import Column, Table, relation_of
 from engine.events.record.schema import Schema
 from engine.events.settings import ColumnMask, EventSettings, MessageKey
@@ -62,7 +62,7 @@ def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
     columns = [pa.array(["1", "2"], pa.large_string())] * 4
 
     keys, rows = codec.reads(columns)
-    before, after = codec.read_affixes(read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
+    before, after = codec.read_affixes(read_source(PLAIN, TABLE.id, ReadPosition(1)), 2)
 
     assert keys is not None
     assert all(
@@ -204,8 +204,8 @@ def test_the_signal_table_is_known_by_its_name():
 
 
 def test_the_source_of_reads_says_where_they_stand():
-    incremental = json.loads(read_source(PLAIN, TABLE.id, ReadPlace(5, last_commit_end=7, sequence_lsn=9)))
-    initial = json.loads(read_source(PLAIN, TABLE.id, ReadPlace(5, tx_id=3, lsn=9, snapshot="first")))
+    incremental = json.loads(read_source(PLAIN, TABLE.id, ReadPosition(5, last_commit_end=7, sequence_lsn=9)))
+    initial = json.loads(read_source(PLAIN, TABLE.id, ReadPosition(5, tx_id=3, lsn=9, snapshot="first")))
 
     assert incremental["sequence"] == '["7","9"]'
     assert (incremental["snapshot"], incremental["txId"], incremental["lsn"]) == ("incremental", None, None)

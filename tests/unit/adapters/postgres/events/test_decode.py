@@ -59,7 +59,7 @@ TABLES = {
 
 
 def codecs(config: EventSettings = PLAIN) -> dict[int, Any]:
-    return {oid: codec_for(relation_of(one), one, config, {}) for oid, one in TABLES.items()}
+    return {oid: codec_for(relation_of(entry), entry, config, {}) for oid, entry in TABLES.items()}
 
 
 def run(
@@ -75,7 +75,7 @@ def run(
 
 
 def events(decoded: list[Decoded]) -> list[dict[str, Any]]:
-    return [row for one in decoded for row in one.events.to_pylist()]
+    return [row for part in decoded for row in part.events.to_pylist()]
 
 
 def brief(decoded: list[Decoded]) -> list[str]:
@@ -172,7 +172,7 @@ def test_positions_count_entries_of_every_relation_over_parts():
     log.commit()
     config = replace(PLAIN, signal_collection="s.signals")
     for most in (1, 2, 3, 100):
-        signals = [signal for one in run(log, config, most=most) for signal in one.signals]
+        signals = [signal for part in run(log, config, most=most) for signal in part.signals]
 
         commit = signals[0].position_label.rpartition("/")[0]
         assert signals == [
@@ -288,7 +288,7 @@ def test_relation_messages_are_read():
     relation = parse_relation(payload)
 
     assert (relation.oid, str(relation.id), relation.identity) == (5, "s.t", "f")
-    assert [(one.name, one.type, one.typmod, one.key) for one in relation.columns] == [
+    assert [(column.name, column.type, column.typmod, column.key) for column in relation.columns] == [
         ("id", 23, -1, True),
         ("é", 1700, 14, False),
     ]
@@ -341,14 +341,14 @@ def test_any_split_into_parts_gives_the_same_events_keys_and_context(transaction
     whole, parts = run(log, config, watch), run(log, config, watch, most)
 
     assert events(whole) == events(parts)
-    assert [one.context for one in whole][-1:] == [one.context for one in parts][-1:]
+    assert [part.context for part in whole][-1:] == [part.context for part in parts][-1:]
     for name in ("touched", "incomplete"):
         keys = [
-            sorted(key for one in side for key in getattr(one, name)["key"].to_pylist())
+            sorted(key for part in side for key in getattr(part, name)["key"].to_pylist())
             for side in (whole, parts)
         ]
         assert keys[0] == keys[1]
-    assert sum(one.entries for one in whole) == sum(one.entries for one in parts)
+    assert sum(part.entries for part in whole) == sum(part.entries for part in parts)
 
 
 @settings(max_examples=25, deadline=None)
@@ -371,7 +371,10 @@ def test_metadata_counts_are_those_of_the_events(transactions):
             seen, by_table = [], {}
         elif value.get("status") == "END":
             assert value["event_count"] == len(seen)
-            counts = {one["data_collection"]: one["event_count"] for one in value["data_collections"]}
+            counts = {
+                data_collection["data_collection"]: data_collection["event_count"]
+                for data_collection in value["data_collections"]
+            }
             assert counts == by_table
         elif value.get("transaction"):
             name = f"s.{value['source']['table']}"

@@ -52,7 +52,7 @@ def definition(one: Table, serial: int) -> Definition:
 
 
 def relations(*tables: Table, captured: str = "") -> tuple[Relations, MemoryCatalog]:
-    catalog = MemoryCatalog({one.oid: one for one in tables})
+    catalog = MemoryCatalog({entry.oid: entry for entry in tables})
     made: Any = Relations(catalog, EventSettings("p", "d"), lambda _schema, name: name != captured)  # type: ignore[arg-type]  # the part that is used
     return made, catalog
 
@@ -66,7 +66,7 @@ def leaved(*leaves: Leaves, **more: Any) -> Table:
 
 def test_only_codecs_that_are_wanted_are_built_and_given():
     tables = [table(oid) for oid in (1, 2, 3, 4)]
-    definitions = {one.oid: definition(one, one.oid) for one in tables}
+    definitions = {entry.oid: definition(entry, entry.oid) for entry in tables}
     known, catalog = relations(*tables, captured="t4")
 
     assert sorted(known.codecs(definitions, {2, 3, 4, 99}).codecs) == [2, 3]

@@ -15,7 +15,7 @@ from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.columns.builtin_types import BUILTIN
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.rows import row_shape
-from adapters.postgres.events.source_block import Moment, ReadPlace, read_source
+from adapters.postgres.events.source_block import Moment, ReadPosition, read_source
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
@@ -215,8 +215,10 @@ def test_columns_are_the_records(metadata, most):
     tables = {"p.s.orders", "p.s.lines"}
     columns = run(changes(), replace(settings, form=EventForm.COLUMNS), most=most)
     for part, wanted in zip(columns, expected, strict=True):
-        assert records(part.columns) == [one for one in wanted if one["topic"] in tables]
-        assert parsed(part.events) == [one for one in wanted if one["topic"] not in tables]
+        assert records(part.columns) == [collection for collection in wanted if collection["topic"] in tables]
+        assert parsed(part.events) == [
+            collection for collection in wanted if collection["topic"] not in tables
+        ]
     assert sum(len(part.columns) for part in columns) >= 2
 
 
@@ -241,23 +243,23 @@ def test_tables_of_one_shape_keep_their_own_batches():
 def test_rows_that_are_read_are_the_records(key):
     table = replace(TABLES[LINES], primary_key=key)
     texts = pa.array(["f\x1f1\x1fx\x1flong", "t\x1f2\x1fy\x1f"], pa.large_string())
-    place = ReadPlace(5, 6, 7, snapshot="true")
-    batches, around = [], ("", "")
+    place = ReadPosition(5, 6, 7, snapshot="true")
+    batches, affixes = [], ("", "")
     for form in EventForm:
         config = replace(PLAIN, form=form)
         codec = codec_for(relation_of(table), table, config, {})
         shape = row_shape(relation_of(table), table, {})
         events = ReadEvents(codec, shape, read_source(config, table.id, place), 9)
         batches.append(events.staged(texts, RowMode.FAST))
-        around = codec.read_affixes(events.source_json, 9)
+        affixes = codec.read_affixes(events.source_json, 9)
     shown, typed = batches
-    values = join([around[0], shown.column("value"), around[1]], len(texts))
+    values = join([affixes[0], shown.column("value"), affixes[1]], len(texts))
     wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
-    for one in wanted:
-        one.pop("topic")
+    for collection in wanted:
+        collection.pop("topic")
     found = records([typed.drop_columns("merge_key")])
 
-    assert [{name: value for name, value in one.items() if name != "topic"} for one in found] == wanted
+    assert [{name: value for name, value in record.items() if name != "topic"} for record in found] == wanted
     assert typed.column("merge_key") == shown.column("merge_key")
     assert typed.column("order").null_count == 2
 

@@ -192,10 +192,13 @@ def test_an_unknown_geometry_is_an_empty_collection():
     ],
 )
 def test_what_stands_for_a_value_that_the_log_left_out(name, placeholder, other):
-    asked = [replace(one, include_unknown_types=True, unavailable_value=b"gone") for one in (DEFAULT, OTHER)]
+    asked = [
+        replace(settings, include_unknown_types=True, unavailable_value=b"gone")
+        for settings in (DEFAULT, OTHER)
+    ]
     made = [conversion(NAMED[name], -1, {}, settings) for settings in asked]
 
-    assert [one.placeholder for one in made if one] == [placeholder, other]
+    assert [change.placeholder for change in made if change] == [placeholder, other]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +214,7 @@ def test_a_placeholder_of_any_bytes_is_what_2_1_4_made_of_it(octets, text, binar
     settings = replace(DEFAULT, unavailable_value=bytes.fromhex(octets))
 
     made = {name: conversion(NAMED[name], -1, {}, settings) for name in ("text", "_text", "bytea", "_int4")}
-    assert {name: one.placeholder for name, one in made.items() if one} == {
+    assert {name: made_kind.placeholder for name, made_kind in made.items() if made_kind} == {
         "text": f'"{text}"',
         "_text": f'["{text}"]',
         "bytea": f'"{binary}"',

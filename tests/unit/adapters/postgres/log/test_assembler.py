@@ -40,17 +40,17 @@ def assembler(lsn: int = 0, sequence: int = 0, *, rows: int = 1000, size: int = 
 
 
 def fed(log: Assembler, messages: Iterable[bytes]) -> Assembler:
-    for one in messages:
-        log.add(one)
+    for entry in messages:
+        log.add(entry)
     return log
 
 
 def kinds(cuts: Iterable[Cut]) -> list[str]:
-    return ["".join(chr(one[25]) for one in cut.part.messages.to_pylist()) for cut in cuts]
+    return ["".join(chr(entry[25]) for entry in cut.part.messages.to_pylist()) for cut in cuts]
 
 
 def entries(cuts: Iterable[Cut]) -> list[bytes]:
-    return [one for cut in cuts for one in cut.part.messages.to_pylist() if is_entry(one)]
+    return [entry for cut in cuts for entry in cut.part.messages.to_pylist() if is_entry(entry)]
 
 
 class TestPosition:
@@ -153,7 +153,10 @@ class TestParts:
         before = (log.entries, log.bytes)
         log.take()
 
-        assert before == (2, sum(len(one) for one in TRANSACTION if one[25:26] != b"R") + len(TRANSACTION[1]))
+        assert before == (
+            2,
+            sum(len(entry) for entry in TRANSACTION if entry[25:26] != b"R") + len(TRANSACTION[1]),
+        )
         assert (log.entries, log.bytes) == (0, 0)
 
     def test_a_large_transaction_is_cut_by_rows(self):
@@ -183,7 +186,9 @@ class TestParts:
     def test_definitions_in_force_go_with_each_part(self):
         other = relation(U, b"u")
         log = fed(assembler(rows=1), [begin(500, 7), relation(T), row(T, 1), other, row(U, 2)])
-        known = [{oid: one.message for oid, one in cut.definitions.items()} for cut in log.take()]
+        known = [
+            {oid: definition.message for oid, definition in cut.definitions.items()} for cut in log.take()
+        ]
 
         assert known == [
             {T: relation(T)[25:], U: other[25:]},
@@ -224,7 +229,7 @@ class TestResumption:
 
     def test_the_position_stands_still_meanwhile(self):
         log = assembler(500, 3)
-        positions = [fed(log, [one]).position for one in self.SENT]
+        positions = [fed(log, [entry]).position for entry in self.SENT]
 
         assert positions == [Position((500, 3))] * 5 + [Position((500, 4)), Position((540, 0))]
 
@@ -274,7 +279,7 @@ class TestPassingOver:
 
     def test_the_position_stands_still_meanwhile(self):
         log = self.log()
-        seen = [(fed(log, [one]).position, log.passing) for one in (*self.BEFORE, *self.AGAIN)]
+        seen = [(fed(log, [entry]).position, log.passing) for entry in (*self.BEFORE, *self.AGAIN)]
 
         assert seen == [(Position((550, 0)), True)] * (len(self.BEFORE) + 2) + [(Position((550, 0)), False)]
 
@@ -331,11 +336,11 @@ class TestRecordedLogs:
         sent = payloads(CASES / case)
         groups = grouped(sent)
         log = assembler(int.from_bytes(sent[0][1:9], "big") - 1, rows=3)
-        every = [one for one in sent if is_entry(one)]
+        every = [event for event in sent if is_entry(event)]
         given: list[bytes] = []
-        for one in sent:
+        for event in sent:
             before = log.position
-            fed(log, [one])
+            fed(log, [event])
             given += entries(log.take())
             again = fed(
                 Assembler(log.position, last_commit_end=None, part_rows=7, part_bytes=1 << 20),

@@ -162,8 +162,8 @@ def test_copies_add_up_in_the_order_of_the_log_and_are_saved():
     assert again.copies_of(7).num_rows == 0
     assert again.size == 4
     older = [
-        {key: part for key, part in one.items() if key not in {"copies", "serial"}}
-        for one in waiting.to_json()
+        {key: part for key, part in transaction.items() if key not in {"copies", "serial"}}
+        for transaction in waiting.to_json()
     ]
     assert from_json(older).copies_of(T).num_rows == 0
 

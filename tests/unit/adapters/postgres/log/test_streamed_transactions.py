@@ -44,25 +44,25 @@ def inside(xid: int, sent: bytes) -> bytes:
 
 
 def block(xid: int, *sent: tuple[int, bytes]) -> list[bytes]:
-    return [start(xid), *(inside(own, one) for own, one in sent), STOP]
+    return [start(xid), *(inside(own, entry) for own, entry in sent), STOP]
 
 
 def seen(streamed: StreamedTransactions, sent: list[bytes], *, pieces: int = 1000) -> list[bytes]:
     """What the assembler gets, if it takes so many messages at a time."""
     found: list[bytes] = []
-    for one in sent:
-        if streamed.in_block or one[25] in STREAMED:
-            streamed.add(one)
+    for event in sent:
+        if streamed.in_block or event[25] in STREAMED:
+            streamed.add(event)
             while streamed.replaying:
                 found += islice(streamed.replayed(), pieces)
         else:
-            found.append(one)
+            found.append(event)
     return found
 
 
 def texts(messages: list[bytes]) -> list[bytes]:
     """The messages without their headers: BEGIN's has no meaning."""
-    return [one[25:] for one in messages]
+    return [entry[25:] for entry in messages]
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_each_entry_keeps_its_own_place_in_the_log(streamed):
     sent = [*block(7, (7, row(T, 111)), (7, row(T, 222))), committed(7, 600, 640)]
     found = seen(streamed, sent)
 
-    assert [one[:25] for one in found[1:3]] == [row(T, 111)[:25], row(T, 222)[:25]]
+    assert [entry[:25] for entry in found[1:3]] == [row(T, 111)[:25], row(T, 222)[:25]]
 
 
 def test_what_was_done_since_a_savepoint_is_dropped_with_it(streamed):
@@ -123,7 +123,7 @@ def test_an_abort_of_what_was_not_sent_is_no_matter(streamed):
 
 def test_a_transaction_larger_than_a_block_of_the_file_is_whole(streamed):
     rows = [row(T, number) + bytes(1000) for number in range(5000)]
-    sent = [*block(7, *((7, one) for one in rows)), committed(7, 600, 640)]
+    sent = [*block(7, *((7, record) for record in rows)), committed(7, 600, 640)]
 
     assert texts(seen(streamed, sent))[1:-1] == texts(rows)
 
@@ -173,8 +173,8 @@ def test_its_files_have_no_names(streamed, tmp_path):
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_one_that_is_closed_in_the_middle_of_a_replay_leaves_no_file_open(tmp_path, taken):
     streamed = StreamedTransactions(tmp_path)
-    for one in block(7, (7, row(T, 1)), (7, row(T, 2))):
-        streamed.add(one)
+    for entry in block(7, (7, row(T, 1)), (7, row(T, 2))):
+        streamed.add(entry)
     file = streamed._open[7]._file
     streamed.add(committed(7, 600, 640))
     assert len(list(islice(streamed.replayed(), taken))) == taken
@@ -220,7 +220,7 @@ class World:
             gone = self._id(xid, sub)
             self.rolled_back[xid, sub] += 1
             self.sent.append(aborted(xid, gone))
-            self.kept[xid] = [one for one in self.kept[xid] if one[0] != gone]
+            self.kept[xid] = [entry for entry in self.kept[xid] if entry[0] != gone]
 
     def commit(self, xid: int) -> None:
         self.lsn += 100
@@ -230,7 +230,7 @@ class World:
             self.expected += whole
         else:
             self.sent.append(committed(xid, self.lsn, self.lsn + 40))
-            rows = [one for _xid, one in kept]
+            rows = [written for _xid, written in kept]
             self.expected += [begin(self.lsn, xid), *rows, commit(self.lsn, self.lsn + 40)]
 
 
@@ -255,10 +255,10 @@ def test_any_order_of_blocks_gives_what_the_commits_would(tmp_path_factory, step
     whole, apart = (
         Assembler(Position((0, 0)), last_commit_end=None, part_rows=3, part_bytes=1 << 20) for _ in "ab"
     )
-    for one in found:
-        apart.add(one)
-    for one in world.expected:
-        whole.add(one)
+    for whole_message in found:
+        apart.add(whole_message)
+    for entry in world.expected:
+        whole.add(entry)
 
     assert texts(found) == texts(world.expected)
     assert apart.position == whole.position

@@ -30,7 +30,7 @@ def text_key(*values: str) -> bytes:
 def byte_map(entries: dict[bytes, bytes | None]) -> bytes:
     """A HashMap<byte[], byte[]>; the class of arrays is described once."""
     out, described = _MAP + b"\x77\x08" + struct.pack(">ii", 16, len(entries)), False
-    for value in (one for entry in entries.items() for one in entry):
+    for value in (part for entry in entries.items() for part in entry):
         if value is None:
             out += b"\x70"
             continue

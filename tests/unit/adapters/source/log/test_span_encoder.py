@@ -34,7 +34,7 @@ class Decoded:
 
 
 def decode(raw: Sequence[pa.RecordBatch], context: str) -> Decoded:
-    entries = [text.decode() for one in raw for text in one.column(0).to_pylist()]
+    entries = [text.decode() for record_batch in raw for text in record_batch.column(0).to_pylist()]
     return Decoded(batch(*(("t", entry, "{}", None) for entry in entries)), context, entries[-1])
 
 
@@ -67,7 +67,7 @@ def raw(*entries: bytes) -> tuple[pa.RecordBatch]:
 
 
 def keys(sink: MemorySink, decoded: Sequence[Decoded]) -> list[str | None]:
-    sink.commit(1, [one.part for one in decoded if one.part])
+    sink.commit(1, [part.part for part in decoded if part.part])
     return [event["key"] for event in sink.turns[1]]
 
 
@@ -87,7 +87,7 @@ def test_large_spans_go_to_the_executors(sink, task, tmp_path, parts, entries, r
     decoded = encoder.encode(task, [(part, "c") for part in parts], entries)
 
     assert len(executors.tasks) == (len(parts) if remote else 0)
-    assert all(one.staged for one in executors.tasks)
+    assert all(job.staged for job in executors.tasks)
     assert [key[0] for key in keys(sink, decoded) if key] == ["a", "b"]
     assert not list(tmp_path.iterdir())
 
@@ -99,7 +99,7 @@ def test_entries_in_files_go_to_the_executors_and_stay_there(sink, task, tmp_pat
         task, [((file,), "c")], 1
     )
 
-    assert [one.raw for one in executors.tasks] == [(file,)]
+    assert [job.raw for job in executors.tasks] == [(file,)]
     assert keys(sink, decoded) == ["a"]
     assert file.load() == [entries]
 
@@ -117,12 +117,16 @@ def test_what_one_part_leaves_open_passes_to_the_next(sink, task, tmp_path, stag
     executors = Executors()
     parts: list[Any] = [raw(b"a", b"b"), raw(b"c"), raw(b"d")]
     store = FileBlocks(str(tmp_path))
-    given = [(stage(store, one, f"{at}.arrow"),) for at, (one,) in enumerate(parts)] if staged else parts
+    given = (
+        [(stage(store, record_batch, f"{at}.arrow"),) for at, (record_batch,) in enumerate(parts)]
+        if staged
+        else parts
+    )
     encoder = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=0)
     decoded = encoder.encode(
         task, [(part, "first") for part in given], 4, lambda part, last: f"{part} after {last.last}"
     )
 
-    assert [one.seen for one in decoded] == ["first", "first after b", "first after c"]
+    assert [part.seen for part in decoded] == ["first", "first after b", "first after c"]
     assert keys(sink, decoded) == ["a", "b", "c", "d"]
-    assert [isinstance(one.raw[0], StagedBatches) for one in executors.tasks] == [True] * (3 if staged else 0)
+    assert [isinstance(job.raw[0], StagedBatches) for job in executors.tasks] == [True] * (3 if staged else 0)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[5]
 
 
 def names(*, without: tuple[str, ...] = ()) -> set[str]:
-    found = {re.sub(r"[-_.]+", "-", one.name).lower() for one in archive.distributions()}
+    found = {re.sub(r"[-_.]+", "-", distribution.name).lower() for distribution in archive.distributions()}
     return found - set(without)
 
 

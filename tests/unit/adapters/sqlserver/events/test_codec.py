@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.sqlserver.events.codec import codec_for
-from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.events.source_block import ReadPosition, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import row_text
@@ -48,7 +48,7 @@ def test_topics_and_schemas_have_the_databases_name_and_are_avros_where_asked():
     schema = orjson.loads(codec.value_wrap[0] + "null}")["schema"]
     assert schema["name"] == "server1.my_db.dbo.t-1.Envelope"
     assert schema["fields"][2]["name"] == "io.debezium.connector.sqlserver.Source"
-    assert [one["field"] for one in schema["fields"][2]["fields"]] == [
+    assert [field["field"] for field in schema["fields"][2]["fields"]] == [
         *("version", "connector", "name", "ts_ms", "snapshot", "db", "sequence", "schema", "table"),
         *("change_lsn", "commit_lsn", "event_serial_no"),
     ]
@@ -64,13 +64,13 @@ def test_a_type_that_nobody_can_show_is_left_out_with_a_warning():
 def test_defaults_stand_in_schemas_but_not_those_of_computed_columns():
     schemas = {field.name: field.schema for field in codec_for(TABLE, PLAIN).fields}
 
-    assert {name: one.default for name, one in schemas.items()} == {
+    assert {name: schema.default for name, schema in schemas.items()} == {
         "id": "7",
         "name": '"x"',
         "price": '"AJY="',
         "total": None,
     }
-    assert [one.optional for one in schemas.values()] == [False, False, True, True]
+    assert [schema.optional for schema in schemas.values()] == [False, False, True, True]
     assert row(PLAIN, "1", "a", None, "9") == {"id": 1, "name": "a", "price": "AJY=", "total": None}
     bare = replace(PLAIN, replace_null_with_default=False)
     assert row(bare, "1", "a", None, None)["price"] is None
@@ -113,7 +113,7 @@ def test_a_key_that_the_log_lacks_merges_nothing():
     ],
 )
 def test_the_sources_type_is_propagated_as_the_driver_tells_it(settings):
-    schemas = {one.name: one.schema for one in codec_for(TABLE, settings).fields}
+    schemas = {field.name: field.schema for field in codec_for(TABLE, settings).fields}
 
     assert schemas["price"].parameters[2:] == (
         ("__debezium.source.column.type", "DECIMAL"),
@@ -132,10 +132,10 @@ def test_signals_are_those_of_the_signal_table_or_of_any_that_the_caller_names()
 
 
 def test_rows_that_are_read_say_where_the_stream_stands():
-    place = ReadPlace(5, "00000025:00000d98:00a2", "00000025:00000d98:0003", 2)
-    whole = orjson.loads(read_source(PLAIN, CUSTOMERS.id, place))
+    position = ReadPosition(5, "00000025:00000d98:00a2", "00000025:00000d98:0003", 2)
+    whole = orjson.loads(read_source(PLAIN, CUSTOMERS.id, position))
     initial = orjson.loads(
-        read_source(PLAIN, CUSTOMERS.id, ReadPlace(5, "00000025:00000d98:00a2", snapshot="true"))
+        read_source(PLAIN, CUSTOMERS.id, ReadPosition(5, "00000025:00000d98:00a2", snapshot="true"))
     )
 
     assert whole["snapshot"] == "incremental"
@@ -165,5 +165,5 @@ def test_a_rows_shape_flags_what_can_be_null_and_empty_even_if_only_the_log_says
     assert shape.columns == ("a", "b", "c", "d", "e", "g")
     assert shape.nullable == (True, False, True, True, True, False)
     assert [shape.columns[at] for at in shape.flagged] == ["a", "c", "e"]
-    expression = row_text(tuple(one for one in table.columns if one.name != "f"))
+    expression = row_text(tuple(column for column in table.columns if column.name != "f"))
     assert expression.count("IS NULL") == len(shape.flagged)

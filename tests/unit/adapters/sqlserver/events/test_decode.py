@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from adapters.sqlserver.events.codec import codec_for
 from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.log.entries import instance_of
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts
@@ -59,7 +59,7 @@ def decoded(*rows: Changed, **how) -> Decoded:
 
 
 def ops(found: Decoded) -> list[tuple[str | None, object]]:
-    return [(one["value"] and one["value"]["op"], one["key"]) for one in shown(found.events)]
+    return [(event["value"] and event["value"]["op"], event["key"]) for event in shown(found.events)]
 
 
 def test_an_insert_is_a_create_with_its_place_and_time():
@@ -111,7 +111,7 @@ def test_a_changed_primary_key_is_a_delete_and_a_create_that_count_on():
     found = decoded(Changed(7, 3, DELETE, ANN), Changed(7, 3, INSERT, ("2", "ann", "x")))
 
     assert ops(found) == [("d", {"id": 1}), (None, {"id": 1}), ("c", {"id": 2})]
-    serials = [one["value"]["source"]["event_serial_no"] for one in shown(found.events) if one["value"]]
+    serials = [event["value"]["source"]["event_serial_no"] for event in shown(found.events) if event["value"]]
     assert serials == [1, 2]
 
 
@@ -120,12 +120,12 @@ def test_an_update_that_changes_the_events_key_is_a_delete_and_a_create_with_hea
 
     events = shown(decoded(Changed(7, 3, BEFORE, ANN), Changed(7, 3, AFTER, BOB), settings=settings).events)
 
-    assert [(one["value"] and one["value"]["op"], one["key"]) for one in events] == [
+    assert [(event["value"] and event["value"]["op"], event["key"]) for event in events] == [
         ("d", {"name": "ann"}),
         (None, {"name": "ann"}),
         ("c", {"name": "bob"}),
     ]
-    assert [one["headers"][0]["key"] for one in events] == [
+    assert [event["headers"][0]["key"] for event in events] == [
         "__debezium.newkey",
         "__debezium.newkey",
         "__debezium.oldkey",
@@ -143,7 +143,9 @@ def test_rows_of_several_tables_come_in_the_order_of_the_log():
     ]
     events = shown(decoded(*rows).events)
 
-    assert [(one["topic"].rsplit(".", 1)[1], one["value"] and one["value"]["op"]) for one in events] == [
+    assert [
+        (event["topic"].rsplit(".", 1)[1], event["value"] and event["value"]["op"]) for event in events
+    ] == [
         ("customers", "c"),
         ("orders", "c"),
         ("customers", "u"),
@@ -190,7 +192,7 @@ def test_half_an_update_is_a_fault_of_its_table_alone():
 
         assert found.faults.keys() == {CUSTOMERS.id}
         assert "one of its two rows" in found.faults[CUSTOMERS.id]
-        assert [one["key"] for one in shown(found.events)] == [{"id": 2}]
+        assert [event["key"] for event in shown(found.events)] == [{"id": 2}]
 
 
 def test_a_large_value_that_an_update_left_alone_is_in_the_old_row_too():
@@ -229,10 +231,10 @@ def test_rows_inserted_into_the_signal_table_are_signals_by_name_or_by_place():
     rows = [Changed(7, 4, INSERT, ("{}", "log", None)), Changed(7, 3, DELETE, ("a", "b", "c"))]
 
     assert decoded(*rows, settings=settings, tables=(named,)).signals == (
-        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", None, "log", "{}"),
+        SignalRow(f"testDB:{LogPosition(lsn(7), 4, lsn(4), INSERT)}", None, "log", "{}"),
     )
     assert decoded(*rows, settings=settings, tables=(placed,)).signals == (
-        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", "{}", "log", None),
+        SignalRow(f"testDB:{LogPosition(lsn(7), 4, lsn(4), INSERT)}", "{}", "log", None),
     )
 
 
@@ -257,14 +259,14 @@ def test_every_row_of_the_windows_tables_supersedes_and_none_of_others():
 
 
 def test_a_schema_change_is_told_before_the_first_row_of_its_commit():
-    change = SchemaChange(ChangeType.ALTER, ORDERS, ReadPlace(5, lsn(8), snapshot="false"), NOW)
-    late = replace(change, place=ReadPlace(5, lsn(9), snapshot="false"))
+    change = SchemaChange(ChangeType.ALTER, ORDERS, ReadPosition(5, lsn(8), snapshot="false"), NOW)
+    late = replace(change, position=ReadPosition(5, lsn(9), snapshot="false"))
     settings = replace(PLAIN, transaction_metadata=True)
     rows = [Changed(7, 1, INSERT, ANN), Changed(8, 1, DELETE, ANN)]
 
     topics = decoded(*rows, changes=[late, change], settings=settings).events.column("topic").to_pylist()
 
-    assert [one.removeprefix("server1").split(".")[-1] for one in topics] == [
+    assert [topic.removeprefix("server1").split(".")[-1] for topic in topics] == [
         *("transaction", "customers"),
         *("", "transaction", "transaction", "customers", "customers"),
         "",
@@ -279,7 +281,7 @@ ROWS = st.lists(
 @given(ROWS, st.integers(1, 5), st.booleans())
 def test_parts_give_the_events_of_the_whole(drawn, cut, metadata):
     settings = replace(PLAIN, transaction_metadata=metadata, skipped_operations=frozenset("u"))
-    rows = [row for number, one in enumerate(sorted(drawn), 1) for row in changed(one, number)]
+    rows = [row for number, key in enumerate(sorted(drawn), 1) for row in changed(key, number)]
     first, second = [r for r in rows if r.commit <= cut], [r for r in rows if r.commit > cut]
 
     whole = decoded(*rows, settings=settings)
@@ -294,7 +296,7 @@ def changed(drawn: tuple[int, int, str, int], number: int) -> list[Changed]:
     commit, instance, op, key = drawn
     values = (str(key), "n", "x")[: 1 if instance else 3]
     operations = {"c": (INSERT,), "d": (DELETE,), "u": (BEFORE, AFTER)}[op]
-    return [Changed(commit, number, one, values, instance) for one in operations]
+    return [Changed(commit, number, operation, values, instance) for operation in operations]
 
 
 SHIFTED = [
@@ -328,11 +330,11 @@ def test_changes_of_a_transaction_are_told_in_the_order_of_their_commands(
 ):
     there: dict[int, int] = {}
     serials = []
-    for one in shown(numbered(rows, replace(PLAIN, tombstones=False)).events):
-        serials.append(one["value"]["source"]["event_serial_no"])
-        there.pop(one["key"]["id"], None)
-        if one["value"]["op"] == "c":
-            there[one["key"]["id"]] = one["value"]["after"]["u"]
+    for event in shown(numbered(rows, replace(PLAIN, tombstones=False)).events):
+        serials.append(event["value"]["source"]["event_serial_no"])
+        there.pop(event["key"]["id"], None)
+        if event["value"]["op"] == "c":
+            there[event["key"]["id"]] = event["value"]["after"]["u"]
 
     assert there == left
     assert serials == [1] * len(rows)
@@ -340,10 +342,11 @@ def test_changes_of_a_transaction_are_told_in_the_order_of_their_commands(
 
 def test_the_events_of_a_transaction_are_counted_in_the_order_of_their_commands():
     settings = replace(PLAIN, transaction_metadata=True, tombstones=False)
-    events = [one for one in shown(numbered(SHIFTED, settings).events) if "op" in one["value"]]
+    events = [event for event in shown(numbered(SHIFTED, settings).events) if "op" in event["value"]]
 
     told = [
-        (one["value"]["transaction"]["total_order"], one["value"]["op"], one["key"]["id"]) for one in events
+        (event["value"]["transaction"]["total_order"], event["value"]["op"], event["key"]["id"])
+        for event in events
     ]
     assert told == [(1, "d", 1), (2, "d", 2), (3, "d", 3), (4, "c", 2), (5, "c", 3), (6, "c", 4)]
 
@@ -351,4 +354,4 @@ def test_the_events_of_a_transaction_are_counted_in_the_order_of_their_commands(
 def test_rows_of_one_change_are_counted_on_though_they_have_commands_of_their_own():
     events = shown(numbered([(4, 1, 1, 1, 1), (5, 1, 2, 2, 1)], replace(PLAIN, tombstones=False)).events)
 
-    assert [one["value"]["source"]["event_serial_no"] for one in events] == [1, 2]
+    assert [event["value"]["source"]["event_serial_no"] for event in events] == [1, 2]

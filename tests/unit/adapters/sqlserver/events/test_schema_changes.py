@@ -7,13 +7,13 @@ from dataclasses import replace
 import orjson
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, schema_changes
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, shown
 
-PLACE = ReadPlace(0, "00000025:00000d98:00a2", snapshot="true")
+PLACE = ReadPosition(0, "00000025:00000d98:00a2", snapshot="true")
 CHANGE = SchemaChange(ChangeType.CREATE, CUSTOMERS, PLACE, 1588252618953)
 
 
@@ -22,12 +22,12 @@ def test_changes_come_in_their_order_keyed_by_the_database():
 
     events = shown(schema_changes([CHANGE, dropped], PLAIN))
 
-    assert [one["topic"] for one in events] == ["server1", "server1"]
-    assert [one["key"] for one in events] == [{"databaseName": "testDB"}] * 2
-    changes = [one["value"]["tableChanges"][0] for one in events]
-    assert [one["type"] for one in changes] == ["CREATE", "DROP"]
-    assert [one["table"]["primaryKeyColumnNames"] for one in changes] == [["id"], ["id"]]
-    assert {one["value"]["ddl"] for one in events} == {None}
+    assert [event["topic"] for event in events] == ["server1", "server1"]
+    assert [event["key"] for event in events] == [{"databaseName": "testDB"}] * 2
+    changes = [event["value"]["tableChanges"][0] for event in events]
+    assert [change["type"] for change in changes] == ["CREATE", "DROP"]
+    assert [change["table"]["primaryKeyColumnNames"] for change in changes] == [["id"], ["id"]]
+    assert {event["value"]["ddl"] for event in events} == {None}
 
 
 def test_the_key_s_bytes_are_those_that_jackson_writes():
@@ -65,9 +65,9 @@ def assert_fits(schema, payload) -> None:
         assert schema["optional"]
         return
     if schema["type"] == "struct":
-        assert list(payload) == [one["field"] for one in schema["fields"]]
-        for one in schema["fields"]:
-            assert_fits(one, payload[one["field"]])
+        assert list(payload) == [field["field"] for field in schema["fields"]]
+        for field in schema["fields"]:
+            assert_fits(field, payload[field["field"]])
     elif schema["type"] == "array":
         for item in payload:
             assert_fits(schema["items"], item)

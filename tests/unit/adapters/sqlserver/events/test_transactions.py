@@ -40,7 +40,7 @@ def test_a_transaction_ends_with_the_next_ones_first_event_and_its_time():
         Changed(7, 1, INSERT, ANN), Changed(7, 2, DELETE, ANN), Changed(8, 1, INSERT, ANN, committed=LATER)
     )
 
-    told = [one["value"] for one in shown(found.events) if one["topic"] == "server1.transaction"]
+    told = [event["value"] for event in shown(found.events) if event["topic"] == "server1.transaction"]
     name = "testDB.dbo.customers"
     assert told == [
         {
@@ -66,7 +66,9 @@ def test_an_event_tells_its_transaction_and_its_order_there():
     found = decoded(Changed(7, 1, DELETE, ANN), Changed(7, 2, BEFORE, ANN), Changed(7, 2, AFTER, ANN))
 
     blocks = [
-        one["value"]["transaction"] for one in shown(found.events) if one["value"] and "op" in one["value"]
+        event["value"]["transaction"]
+        for event in shown(found.events)
+        if event["value"] and "op" in event["value"]
     ]
     assert blocks == [
         {"id": lsn(7), "total_order": 1, "data_collection_order": 1},
@@ -82,7 +84,7 @@ def test_a_transaction_left_open_goes_on_counting_and_is_ended_after_a_restart()
     other = decoded(Changed(8, 1, INSERT, ANN), before=restored)
 
     assert restored == replace(before, restored=True)
-    assert [one["value"]["transaction"]["total_order"] for one in shown(on.events)] == [6]
+    assert [event["value"]["transaction"]["total_order"] for event in shown(on.events)] == [6]
     assert on.open == OpenTransaction(lsn(7), (("testDB.dbo.customers", 5), ("testDB.dbo.orders", 1)))
     assert shown(other.events)[0]["value"]["event_count"] == 5
     assert shown(other.events)[0]["value"]["id"] == lsn(7)

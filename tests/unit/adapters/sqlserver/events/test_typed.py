@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from engine.events.batch import EventForm
 from tests.typed_records import parsed, records
 from tests.unit.adapters.sqlserver.changed import AFTER, BEFORE, CUSTOMERS, DELETE, INSERT, PLAIN, Changed
@@ -31,14 +31,14 @@ def test_columns_are_the_records(metadata):
     found = decoded(*ROWS, settings=replace(settings, form=EventForm.COLUMNS))
     tables = {"server1.testDB.dbo.customers", "server1.testDB.dbo.orders"}
 
-    assert records(found.columns) == [one for one in wanted if one["topic"] in tables]
-    assert parsed(found.events) == [one for one in wanted if one["topic"] not in tables]
+    assert records(found.columns) == [collection for collection in wanted if collection["topic"] in tables]
+    assert parsed(found.events) == [collection for collection in wanted if collection["topic"] not in tables]
     assert len(found.columns) == 2
 
 
 def test_schema_changes_stay_records():
-    change = SchemaChange(ChangeType.CREATE, CUSTOMERS, ReadPlace(5), 6)
+    change = SchemaChange(ChangeType.CREATE, CUSTOMERS, ReadPosition(5), 6)
     found = decoded(*ROWS, settings=replace(PLAIN, form=EventForm.COLUMNS), changes=(change,))
 
-    assert [one["topic"] for one in parsed(found.events)] == ["server1"]
+    assert [record["topic"] for record in parsed(found.events)] == ["server1"]
     assert sum(batch.num_rows for batch in found.columns) == 8

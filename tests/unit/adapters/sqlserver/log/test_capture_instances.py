@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.sqlserver.log.capture_instances import Instances, check_dropped
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Capture
 from engine.errors import PositionLost
 from engine.model import CollectionId
@@ -27,28 +27,28 @@ _OLDER, _YOUNGER, _OTHER = _capture(T, 1), _capture(T, 9), _capture(U, 1)
 @pytest.mark.parametrize(
     ("found", "place", "lacking"),
     [
-        ((_YOUNGER, _OTHER), Place(_lsn(4)), {T}),
-        ((_YOUNGER, _OTHER), Place(_lsn(8)), set()),
-        ((_YOUNGER, _OTHER), Place(_lsn(8), 1, _lsn(7), 2), {T}),
-        ((_OLDER, _YOUNGER, _OTHER), Place(_lsn(4)), set()),
-        ((_OLDER, _OTHER), Place(_lsn(4)), set()),
-        ((_OTHER,), Place(_lsn(4)), set()),
+        ((_YOUNGER, _OTHER), LogPosition(_lsn(4)), {T}),
+        ((_YOUNGER, _OTHER), LogPosition(_lsn(8)), set()),
+        ((_YOUNGER, _OTHER), LogPosition(_lsn(8), 1, _lsn(7), 2), {T}),
+        ((_OLDER, _YOUNGER, _OTHER), LogPosition(_lsn(4)), set()),
+        ((_OLDER, _OTHER), LogPosition(_lsn(4)), set()),
+        ((_OTHER,), LogPosition(_lsn(4)), set()),
     ],
 )
-def test_a_table_lacks_changes_where_no_instance_has_them(found, place, lacking):
+def test_a_table_lacks_changes_where_no_instance_has_them(found, position, lacking):
     known = Instances((_OLDER, _YOUNGER, _OTHER)).begins
 
-    assert set(check_dropped(known, found, place)) == lacking
+    assert set(check_dropped(known, found, position)) == lacking
 
 
 def test_a_table_that_was_not_captured_before_lacks_nothing():
     known = Instances((_OTHER,)).begins
 
-    assert check_dropped(known, (_YOUNGER, _OTHER), Place(_lsn(4))) == {}
+    assert check_dropped(known, (_YOUNGER, _OTHER), LogPosition(_lsn(4))) == {}
 
 
 def test_a_signal_table_that_lacks_changes_ends_the_job():
     known = Instances((_OLDER, _OTHER)).begins
 
     with pytest.raises(PositionLost, match=r"db\.dbo\.t begins at"):
-        check_dropped(known, (_YOUNGER, _OTHER), Place(_lsn(4)), (T,))
+        check_dropped(known, (_YOUNGER, _OTHER), LogPosition(_lsn(4)), (T,))

@@ -12,12 +12,12 @@ import pytest
 from adapters.sqlserver.log import database_log
 from adapters.sqlserver.log.capture_instances import Mark
 from adapters.sqlserver.log.changes import Part
-from adapters.sqlserver.log.database_log import Asking, DatabaseTail, unix_s
+from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader, unix_s
 from adapters.sqlserver.log.span_reader import ChangeReader, Read
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.forks import Fork
-from adapters.sqlserver.server.position import ZERO, Place, after_lsn
+from adapters.sqlserver.server.position import ZERO, LogPosition, after_lsn
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Capture, Table
 from adapters.system import system_clock
@@ -40,8 +40,8 @@ class Locked(ChangeTables):
         self.least_lsn = ""
         self.now = "2026-01-01 00:00:00.000"
 
-    def greatest(self) -> Place:
-        return Place(lsn(9))
+    def greatest(self) -> LogPosition:
+        return LogPosition(lsn(9))
 
     def counts(self, asked: Sequence[Share], most: int) -> list[int]:  # noqa: ARG002  no server
         if self.locked:
@@ -93,17 +93,17 @@ class Nothing(ChangeReader):
         return self.found
 
 
-def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseTail, Locked, Known]:
+def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseLogReader, Locked, Known]:
     asked = Asked()
-    log = DatabaseTail("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
+    log = DatabaseLogReader("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
     return log, cast("Locked", asked.changes), cast("Known", asked.catalog)
 
 
 def test_what_is_new_is_told_when_the_lock_is_gone_that_reading_waited_for():
     log, server, _catalog = made()
-    waited = [log.next(Place(lsn(5))) for _turn in range(2)]
+    waited = [log.next(LogPosition(lsn(5))) for _turn in range(2)]
     server.locked = False
-    taken = log.next(Place(lsn(5)))
+    taken = log.next(LogPosition(lsn(5)))
 
     assert waited == [None, None]
     assert taken is not None
@@ -116,11 +116,11 @@ def test_a_lock_is_told_of_once_and_not_at_once(
 ):
     log, _server, _catalog = made()
     with caplog.at_level(logging.WARNING, "adapters"):
-        log.next(Place(lsn(5)))
+        log.next(LogPosition(lsn(5)))
         assert not caplog.messages
         monkeypatch.setattr(database_log, "_BUSY_TOLD_AFTER_S", 0.0)
         for _turn in range(3):
-            log.next(Place(lsn(5)))
+            log.next(LogPosition(lsn(5)))
 
     assert len(caplog.messages) == 1
     assert "the log of database shop waits for a lock" in caplog.text
@@ -135,9 +135,9 @@ def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_th
             log, _server, catalog = made(asking, [Mark("dbo_customers", 7, lsn(1))])
             catalog.found = ()
             for at in range(5, 9):
-                log.next(Place(lsn(at)))
+                log.next(LogPosition(lsn(at)))
 
-    assert [one for one in caplog.messages if "is gone" in one] == [
+    assert [message for message in caplog.messages if "is gone" in message] == [
         "capture instance dbo_customers of database shop is gone; what it had not told yet is lost"
     ]
 
@@ -147,10 +147,10 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
     server.locked, server.least_lsn = False, lsn(7)
 
     with pytest.raises(PositionLost, match="begins at"):
-        log.next(Place(lsn(5)))
+        log.next(LogPosition(lsn(5)))
 
 
-def opened(*forks: str) -> DatabaseTail:
+def opened(*forks: str) -> DatabaseLogReader:
     """A log that was opened on fork A; of these forks the server tells one after the other."""
     log, server, catalog = made(Asking(system_clock(), fork=Fork("A")))
     server.locked, catalog.forks = False, [Fork(fork) for fork in forks]
@@ -159,32 +159,32 @@ def opened(*forks: str) -> DatabaseTail:
 
 def test_a_connection_to_a_database_on_another_fork_ends_the_session():
     with pytest.raises(SourceError, match="another recovery fork"):
-        opened("B").next(Place(lsn(5)))
+        opened("B").next(LogPosition(lsn(5)))
 
 
 def test_rows_read_while_the_database_went_to_another_fork_are_not_given_out():
     log = opened("A", "A", "B")
-    assert log.next(Place(lsn(5)))
+    assert log.next(LogPosition(lsn(5)))
 
     with pytest.raises(SourceError, match="another recovery fork"):
-        log.next(Place(lsn(5)))
+        log.next(LogPosition(lsn(5)))
 
 
 def test_a_log_that_ends_before_the_place_reached_is_looked_at():
     log = opened("A", "A", "A", "B")
-    taken = log.next(Place(lsn(5)))
+    taken = log.next(LogPosition(lsn(5)))
     assert taken is not None
-    assert log.next(Place(lsn(12))) is None
+    assert log.next(LogPosition(lsn(12))) is None
 
     with pytest.raises(SourceError, match="another recovery fork"):
-        log.next(Place(lsn(12)))
+        log.next(LogPosition(lsn(12)))
 
 
 def test_what_is_whole_from_where_it_was_read_is_kept():
     log, server, _catalog = made()
     server.locked, server.least_lsn = False, after_lsn(lsn(5))
 
-    assert log.next(Place(lsn(5)))
+    assert log.next(LogPosition(lsn(5)))
 
 
 def test_a_login_that_may_not_know_the_least_lsn_is_told_what_it_needs():
@@ -192,7 +192,7 @@ def test_a_login_that_may_not_know_the_least_lsn_is_told_what_it_needs():
     server.locked, server.least_lsn = False, ZERO
 
     with pytest.raises(SourceError, match="does not tell since when") as caught:
-        log.next(Place(lsn(5)))
+        log.next(LogPosition(lsn(5)))
     assert "gating role" in caught.value.hint
 
 
@@ -205,9 +205,9 @@ def test_changes_without_a_sure_order_are_told_of_once(
         for _session in range(2):
             log, server, _catalog = made(asking)
             server.locked = False
-            log.next(Place(lsn(5)))
+            log.next(LogPosition(lsn(5)))
 
-    assert [one.partition(" has changes")[0] for one in caplog.messages] == [
+    assert [message.partition(" has changes")[0] for message in caplog.messages] == [
         "capture instance dbo_customers of database shop"
     ]
 
@@ -216,7 +216,7 @@ def test_what_was_read_is_as_old_as_the_server_s_clock_says(monkeypatch: pytest.
     monkeypatch.setattr(Nothing, "found", Read((Part(1),), committed="2099-01-01 00:00:00.000"))
     log, server, _catalog = made()
     server.locked, server.now = False, "2099-01-01 00:01:00.000"
-    taken = log.next(Place(lsn(5)))
+    taken = log.next(LogPosition(lsn(5)))
 
     assert taken is not None
     assert 0 <= (taken.lag_s(time.monotonic()) or 0) < 5

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from adapters.sqlserver.log.reader import SqlServerLog
-from adapters.sqlserver.server.position import Place, position_of
+from adapters.sqlserver.server.position import LogPosition, position_of
 from engine.errors import InvariantError
 
 
 class Failing:
     """Change tables with a row that the driver can't decode."""
 
-    def next(self, after: Place) -> None:  # noqa: ARG002  fails wherever it stands
+    def next(self, after: LogPosition) -> None:  # noqa: ARG002  fails wherever it stands
         b"secret row\x3d\xd8".decode("utf-16-le")
 
     def limit(self, share: float) -> None:
@@ -23,7 +23,7 @@ class Failing:
 
 
 def test_a_failure_is_told_without_the_row_that_it_quotes():
-    log = SqlServerLog([Failing()], position_of([Place()]), 0.01)
+    log = SqlServerLog([Failing()], position_of([LogPosition()]), 0.01)
     with pytest.raises(InvariantError) as caught:
         log.take(10)
     log.close()

@@ -20,12 +20,12 @@ from adapters.sqlserver.log.span_planner import (
     plan_span,
     shares,
 )
-from adapters.sqlserver.server.position import ZERO, Place, after_lsn, lsn_of_hex
+from adapters.sqlserver.server.position import ZERO, LogPosition, after_lsn, lsn_of_hex
 from adapters.sqlserver.server.table import Capture
 from engine.errors import SourceError
 from engine.model import CollectionId
 
-START = Place(ZERO)
+START = LogPosition(ZERO)
 
 
 def lsn(number: int) -> str:
@@ -46,7 +46,7 @@ class Logged:
         return [
             row
             for row in self.rows[share.capture.name]
-            if share.first <= row[0] <= share.last and share.after < Place(*row, 9) <= share.upto
+            if share.first <= row[0] <= share.last and share.after < LogPosition(*row, 9) <= share.upto
         ]
 
     def counts(self, asked: Sequence[Share], most: int) -> list[int]:
@@ -75,12 +75,12 @@ def logged(*commits: dict[str, int]) -> Logged:
 
 
 def streamed(
-    captures: Sequence[Capture], log: Logged, last: int, bounds: Bounds, after: Place = START
+    captures: Sequence[Capture], log: Logged, last: int, bounds: Bounds, after: LogPosition = START
 ) -> list[Planned]:
     """All spans up to the end."""
     planned = []
-    while after < Place(lsn(last)):
-        planned.append(plan_span(captures, after, Place(lsn(last)), bounds, log))
+    while after < LogPosition(lsn(last)):
+        planned.append(plan_span(captures, after, LogPosition(lsn(last)), bounds, log))
         assert planned[-1].end > after
         after = planned[-1].end
     return planned
@@ -140,7 +140,7 @@ def test_changes_that_are_cleaned_up_while_they_are_counted_are_an_error_of_the_
             return found
 
     with pytest.raises(SourceError, match=r"the changes of db\.dbo\.a were removed"):
-        plan_span([capture("a")], START, Place(lsn(11)), Bounds(4, 2, 2), CleanedUp(log.rows))
+        plan_span([capture("a")], START, LogPosition(lsn(11)), Bounds(4, 2, 2), CleanedUp(log.rows))
 
 
 def test_a_commit_larger_than_a_span_is_cut_between_its_changes():
@@ -156,7 +156,7 @@ def test_a_commit_larger_than_a_span_is_cut_between_its_changes():
 def test_a_restart_inside_a_commit_goes_on_inside_it():
     log = logged({"a": 4, "b": 4}, {"a": 1})
     captures, bounds = [capture("a"), capture("b")], Bounds(2, 0, 100)
-    first = plan_span(captures, Place(ZERO), Place(lsn(11)), bounds, log)
+    first = plan_span(captures, LogPosition(ZERO), LogPosition(lsn(11)), bounds, log)
 
     rest = streamed(captures, log, 11, bounds, after=first.end)
 
@@ -165,7 +165,9 @@ def test_a_restart_inside_a_commit_goes_on_inside_it():
 
 
 def test_few_rows_are_told_with_their_number():
-    planned = plan_span([capture("a")], Place(ZERO), Place(lsn(11)), Bounds(9, 5, 9), logged({"a": 3}))
+    planned = plan_span(
+        [capture("a")], LogPosition(ZERO), LogPosition(lsn(11)), Bounds(9, 5, 9), logged({"a": 3})
+    )
 
     assert planned.rows == 3
 
@@ -174,7 +176,9 @@ def test_a_silent_table_takes_no_part():
     log = logged({"a": 3})
     log.rows["b"] = []
 
-    planned = plan_span([capture("a"), capture("b")], Place(ZERO), Place(lsn(11)), Bounds(9, 0, 9), log)
+    planned = plan_span(
+        [capture("a"), capture("b")], LogPosition(ZERO), LogPosition(lsn(11)), Bounds(9, 0, 9), log
+    )
 
     assert [share.capture.name for share in planned.shares] == ["a"]
 
@@ -183,7 +187,7 @@ def test_many_small_tables_leave_a_large_one_its_room():
     log = logged({"a": 1, "b": 1, "c": 1}, *({"d": 1} for _row in range(100)))
     captures = [capture(name) for name in "abcd"]
 
-    first = plan_span(captures, Place(ZERO), Place(lsn(110)), Bounds(40, 10, 100), log)
+    first = plan_span(captures, LogPosition(ZERO), LogPosition(lsn(110)), Bounds(40, 10, 100), log)
 
     assert len(told(log, [first])) > 30
 
@@ -192,9 +196,9 @@ class TestInstances:
     def test_the_younger_takes_over_at_its_start(self):
         old, new = capture("t_1", table="t"), capture("t_2", start=15, table="t", created="2")
 
-        found = shares([old, new], Place(lsn(5)), Place(lsn(20)))
+        found = shares([old, new], LogPosition(lsn(5)), LogPosition(lsn(20)))
 
-        assert [(one.capture.name, one.first, one.last) for one in found] == [
+        assert [(span.capture.name, span.first, span.last) for span in found] == [
             ("t_1", lsn(6), lsn(14)),
             ("t_2", lsn(15), lsn(20)),
         ]
@@ -202,31 +206,35 @@ class TestInstances:
     def test_after_the_switch_the_older_is_not_asked(self):
         old, new = capture("t_1", table="t"), capture("t_2", start=15, table="t", created="2")
 
-        assert [one.capture.name for one in shares([new, old], Place(lsn(15)), Place(lsn(20)))] == ["t_2"]
+        assert [
+            share.capture.name for share in shares([new, old], LogPosition(lsn(15)), LogPosition(lsn(20)))
+        ] == ["t_2"]
 
     def test_two_whose_starts_were_raised_by_cleaning_up_are_told_by_their_making(self):
         old = capture("t_1", start=9, table="t", created="1")
         new = capture("t_2", start=9, table="t", created="2")
 
-        assert [one.capture.name for one in shares([new, old], Place(lsn(8)), Place(lsn(20)))] == ["t_2"]
+        assert [
+            share.capture.name for share in shares([new, old], LogPosition(lsn(8)), LogPosition(lsn(20)))
+        ] == ["t_2"]
 
     def test_a_table_enabled_later_is_asked_from_its_start_on(self):
-        (found,) = shares([capture("t", start=15)], Place(lsn(5)), Place(lsn(20)))
+        (found,) = shares([capture("t", start=15)], LogPosition(lsn(5)), LogPosition(lsn(20)))
 
         assert found.first == lsn(15)
 
     def test_the_current_instance_is_the_one_of_the_next_commit(self):
         old, new = capture("t_1", table="t"), capture("t_2", start=15, table="t", created="2")
 
-        assert [one.name for one in current([old, new], Place(lsn(13)))] == ["t_1"]
-        assert [one.name for one in current([old, new], Place(lsn(14)))] == ["t_2"]
+        assert [instance.name for instance in current([old, new], LogPosition(lsn(13)))] == ["t_1"]
+        assert [instance.name for instance in current([old, new], LogPosition(lsn(14)))] == ["t_2"]
 
     def test_a_table_that_begins_later_has_a_current_instance_all_the_same(self):
-        assert [one.name for one in current([capture("t", start=15)], Place(lsn(3)))] == ["t"]
+        assert [instance.name for instance in current([capture("t", start=15)], LogPosition(lsn(3)))] == ["t"]
 
 
 def test_a_share_inside_a_commit_asks_for_that_commit_again():
-    (found,) = shares([capture("a")], Place(lsn(10), 1, lsn(1000), 9), Place(lsn(10)))
+    (found,) = shares([capture("a")], LogPosition(lsn(10), 1, lsn(1000), 9), LogPosition(lsn(10)))
 
     assert (found.first, found.last) == (lsn(10), lsn(10))
     assert after_lsn(found.first) > found.last
@@ -239,21 +247,21 @@ def test_an_instance_is_left_behind_once_however_the_log_is_cut(cuts: list[int],
         capture("young", table="t", created="2", start=start),
         capture("alone", start=3),
     ]
-    places = [START, *(Place(lsn(number)) for number in sorted(cuts))]
+    positions = [START, *(LogPosition(lsn(number)) for number in sorted(cuts))]
 
     found = [
-        (one.name, stop, upto.commit)
-        for after, upto in pairwise(places)
-        for one, stop in completed(captures, after, upto)
+        (instance.name, stop, upto.commit)
+        for after, upto in pairwise(positions)
+        for instance, stop in completed(captures, after, upto)
     ]
 
-    passed = [place.commit for place in places if place.commit > lsn(start)]
+    passed = [position.commit for position in positions if position.commit > lsn(start)]
     assert found == ([("old", lsn(start), passed[0])] if passed else [])
 
 
 def test_a_commit_that_is_still_being_read_leaves_nothing_behind_again():
     captures = [capture("old", table="t"), capture("young", table="t", created="2", start=5)]
-    inside = Place(lsn(7), 1, lsn(6), 2)
+    inside = LogPosition(lsn(7), 1, lsn(6), 2)
 
-    assert [one.name for one, _stop in completed(captures, Place(lsn(5)), inside)] == ["old"]
-    assert not completed(captures, inside, Place(lsn(7)))
+    assert [instance.name for instance, _stop in completed(captures, LogPosition(lsn(5)), inside)] == ["old"]
+    assert not completed(captures, inside, LogPosition(lsn(7)))

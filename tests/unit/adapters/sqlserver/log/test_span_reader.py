@@ -16,7 +16,7 @@ from adapters.sqlserver.log.entries import in_order
 from adapters.sqlserver.log.span_planner import Planned, Share
 from adapters.sqlserver.log.span_reader import ChangeReader, forget
 from adapters.sqlserver.server.change_statements import portions
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Capture, Table
 from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
@@ -32,8 +32,8 @@ INSTANCES, STRETCHES = 70, 3
 BRANCH = re.compile(r"SELECT (\d+) AS \[task\], (\d+) AS \[instance\].*?\[t\d+_CT\].*?>= 0x([0-9a-f]+) AND")
 
 
-def places(count: int) -> list[Place]:
-    return [Place(lsn(10 * at)) for at in range(count + 1)]
+def places(count: int) -> list[LogPosition]:
+    return [LogPosition(lsn(10 * at)) for at in range(count + 1)]
 
 
 class Jobs(ChangeReader):
@@ -54,7 +54,9 @@ class Jobs(ChangeReader):
         text = "f\x1f1\x1fann\x1fx"
         columns = [(at, first, 1, first, 2, None, text) for at, first in rows]
         kinds = [pa.int32(), pa.string(), pa.int32(), pa.string(), pa.int32(), pa.string(), pa.large_string()]
-        made = [pa.array(one, kind) for one, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
+        made = [
+            pa.array(values, kind) for values, kind in zip(zip(*columns, strict=True), kinds, strict=True)
+        ]
         batch = pa.RecordBatch.from_arrays(made, names=RAW.names)
         own = replace(stage, name=f"{stage.name}-{task}")  # outside of Spark all tasks have one number
         changes = own([batch])
@@ -62,12 +64,12 @@ class Jobs(ChangeReader):
         return replace(changes, task=task)
 
 
-def shares(ends: list[Place]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
+def shares(ends: list[LogPosition]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
     captures = [
         Capture(f"t{at}", CollectionId(("d", "dbo", f"t{at}")), lsn(0), (), at, at) for at in range(70)
     ]
-    return {one.name: CUSTOMERS for one in captures}, tuple(
-        Share(at, one, ends[0], ends[-1]) for at, one in enumerate(captures)
+    return {capture.name: CUSTOMERS for capture in captures}, tuple(
+        Share(at, capture, ends[0], ends[-1]) for at, capture in enumerate(captures)
     )
 
 
@@ -86,7 +88,7 @@ def test_a_span_of_many_instances_is_read_by_several_jobs_into_parts_that_are_wh
     for part, after, upto in zip(read.parts, ends[:-1], ends[1:], strict=True):
         entries = in_order(part.load())
         assert sorted(entries.instances) == list(range(INSTANCES))
-        assert all(after.commit < one.as_py() <= upto.commit for one in entries.commits)
+        assert all(after.commit < commit.as_py() <= upto.commit for commit in entries.commits)
     forget(read.parts)
     assert not list(tmp_path.iterdir())
 
@@ -95,7 +97,7 @@ def test_a_span_of_many_instances_is_read_by_several_jobs_into_parts_that_are_wh
 def test_portions_are_all_there_is_in_order(count: int):
     found = portions(list(range(count)))
 
-    assert [one for portion in found for one in portion] == list(range(count))
+    assert [number for portion in found for number in portion] == list(range(count))
     sizes = [len(portion) for portion in found]
     assert all(0 < size <= 50 for size in sizes)
     assert max(sizes, default=0) - min(sizes, default=0) <= 1

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema.history import FileStore, History, history, history_record
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import READABLE
 from adapters.sqlserver.settings import HistoryKind, HistorySettings
@@ -38,7 +38,7 @@ DEBEZIUMS = (
 
 
 def change(table: Table = CUSTOMERS, commit: int = 7, kind: ChangeType = ChangeType.CREATE) -> SchemaChange:
-    return SchemaChange(kind, table, ReadPlace(1, lsn(commit), snapshot="false"), 2)
+    return SchemaChange(kind, table, ReadPosition(1, lsn(commit), snapshot="false"), 2)
 
 
 def kept(tmp_path, *changes: SchemaChange) -> History:
@@ -47,8 +47,8 @@ def kept(tmp_path, *changes: SchemaChange) -> History:
     return made
 
 
-def at(commit: int, *databases: str) -> dict[str, Place]:
-    return {name: Place(lsn(commit)) for name in databases or ("testDB",)}
+def at(commit: int, *databases: str) -> dict[str, LogPosition]:
+    return {name: LogPosition(lsn(commit)) for name in databases or ("testDB",)}
 
 
 def test_tables_are_what_they_were_at_the_place(tmp_path):
@@ -72,7 +72,7 @@ def test_each_database_has_its_own_place_and_each_server_its_own_records(tmp_pat
 def test_a_record_of_debeziums_is_read_and_written_as_it_is():
     record = orjson.loads(DEBEZIUMS)
     found = recovered(DEBEZIUMS.encode())
-    place = ReadPlace(0, "00000025:00000d98:00a2", snapshot="true")
+    position = ReadPosition(0, "00000025:00000d98:00a2", snapshot="true")
 
     assert found == Table(
         CollectionId(("testDB", "dbo", "t")),
@@ -82,12 +82,14 @@ def test_a_record_of_debeziums_is_read_and_written_as_it_is():
         ),
         ("id",),
     )
-    written = history_record(SchemaChange(ChangeType.CREATE, found, place, 1588252618953), "server1")
+    written = history_record(SchemaChange(ChangeType.CREATE, found, position, 1588252618953), "server1")
     assert orjson.loads(written) == record
 
 
 def recovered(raw: bytes) -> Table:
-    (table,) = History(Fixed(raw), "server1").recover({"testDB": Place("ffffffff:ffffffff:ffff")}).values()
+    (table,) = (
+        History(Fixed(raw), "server1").recover({"testDB": LogPosition("ffffffff:ffffffff:ffff")}).values()
+    )
     return table
 
 
@@ -113,8 +115,8 @@ KINDS = st.sampled_from(sorted(READABLE))
 @given(st.lists(st.tuples(st.text(min_size=1), KINDS, st.booleans(), st.none() | st.text()), min_size=1))
 def test_any_table_comes_back_as_it_was(drawn):
     columns = tuple(
-        column(name, place, kind, null=null, default=default)
-        for place, (name, kind, null, default) in enumerate(drawn, 1)
+        column(name, number, kind, null=null, default=default)
+        for number, (name, kind, null, default) in enumerate(drawn, 1)
     )
     table = Table(CollectionId(("testDB", 's"x', "t.y")), columns, (columns[0].name,))
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema.history import FileStore, History, history_record
 from adapters.sqlserver.schema.stated import StatedTable, stated_tables
 from adapters.sqlserver.schema.tracker import SchemaTracker
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from adapters.system import system_clock
 from engine.errors import SignalError
@@ -29,7 +29,7 @@ WIDER = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("more", 4, "int")
 
 def entry(table: Table = CUSTOMERS, kind: ChangeType = ChangeType.ALTER) -> dict[str, Any]:
     """A table change as Debezium's schema history has it."""
-    change = SchemaChange(kind, table, ReadPlace(1, lsn(7), snapshot="false"), 2)
+    change = SchemaChange(kind, table, ReadPosition(1, lsn(7), snapshot="false"), 2)
     found: dict[str, Any] = orjson.loads(history_record(change, "server1"))["tableChanges"][0]
     return found
 
@@ -122,7 +122,7 @@ class TestTracked:
         return SchemaTracker(cast("Any", None), Codecs(PLAIN), history, system_clock())
 
     def stated(self, tracker: SchemaTracker, *tables: StatedTable) -> list[SchemaChange]:
-        return tracker.stated(tables, {"testDB": Place(lsn(9))})
+        return tracker.stated(tables, {"testDB": LogPosition(lsn(9))})
 
     def test_it_is_recorded_where_the_stream_stands(self, tmp_path):
         history = History(FileStore(tmp_path / "history"), "server1")
@@ -130,10 +130,10 @@ class TestTracked:
 
         (made,) = self.stated(tracker, StatedTable(ChangeType.ALTER, WIDER.id, WIDER))
 
-        assert (made.type, made.table, made.place.commit) == (ChangeType.ALTER, WIDER, lsn(9))
+        assert (made.type, made.table, made.position.commit) == (ChangeType.ALTER, WIDER, lsn(9))
         assert tracker.shapes == {WIDER.id: WIDER}
-        assert history.recover({"testDB": Place(lsn(8))}) == {}
-        assert history.recover({"testDB": Place(lsn(9))}) == {WIDER.id: WIDER}
+        assert history.recover({"testDB": LogPosition(lsn(8))}) == {}
+        assert history.recover({"testDB": LogPosition(lsn(9))}) == {WIDER.id: WIDER}
 
     def test_a_drop_has_the_last_shape_and_needs_one(self):
         tracker = self.tracker()

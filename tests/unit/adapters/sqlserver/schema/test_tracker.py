@@ -10,7 +10,7 @@ from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.log.reader import LogSlice
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.schema.tracker import SchemaTracker
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Capture, Column
 from adapters.system import system_clock
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, lsn
@@ -43,8 +43,8 @@ def tracker_of(tables: Tables) -> SchemaTracker:
 
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
-    taken = LogSlice(Place(lsn(end)), Read(), instances, 0.0, changed=look)
-    made = of.told(CUSTOMERS.id.parts[0], Place(lsn(before)), taken, "false")
+    taken = LogSlice(LogPosition(lsn(end)), Read(), instances, 0.0, changed=look)
+    made = of.told(CUSTOMERS.id.parts[0], LogPosition(lsn(before)), taken, "false")
     return [f"{change.type} {len(change.table.columns)}" for change in made]
 
 

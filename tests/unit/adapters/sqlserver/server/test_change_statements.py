@@ -13,7 +13,7 @@ from sqlglot import exp
 from adapters.sqlserver.log.span_planner import Share
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import change_statements, metadata, table_statements, tsql
-from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
@@ -64,9 +64,11 @@ LSN, LATER = "00000025:00000d98:00a2", "00000025:00000d98:00b0"
 
 def shares() -> Iterator[Share]:
     capture = Capture("dbo_odd ]'", ID, LSN, tuple(column.name for column in COLUMNS), 7, 8)
-    yield Share(0, capture, Place(LSN), Place(LATER))
-    yield Share(1, capture, Place(LSN, 3, LSN, 4), Place(LATER, 5, LATER, 4))
-    yield Share(2, replace(capture, commands=False), Place(LSN, 3, LSN, 4), Place(LATER, 0, LATER, 4))
+    yield Share(0, capture, LogPosition(LSN), LogPosition(LATER))
+    yield Share(1, capture, LogPosition(LSN, 3, LSN, 4), LogPosition(LATER, 5, LATER, 4))
+    yield Share(
+        2, replace(capture, commands=False), LogPosition(LSN, 3, LSN, 4), LogPosition(LATER, 0, LATER, 4)
+    )
 
 
 NARROW = Table(ID, COLUMNS[3:5], primary_key=("c int",))
@@ -94,7 +96,7 @@ def built() -> Iterator[str]:
     )
     yield metadata.agent_status(AGENT_STATUS, "odd ]'db")
     asked = list(shares())
-    yield from (one.text for one in bound(asked))
+    yield from (statement.text for statement in bound(asked))
     for mode in (RowMode.FAST, RowMode.ESCAPED):
         told = [change_statements.ShareRead(share, readable(WIDE), mode) for share in asked]
         yield change_statements.change_rows(told).text
@@ -142,7 +144,7 @@ def faults(text: str) -> list[str]:
     trees = parsed(text)
     if len(trees) != 1 or trees[0] is None:
         return [f"{len(trees)} statements"]
-    return [f"not understood: {one.sql()}" for one in trees[0].find_all(exp.Command)]
+    return [f"not understood: {command.sql()}" for command in trees[0].find_all(exp.Command)]
 
 
 ALL = list(built())
@@ -171,10 +173,12 @@ def test_lsns_are_parameters_in_the_order_of_the_text_and_literals_for_spark_alo
     told = [change_statements.ShareRead(share, NARROW.columns, RowMode.FAST) for share in asked]
     found = [*bound(asked), change_statements.change_rows(told)]
 
-    assert not [one.text for one in found if "0x" in one.text]
-    assert [one.text.count("?") for one in found] == [len(one.parameters) for one in found]
-    for one in found:
-        assert one.parameters == found[-1].parameters
+    assert not [statement.text for statement in found if "0x" in statement.text]
+    assert [statement.text.count("?") for statement in found] == [
+        len(statement.parameters) for statement in found
+    ]
+    for statement in found:
+        assert statement.parameters == found[-1].parameters
     text, *parameters = (
         change_statements.change_rows(told).text,
         *change_statements.change_rows(told).parameters,
@@ -210,12 +214,16 @@ def test_values_are_compared_as_their_own_type():
 
 
 def test_what_is_ordered_by_is_a_column_and_never_an_alias():
-    ordered = [one for text in ALL for tree in parsed(text) if tree for one in tree.find_all(exp.Ordered)]
+    ordered = [
+        ordering for text in ALL for tree in parsed(text) if tree for ordering in tree.find_all(exp.Ordered)
+    ]
 
     assert len(ordered) > 10
-    assert [one.sql() for one in ordered if isinstance(one.this, exp.Column) and not one.this.table] == [
-        "s.[name]"
-    ] * 0
+    assert [
+        ordering.sql()
+        for ordering in ordered
+        if isinstance(ordering.this, exp.Column) and not ordering.this.table
+    ] == ["s.[name]"] * 0
 
 
 def test_captured_columns_are_asked_for_without_a_join_on_either_of_two_conditions():
@@ -223,13 +231,17 @@ def test_captured_columns_are_asked_for_without_a_join_on_either_of_two_conditio
 
     joins = list(tree.find_all(exp.Join)) if tree else []
     assert len(joins) > 3
-    assert not [one.sql() for one in joins if one.find(exp.Or)]
+    assert not [join.sql() for join in joins if join.find(exp.Or)]
 
 
 def test_no_alias_is_a_word_that_t_sql_reserves():
     reserved = {"PRIMARY", "KEY", "ORDER", "PLAN", "FILE", "USER", "TABLE", "COLUMN", "SCHEMA", "VIEW"}
     aliases = {
-        one.alias.upper() for text in ALL for tree in parsed(text) if tree for one in tree.find_all(exp.Alias)
+        alias.alias.upper()
+        for text in ALL
+        for tree in parsed(text)
+        if tree
+        for alias in tree.find_all(exp.Alias)
     }
 
     assert aliases & reserved <= {"SCHEMA", "TABLE", "COLUMN", "VIEW"}

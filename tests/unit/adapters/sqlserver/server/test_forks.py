@@ -13,16 +13,16 @@ from sqlalchemy.exc import DBAPIError
 from adapters.sqlserver.commands.state_change import at_position
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.forks import Fork, Forks, Sent, check_fork, check_same_fork, saved_fork
-from adapters.sqlserver.server.position import Place, lsn_of_decimal, position_of
+from adapters.sqlserver.server.position import LogPosition, lsn_of_decimal, position_of
 from adapters.sqlserver.server.questions import Questions
 from engine.errors import Loss, OtherHistory, PositionLost, SourceError
 from engine.job.saved.state import State
 from tests.unit.adapters.sqlserver.changed import lsn
 
-AT_9 = Sent("shop", "A", Place(lsn(9)))
+AT_9 = Sent("shop", "A", LogPosition(lsn(9)))
 
 
-class Told(Catalog):
+class FixedCatalog(Catalog):
     """A catalog that tells this fork."""
 
     def __init__(self, fork: Fork | None) -> None:
@@ -36,7 +36,7 @@ class Asked(Questions):
     """A database on this fork."""
 
     def __init__(self, fork: Fork | None) -> None:
-        self.database, self.catalog = "shop", Told(fork)
+        self.database, self.catalog = "shop", FixedCatalog(fork)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))
@@ -68,7 +68,7 @@ def test_in_an_availability_group_it_was_forced_over():
 
 
 def test_a_commit_that_was_sent_in_part_is_compared_by_its_commit():
-    inside = replace(AT_9, place=Place(lsn(9), 3, lsn(7), 2))
+    inside = replace(AT_9, position=LogPosition(lsn(9), 3, lsn(7), 2))
 
     with pytest.raises(PositionLost):
         check_fork(inside, Fork("B", "A", lsn(8)))
@@ -106,13 +106,13 @@ def test_no_history_of_failovers_hides_that_commits_are_lost(data: st.DataObject
         kept = data.draw(st.integers(0, len(log)))
         fork = Fork(str(number), fork.id, lsn(kept + 1))
         log = log[:kept] + [f"{number}-{n}" for n in range(data.draw(st.integers(0, 6)))]
-    place = Sent("shop", "0", Place(lsn(sent)))
+    position = Sent("shop", "0", LogPosition(lsn(sent)))
 
     if log[:sent] != streamed:
         with pytest.raises(PositionLost):
-            check_fork(place, fork)
+            check_fork(position, fork)
     elif fork.id in {"0", "1"}:
-        check_fork(place, fork)  # nothing is lost, and the server tells it
+        check_fork(position, fork)  # nothing is lost, and the server tells it
 
 
 def test_a_database_that_changes_to_another_fork_ends_the_session():
@@ -135,7 +135,7 @@ def test_a_fork_that_is_not_told_now_stays_the_saved_one():
 
 def test_a_position_that_somebody_sets_is_one_of_the_present_fork():
     memory = {"names": ["shop"], "databases": {"shop": {"instances": [], "fork": "A"}}}
-    state = State(position=position_of([Place(lsn(9))]), memory=memory)
+    state = State(position=position_of([LogPosition(lsn(9))]), memory=memory)
 
     moved = at_position(cast("Any", None), state, lsn(4))
 

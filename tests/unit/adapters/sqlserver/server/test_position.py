@@ -7,22 +7,22 @@ from hypothesis import strategies as st
 
 from adapters.sqlserver.server.position import (
     ZERO,
-    Place,
+    LogPosition,
     after_lsn,
     lsn_literal,
     lsn_of,
     lsn_of_hex,
-    parse_place,
-    places_of,
+    parse_position,
     position_of,
+    positions_of,
 )
 from engine.model import Position
 
 LSNS = st.integers(0, 2**80 - 1).map(lambda number: lsn_of_hex(f"{number:020x}"))
 # A change after which nothing can come is how a whole commit is written.
-CHANGES = LSNS.filter(lambda lsn: lsn != Place().change)
-INSIDE = st.builds(Place, LSNS, st.integers(0, 2**31 - 1), CHANGES, st.integers(0, 9))
-PLACES = st.one_of(LSNS.map(Place), INSIDE)
+CHANGES = LSNS.filter(lambda lsn: lsn != LogPosition().change)
+INSIDE = st.builds(LogPosition, LSNS, st.integers(0, 2**31 - 1), CHANGES, st.integers(0, 9))
+PLACES = st.one_of(LSNS.map(LogPosition), INSIDE)
 
 
 @given(st.binary(min_size=10, max_size=10), st.binary(min_size=10, max_size=10))
@@ -39,28 +39,28 @@ def test_hexadecimal_digits_of_either_case_are_the_same_lsn():
 
 
 @given(PLACES)
-def test_a_place_is_read_back_from_its_text(place: Place):
-    assert parse_place(str(place)) == place
+def test_a_place_is_read_back_from_its_text(position: LogPosition):
+    assert parse_position(str(position)) == position
 
 
 def test_a_place_of_an_older_state_is_before_all_changes_that_have_a_command():
     commit, change = "00000025:00000d98:00a2", "00000025:00000d98:0003"
     saved = Position((commit, change, 4, commit, "ffffffff:ffffffff:ffff", 9))
 
-    assert places_of(saved) == (Place(commit, 0, change, 4), Place(commit))
-    assert parse_place(f"{commit}/{change}/4") == Place(commit, 0, change, 4)
-    assert Place(commit, 0, change, 4) < Place(commit, 1, ZERO, 1)
+    assert positions_of(saved) == (LogPosition(commit, 0, change, 4), LogPosition(commit))
+    assert parse_position(f"{commit}/{change}/4") == LogPosition(commit, 0, change, 4)
+    assert LogPosition(commit, 0, change, 4) < LogPosition(commit, 1, ZERO, 1)
 
 
 @given(st.lists(PLACES, min_size=1, max_size=4))
-def test_a_position_has_a_place_for_each_database(places: list[Place]):
-    assert places_of(position_of(places)) == tuple(places)
+def test_a_position_has_a_place_for_each_database(positions: list[LogPosition]):
+    assert positions_of(position_of(positions)) == tuple(positions)
 
 
 @given(INSIDE)
-def test_a_commit_streamed_in_part_is_before_the_same_streamed_whole(place: Place):
-    assert place <= Place(place.commit)
-    assert place.whole == (place.change == "ffffffff:ffffffff:ffff")
+def test_a_commit_streamed_in_part_is_before_the_same_streamed_whole(position: LogPosition):
+    assert position <= LogPosition(position.commit)
+    assert position.whole == (position.change == "ffffffff:ffffffff:ffff")
 
 
 @given(st.integers(0, 2**80 - 2))

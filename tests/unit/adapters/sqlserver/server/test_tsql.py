@@ -40,7 +40,7 @@ def test_any_name_is_one_name_when_quoted(name):
     # as a column's: sqlglot takes a sign off a table's name that says it is a temporary one
     tree = sqlglot.parse_one(f"SELECT 1 AS {quote_ident(name)}", read="tsql")
 
-    assert [one.alias for one in tree.find_all(exp.Alias)] == [name]
+    assert [alias.alias for alias in tree.find_all(exp.Alias)] == [name]
 
 
 @given(TEXT)
@@ -206,14 +206,14 @@ def test_rows_are_not_read_by_lengths():
 
 @pytest.mark.parametrize("width", [0, 1, 83, 84, 125, 126, 400, 1024])
 def test_concat_never_has_more_arguments_than_it_takes(width):
-    columns = [Column(f"c{place}", place, "nvarchar", 10) for place in range(width)]
+    columns = [Column(f"c{number}", number, "nvarchar", 10) for number in range(width)]
 
     text = row_text(columns)
 
     calls = list(sqlglot.parse_one(f"SELECT {text} AS [r]", read="tsql").find_all(exp.Concat))
     assert calls
     assert all(2 <= len(call.expressions) <= 254 for call in calls)
-    assert [int(one) for one in re.findall(r"max\), \[c(\d+)\]", text)] == list(range(width))
+    assert [int(digits) for digits in re.findall(r"max\), \[c(\d+)\]", text)] == list(range(width))
     assert text.count("IS NULL") == width
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 
+from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.server.connection import Jdbc
 from adapters.sqlserver.server.table import Column, Table
-from adapters.sqlserver.snapshot.chunk_reader import ChunkReader, RunRead
+from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.config.settings import SnapshotSettings
@@ -63,7 +64,7 @@ class Session:
         return []
 
 
-def read(spark: Session, runs: Sequence[RunRead], **more: Any) -> None:
+def read(spark: Session, runs: Sequence[RunRead[ReadTable]], **more: Any) -> None:
     def jdbc(database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         return Jdbc(database, "", query, {"set": "|".join(session)})
 
@@ -73,7 +74,7 @@ def read(spark: Session, runs: Sequence[RunRead], **more: Any) -> None:
     )
 
 
-def run(name: str) -> RunRead:
+def run(name: str) -> RunRead[ReadTable]:
     table = Table(CollectionId(("shop", "dbo", name)), KEY.columns, ("id",))
     one = Run(1, Target(table.id), after=None, upto=None, chunks=1)
     return RunRead(one, ReadTable(table, KEY, KEY), cast("Any", None), 100.0)

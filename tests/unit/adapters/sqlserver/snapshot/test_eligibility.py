@@ -24,7 +24,7 @@ def read_by(kind: str):
 
 @pytest.mark.parametrize("kind", sorted(READABLE - NEVER))
 def test_a_table_is_cut_by_a_key_of_any_type_that_an_index_takes(kind):
-    assert [one.type for one in read_by(kind).keyset.columns] == [kind]
+    assert [column.type for column in read_by(kind).keyset.columns] == [kind]
 
 
 @pytest.mark.parametrize("kind", sorted(NEVER))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver.server.position import Place, began_at, position_of
+from adapters.sqlserver.server.position import LogPosition, began_at, position_of
 from adapters.sqlserver.snapshot.initial import by_database
 from adapters.sqlserver.snapshot.watermark import AtBeginning
 from engine.errors import SourceError
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import lsn
 
-A, B = Place(lsn(1)), Place(lsn(2), 3, lsn(3), 4)
+A, B = LogPosition(lsn(1)), LogPosition(lsn(2), 3, lsn(3), 4)
 
 
 def test_where_logs_began_is_remembered_by_name():

@@ -61,7 +61,7 @@ def test_what_is_missing_or_wrong_is_told(changes: dict[str, str], problem: str)
     with pytest.raises(ConfigError) as caught:
         parse({**GIVEN, **changes})
 
-    assert any(problem in one for one in caught.value.problems)
+    assert any(problem in complaint for complaint in caught.value.problems)
 
 
 def test_a_catalog_or_a_journal_of_its_own_will_do():

@@ -15,7 +15,7 @@ VALUES = st.lists(st.none() | (st.binary(max_size=20) | st.binary(min_size=300, 
 
 
 def column(values: list[bytes | None]) -> pa.Array:
-    return pa.array([None if one is None else "\\x" + one.hex() for one in values], pa.large_string())
+    return pa.array([None if value is None else "\\x" + value.hex() for value in values], pa.large_string())
 
 
 @given(VALUES)
@@ -35,7 +35,7 @@ def test_each_mode_holds_the_bytes(values):
 
 @given(VALUES, st.integers(0, 3), st.sampled_from(BinaryMode), st.booleans())
 def test_digits_without_a_mark_are_the_same_bytes_in_either_case(values, start, mode, upper):
-    digits = [None if one is None else one.hex().upper() if upper else one.hex() for one in values]
+    digits = [None if value is None else value.hex().upper() if upper else value.hex() for value in values]
     texts = pa.array(digits, pa.large_string()).slice(start)
 
     assert digits_text(texts, mode).to_pylist() == hex_text(column(values), mode).to_pylist()[start:]

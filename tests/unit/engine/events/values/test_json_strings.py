@@ -23,7 +23,7 @@ def large(*texts: str | None) -> pa.Array:
 def test_escaped_text_is_a_json_string(texts):
     shown = escape(large(*texts)).to_pylist()
 
-    assert [None if one is None else json.loads(f'"{one}"') for one in shown] == texts
+    assert [None if text is None else json.loads(f'"{text}"') for text in shown] == texts
 
 
 @given(TEXTS, st.integers(0, 5))

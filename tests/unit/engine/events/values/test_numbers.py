@@ -60,7 +60,7 @@ def test_the_bytes_are_those_of_javas_big_integer(number):
 
 @given(st.lists(st.none() | st.tuples(WIDE, st.integers(0, 30))))
 def test_unconstrained_decimals_drop_the_zeros_of_their_fraction(numbers):
-    texts = [None if one is None else shown(*one) for one in numbers]
+    texts = [None if number is None else shown(*number) for number in numbers]
 
     for text, struct in zip(texts, variable_decimals(large(*texts)).to_pylist(), strict=True):
         if text is None:

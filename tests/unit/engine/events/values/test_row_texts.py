@@ -52,21 +52,27 @@ def test_the_fast_form_is_right_or_refused(rows, kind):
         with pytest.raises(SeparatorInData):
             split_rows(texts, SHAPE, RowMode.FAST)
     else:
-        assert [one.to_pylist() for one in split_rows(texts, SHAPE, RowMode.FAST)] == columns_of(rows)
+        assert [split_row.to_pylist() for split_row in split_rows(texts, SHAPE, RowMode.FAST)] == columns_of(
+            rows
+        )
 
 
 @given(ROWS, st.sampled_from([pa.string(), pa.large_string()]))
 def test_the_exact_form_is_always_right(rows, kind):
     texts = pa.array([exact_text(row) for row in rows], kind)
 
-    assert [one.to_pylist() for one in split_rows(texts, SHAPE, RowMode.EXACT)] == columns_of(rows)
+    assert [split_row.to_pylist() for split_row in split_rows(texts, SHAPE, RowMode.EXACT)] == columns_of(
+        rows
+    )
 
 
 @given(ROWS, st.sampled_from([pa.string(), pa.large_string()]))
 def test_the_escaped_form_is_always_right(rows, kind):
     texts = pa.array([escaped_text(row) for row in rows], kind)
 
-    assert [one.to_pylist() for one in split_rows(texts, SHAPE, RowMode.ESCAPED)] == columns_of(rows)
+    assert [split_row.to_pylist() for split_row in split_rows(texts, SHAPE, RowMode.ESCAPED)] == columns_of(
+        rows
+    )
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
@@ -76,7 +82,7 @@ def test_any_text_survives_the_escaped_form(rows):
 
     found = split_rows(texts, shape, RowMode.ESCAPED)
 
-    assert list(zip(*(one.to_pylist() for one in found), strict=True)) == rows
+    assert list(zip(*(column.to_pylist() for column in found), strict=True)) == rows
 
 
 @given(ROWS, st.integers(0, 3))
@@ -86,7 +92,7 @@ def test_a_slice_of_a_batch_is_split_like_the_whole(rows, start):
 
     part = split_rows(texts.slice(start), SHAPE, RowMode.EXACT)
 
-    assert [one.to_pylist() for one in part] == [one.to_pylist()[start:] for one in whole]
+    assert [column.to_pylist() for column in part] == [part.to_pylist()[start:] for part in whole]
 
 
 def test_separators_that_make_up_for_each_other_are_noticed():

@@ -22,13 +22,15 @@ def large(*texts: str | None) -> pa.Array:
 
 @given(st.lists(st.none() | st.datetimes()), st.integers(0, 6))
 def test_timestamps_count_from_the_epoch_at_any_width(moments, width):
-    texts = large(*(None if one is None else shown(one, width) for one in moments))
+    texts = large(*(None if moment is None else shown(moment, width) for moment in moments))
 
     found = stamps.stamps(texts, 6).to_pylist()
 
     unit = 10 ** (6 - width)
-    micros = [None if one is None else (one - EPOCH) // MICROSECOND // unit * unit for one in moments]
-    assert found == [None if one is None else str(one) for one in micros]
+    micros = [
+        None if moment is None else (moment - EPOCH) // MICROSECOND // unit * unit for moment in moments
+    ]
+    assert found == [None if micro is None else str(micro) for micro in micros]
 
 
 def shown(moment: dt.datetime, width: int) -> str:
@@ -38,21 +40,23 @@ def shown(moment: dt.datetime, width: int) -> str:
 
 @given(st.lists(st.none() | st.dates()))
 def test_dates_count_from_the_epoch(dates):
-    texts = large(*(None if one is None else one.isoformat() for one in dates))
+    texts = large(*(None if date is None else date.isoformat() for date in dates))
 
-    expected = [None if one is None else str((one - EPOCH.date()).days) for one in dates]
+    expected = [None if date is None else str((date - EPOCH.date()).days) for date in dates]
     assert stamps.days(texts).to_pylist() == expected
 
 
 @given(st.lists(st.none() | st.times()), st.integers(0, 9))
 def test_times_of_day_count_from_midnight(clocks, kept):
-    texts = large(*(None if one is None else f"{one:%H:%M:%S}.{one.microsecond:06}7" for one in clocks))
+    texts = large(
+        *(None if clock is None else f"{clock:%H:%M:%S}.{clock.microsecond:06}7" for clock in clocks)
+    )
 
     def units(one: dt.time) -> int:
         seconds = (one.hour * 60 + one.minute) * 60 + one.second
         return (seconds * 10**9 + one.microsecond * 1000 + 700) // int(10 ** (9 - kept))
 
-    expected = [None if one is None else str(units(one)) for one in clocks]
+    expected = [None if clock is None else str(units(clock)) for clock in clocks]
     assert stamps.clocks(texts, kept).to_pylist() == expected
 
 
@@ -84,12 +88,12 @@ def test_widths_may_differ_from_row_to_row_and_a_part_of_an_array_is_read_as_the
 
 @given(st.lists(st.tuples(st.datetimes(), st.integers(-14 * 60, 14 * 60)), min_size=1))
 def test_a_zone_behind_the_value_is_minded(moments):
-    texts = large(*(f"{shown(one, 3)} {zone(minutes)}" for one, minutes in moments))
+    texts = large(*(f"{shown(moment, 3)} {zone(minutes)}" for moment, minutes in moments))
 
     found = stamps.stamp_values(texts, 3).tolist()
 
     assert found == [
-        (one - EPOCH) // dt.timedelta(milliseconds=1) - minutes * 60_000 for one, minutes in moments
+        (moment - EPOCH) // dt.timedelta(milliseconds=1) - minutes * 60_000 for moment, minutes in moments
     ]
 
 

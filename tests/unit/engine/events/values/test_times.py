@@ -29,8 +29,10 @@ def test_timestamps_count_from_the_epoch(stamps):
     texts = large(*(None if stamp is None else iso(stamp) for stamp in stamps))
     micros = [None if stamp is None else (stamp - EPOCH) // MICROSECOND for stamp in stamps]
 
-    assert times.micros(texts).to_pylist() == [None if one is None else str(one) for one in micros]
-    assert times.millis(texts).to_pylist() == [None if one is None else str(one // 1000) for one in micros]
+    assert times.micros(texts).to_pylist() == [None if micro is None else str(micro) for micro in micros]
+    assert times.millis(texts).to_pylist() == [
+        None if micro is None else str(micro // 1000) for micro in micros
+    ]
 
 
 @given(st.lists(st.none() | st.dates()))

@@ -33,25 +33,25 @@ INITIAL, INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"
 PAYLOADS = EventSettings("tm", "d", key_schemas=False, value_schemas=False)
 
 
-class Told(list[Notification]):
+class Received(list[Notification]):
     """The channel besides the sink."""
 
     def take(self, notifications: Sequence[Notification]) -> None:
         self.extend(notifications)
 
 
-def outlet(told: Told, numbers: Any) -> Outlet:
+def outlet(told: Received, numbers: Any) -> Outlet:
     record = partial(notification_records, PAYLOADS, TOPIC)
     return Outlet("tm", lambda: 1000.5, lambda: f"id-{next(numbers)}", record, told.take)
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> Received:
+    return Received()
 
 
 @pytest.fixture
-def bench(tmp_path: Path, told: Told) -> Bench:
+def bench(tmp_path: Path, told: Received) -> Bench:
     bench = Bench(tmp_path, window_rows=2, slice_s=0.0, slice_bytes=1)
     bench.outlet = outlet(told, count(1))
     bench.new_job().settle()
@@ -65,7 +65,7 @@ def sent(bench: Bench) -> list[dict[str, Any]]:
 
 
 def of_signals(bench: Bench) -> list[dict[str, Any]]:
-    return [one for one in sent(bench) if one["aggregate_type"] == INCREMENTAL]
+    return [event for event in sent(bench) if event["aggregate_type"] == INCREMENTAL]
 
 
 def made(type_: str, **data: str) -> dict[str, Any]:
@@ -103,12 +103,16 @@ def test_a_snapshot_of_two_collections_completes_once(bench):
 
     found = of_signals(bench)
     assert found[0] == made("STARTED", data_collections="public.t,public.u")
-    scans = [one["additional_data"] for one in found if one["type"] == "TABLE_SCAN_COMPLETED"]
-    assert [(one["data_collections"], one["scanned_collection"]) for one in scans] == [
+    scans = [
+        notification["additional_data"]
+        for notification in found
+        if notification["type"] == "TABLE_SCAN_COMPLETED"
+    ]
+    assert [(scan["data_collections"], scan["scanned_collection"]) for scan in scans] == [
         ("public.t,public.u", "public.t"),
         ("public.u", "public.u"),
     ]
-    assert [one["type"] for one in found].count("COMPLETED") == 1
+    assert [notification["type"] for notification in found].count("COMPLETED") == 1
     assert found[-1] == made("COMPLETED")
 
 
@@ -116,7 +120,7 @@ def test_the_key_of_a_record_is_the_signals_id(bench):
     bench.execute()
     bench.turns(40)
 
-    keys = [orjson.loads(one["key"]) for one in bench.sink.events() if one["topic"] == TOPIC]
+    keys = [orjson.loads(event["key"]) for event in bench.sink.events() if event["topic"] == TOPIC]
     assert keys[1:] == [{"id": "s"}] * 5
 
 
@@ -132,7 +136,11 @@ def test_pause_resume_and_stop(bench):
     bench.database.signal("all", "stop-snapshot", '{"type": "incremental"}')
     bench.turns(10)
 
-    found = [one for one in of_signals(bench) if one["type"] in {"PAUSED", "RESUMED", "ABORTED", "COMPLETED"}]
+    found = [
+        of_signal
+        for of_signal in of_signals(bench)
+        if of_signal["type"] in {"PAUSED", "RESUMED", "ABORTED", "COMPLETED"}
+    ]
     assert found == [
         made("PAUSED", data_collections="public.u"),
         made("RESUMED", data_collections="public.u"),
@@ -147,7 +155,7 @@ def test_signals_that_share_an_entry_are_each_told(bench):
     bench.turns(40)
 
     for name in "ab":
-        types = [one["type"] for one in of_signals(bench) if one["id"] == name]
+        types = [of_signal["type"] for of_signal in of_signals(bench) if of_signal["id"] == name]
         assert types == ["STARTED", "IN_PROGRESS", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 
@@ -204,7 +212,7 @@ def test_a_turn_done_again_doubles_nothing(bench, step, monkeypatch):
             bench.job.close()
             bench.job.settle()
             bench.job.start()
-    types = [one["type"] for one in of_signals(bench)]
+    types = [of_signal["type"] for of_signal in of_signals(bench)]
 
     assert types == ["STARTED", "IN_PROGRESS", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
@@ -217,7 +225,7 @@ def test_a_restart_between_turns_goes_on_where_the_last_one_was(bench):
         bench.new_job().settle()
         bench.job.start()
 
-    types = [one["type"] for one in of_signals(bench)]
+    types = [of_signal["type"] for of_signal in of_signals(bench)]
     assert types.count("STARTED") == types.count("COMPLETED") == 1
 
 
@@ -236,14 +244,17 @@ def test_without_an_outlet_nothing_is_kept(tmp_path):
 
 def noted(notices: Notices) -> list[tuple[str, str, dict[str, str]]]:
     """What waits, and no longer waits then."""
-    found = [(one.aggregate_type, one.type, dict(one.additional_data)) for one in notices.outbox._waiting]
+    found = [
+        (notification.aggregate_type, notification.type, dict(notification.additional_data))
+        for notification in notices.outbox._waiting
+    ]
     notices.outbox._waiting.clear()
     return found
 
 
 @pytest.fixture
 def notices() -> Notices:
-    return Notices(outlet(Told(), count(1)))
+    return Notices(outlet(Received(), count(1)))
 
 
 @pytest.mark.parametrize(
@@ -334,7 +345,7 @@ def test_a_notification_names_a_limited_number_of_collections(notices):
     assert started[2]["data_collections"].count(",") == MOST_NAMED - 1
 
 
-def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, told: Told):
+def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, told: Received):
     notice = SourceNotice("Capture Instance", "COMPLETED", {"capture_instance": "dbo_t"})
     bench.turns(1)
     told.clear()
@@ -343,6 +354,9 @@ def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, to
     bench.turns(1)
 
     data = {"connector_name": "tm", "capture_instance": "dbo_t"}
-    told_now = [(one.aggregate_type, one.type, one.additional_data) for one in told]
+    told_now = [
+        (notification.aggregate_type, notification.type, notification.additional_data)
+        for notification in told
+    ]
     assert told_now == [("Capture Instance", "COMPLETED", data)]
     assert sent(bench)[-1]["additional_data"] == data

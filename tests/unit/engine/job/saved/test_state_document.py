@@ -42,7 +42,7 @@ def test_every_state_comes_back(state):
 @settings(max_examples=60)
 @given(states)
 def test_every_state_comes_back_whose_queue_stands_beside(state):
-    tables = tuple(replace(one, ticket=ticket) for ticket, one in enumerate(state.snapshot.tables))
+    tables = tuple(replace(table, ticket=ticket) for ticket, table in enumerate(state.snapshot.tables))
     state = replace(state, snapshot=replace(state.snapshot, tables=tables), beside="b")
 
     assert from_json(to_json(state), {"b": beside_to_json(state)}.__getitem__) == state

@@ -125,7 +125,7 @@ def until_on_their_way(bench: Any, runs: int = 1) -> list[HandedRows]:
 
 def until_finished(bench: Any, outcomes: int = 1) -> None:
     for _ in range(40):
-        if len([one for one in bench.told() if one.startswith("finished")]) >= outcomes:
+        if len([text for text in bench.told() if text.startswith("finished")]) >= outcomes:
             return
         bench.sink.acknowledge()
         bench.turns(1)

@@ -240,7 +240,7 @@ class TestWindows:
             bench.now_s += 10.0
             bench.turns(1)
 
-        read = [found for one in bench.sink.events() if (found := self.read_key(one)) is not None]
+        read = [found for event in bench.sink.events() if (found := self.read_key(event)) is not None]
         assert left_out == ["accepted", "failed public.t"]
         assert "bad block; missing: keys after (12) up to (14);" in bench.answers[1].text
         assert bench.told()[2:] == ["accepted", "finished public.t"]
@@ -329,7 +329,7 @@ class TestWindows:
         bench.turns(1)
 
         assert bench.job.window is not None
-        assert [one.lag_s for one in bench.seen] == [0.01]
+        assert [progress.lag_s for progress in bench.seen] == [0.01]
 
     def test_windows_open_though_the_clock_was_set_back(self, bench):
         bench.execute()
@@ -374,7 +374,7 @@ class TestWindows:
             bench.now_s += 1.0
 
         assert sorted(bench.told()) == ["accepted", "failed public.t", "finished public.u"]
-        assert any("before a chunk was read" in one.text for one in bench.answers)
+        assert any("before a chunk was read" in answer.text for answer in bench.answers)
 
     def test_rounds_of_a_row_that_changes_all_the_time_are_spaced(self, tmp_path):
         bench = sliced(tmp_path, window_rows=5, backoff_s=1.0, longest_backoff_s=10.0)
@@ -634,7 +634,7 @@ class TestBehind:
         open_at_once = []
         for _ in range(20):
             bench.turns(1)
-            open_at_once.append({one._window.blocking for one in bench.source.memory_source.windows})
+            open_at_once.append({window._window.blocking for window in bench.source.memory_source.windows})
 
         assert {True} in open_at_once
         assert {True, False} not in open_at_once

@@ -117,9 +117,9 @@ def test_ranges_are_next_to_each_other_and_add_up(tmp_path, pace):
 
     (certificate,) = kept.documents
     ranges = certificate["ranges"]
-    assert [one["after"] for one in ranges] == [None, *(one["upto"] for one in ranges[:-1])]
-    assert sum(one["emitted"] for one in ranges) == certificate["rows"]["emitted"] == 29
-    assert f"{sum(int(one['sum'], 16) for one in ranges) % 2**128:032x}" == certificate["sum"]
+    assert [part["after"] for part in ranges] == [None, *(part["upto"] for part in ranges[:-1])]
+    assert sum(part["emitted"] for part in ranges) == certificate["rows"]["emitted"] == 29
+    assert f"{sum(int(part['sum'], 16) for part in ranges) % 2**128:032x}" == certificate["sum"]
     assert certificate["sum"] == sum_by_hand(reads(bench))
 
 
@@ -132,7 +132,7 @@ def test_each_certificate_names_the_hash_of_the_one_before(bench_and_kept):
 
     assert len(kept.lines) == 3
     hashes = [hashlib.sha256(line.encode()).hexdigest() for line in kept.lines]
-    assert [one["previous"] for one in kept.documents] == [None, *hashes[:-1]]
+    assert [document["previous"] for document in kept.documents] == [None, *hashes[:-1]]
 
 
 def test_a_certificate_that_could_not_be_kept_is_kept_by_the_next_start_once(bench_and_kept):
@@ -270,7 +270,11 @@ def test_the_notification_has_the_certificate(tmp_path):
 
     bench.turns(6)
 
-    (notice,) = [one for one in told if one.type == "CERTIFIED"]
+    (notice,) = [notification for notification in told if notification.type == "CERTIFIED"]
     assert (notice.id, notice.aggregate_type) == ("s", "Incremental Snapshot")
     assert notice.additional_data["certificate"] == kept.lines[0]
-    assert [one.type for one in told][-3:] == ["CERTIFIED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
+    assert [notification.type for notification in told][-3:] == [
+        "CERTIFIED",
+        "TABLE_SCAN_COMPLETED",
+        "COMPLETED",
+    ]

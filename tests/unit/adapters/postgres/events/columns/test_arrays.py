@@ -30,7 +30,7 @@ def test_arrays_of_any_text_come_back(rows):
 
     shown = arrays(texts, escape, quoted=True).to_pylist()
 
-    assert [None if one is None else json.loads(one) for one in shown] == rows
+    assert [None if text is None else json.loads(text) for text in shown] == rows
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,12 @@ def test_ids_are_told_apart_as_events_keys_are():
         {"a": 1.0},
         Decimal128("NaN"),
     )
-    assert len({key_of(one) for one in ids}) == len(ids)
+    assert len({key_of(identifier) for identifier in ids}) == len(ids)
 
 
 def test_ids_that_the_server_takes_for_equal_are_one_number():
     assert number_of(1) == number_of(1.0) == number_of(Int64(1)) == number_of(Decimal128("1.0"))
-    assert len({number_of(one) for one in (1, "1", True, None, {"a": 1}, Decimal128("NaN"))}) == 6
+    assert len({number_of(key) for key in (1, "1", True, None, {"a": 1}, Decimal128("NaN"))}) == 6
     assert number_of({"a": 1}) == number_of({"a": 1.0})
 
 

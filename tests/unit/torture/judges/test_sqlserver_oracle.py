@@ -144,12 +144,12 @@ def test_a_commit_is_in_the_order_of_its_commands_and_only_a_key_that_moved_alon
     alone = [(7, 9, 1, 7), (8, 9, 2, 8)]
     changes = [
         (digits, command, f"{change:020x}", operation, A, row(command, key))
-        for command, change, operation, key in sorted([*shifted, *alone], key=lambda one: one[1])
+        for command, change, operation, key in sorted([*shifted, *alone], key=lambda found: found[1])
     ]
 
     entries = list(paired(changes))
 
-    told = [(one.op, one.transaction & 15, (one.new or one.old)["k"]) for one in entries]
+    told = [(entry.op, entry.transaction & 15, (entry.new or entry.old)["k"]) for entry in entries]
     deleted, inserted = (
         [("d", key, str(key)) for key in (1, 2, 3)],
         [("c", key, str(key + 1)) for key in (1, 2, 3)],

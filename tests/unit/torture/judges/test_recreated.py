@@ -27,8 +27,8 @@ def event(op: str, key: int, value: str | None, **more: Any) -> Emitted:
 
 def judged(events: list[Emitted], *, incomplete: bool = False) -> None:
     new = NewTopic(Table(T, ("k",), {"k": "integer", "v": "text"}))
-    for one in events:
-        new.take_in(one)
+    for record in events:
+        new.take_in(record)
     new.settle(ROWS, incomplete=incomplete)
 
 
@@ -83,7 +83,7 @@ def test_what_is_lacking_in_silence_is_a_violation(events: list[Emitted]):
 def test_each_history_of_a_long_run_with_kafka_has_its_blows(number: int):
     wanted = _KAFKA_BLOWS[number % _EACH_EVERY]
     script = write(f"k/{number}", Wanted(kafka=True, blow=wanted))
-    kinds = sorted(blow.kind for one in script.rounds for blow in one.blows)
+    kinds = sorted(blow.kind for round_ in script.rounds for blow in round_.blows)
 
     assert kinds == sorted(wanted.split(", "))
     assert (SETTING in script.properties) == ("recreate" in kinds)

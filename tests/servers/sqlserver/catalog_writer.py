@@ -24,7 +24,7 @@ LEFT JOIN sys.columns AS c USING (object_id) WHERE o.object_id = %s GROUP BY o.o
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CatalogWriter:
     """Writes the catalog through one connection."""
 
     connection: psycopg.Connection[Any]

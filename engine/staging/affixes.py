@@ -23,7 +23,7 @@ _METADATA = b"surroundings"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Affixes:
     """The text before and after each row. `marked` has what comes after a row that carries a marker.
 
     A marker that is missing there is not shown.
@@ -43,7 +43,7 @@ class Surroundings:
         return schema.with_metadata({_METADATA: orjson.dumps([self.before, self.after, marked])})
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> Surroundings:
+    def of(cls, schema: pa.Schema) -> Affixes:
         """The texts in a schema's metadata."""
         return cls(*orjson.loads(schema.metadata[_METADATA]))
 
