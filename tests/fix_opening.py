@@ -1,4 +1,4 @@
-"""Windows of PostgreSQL's jobs in this process open before the turn that opens them ends.
+"""Windows of jobs in this process open before the turn that opens them ends.
 
 Tests that turn a job by hand write behind that, and expect that the window does not show what they write.
 Jobs in processes of their own, the simulator and `test_opening_window` open windows while the stream goes on.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def windows_open_at_once() -> Iterator[None]:
-    """Take windows' snapshots in the thread that asks for them."""
+    """Ask what opens windows in the thread that asks for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("adapters.postgres.tools.OPENING", AtOnce)
+        patch.setattr("adapters.source.opening_window.OPENING", AtOnce)
         yield

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.session import Session
     from adapters.mongodb.snapshot.initial import HeldSnapshot
+    from adapters.mongodb.snapshot.opening_window import MongoOpening
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.spans import Spans
@@ -128,9 +129,10 @@ class MongoSource:
             raise InvariantError(f"a span of another source: {span!r}")
         return self._spans.encode(span, writer, aside, self._opened())
 
-    def open_window(self, window: Window) -> MongoWindow:
-        """Choose a cluster time, and start the tasks that read the window's runs as of it."""
-        return self._windows.open(window, self._opened(), self._opening.streamed.to)
+    def open_window(self, window: Window) -> MongoWindow | MongoOpening:
+        """Choose a cluster time, and start the tasks that read the window's runs as of it; or begin to."""
+        streamed = self._opening.streamed
+        return self._windows.open(window, self._opened(), lambda: streamed.to)
 
     # What the wiring asks for besides.
 

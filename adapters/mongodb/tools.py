@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.mongodb.log.reader import MongoLog
+from adapters.source.opening_window import opening_pool
 from adapters.source.window_reader import one_thread
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class SourceTools:
     """Encodes spans, reads chunks, takes the initial snapshot, knows the time.
 
     `open_log` reads an open stream, and `pool` makes what a window's rows are read in.
+    `opening` makes what a window's questions are asked in.
     """
 
     encoder: SpanEncoder
@@ -38,3 +40,4 @@ class SourceTools:
     clock: Clock
     open_log: OpenLog = MongoLog
     pool: Callable[[], Executor] = one_thread
+    opening: Callable[[], Executor] = opening_pool

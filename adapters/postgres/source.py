@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.opening import LogOpening, OpenLog
     from adapters.postgres.saved import Began, Memory
-    from adapters.postgres.snapshot.opening_window import OpeningWindow
+    from adapters.postgres.snapshot.opening_window import PostgresOpening
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
@@ -153,7 +153,7 @@ class PostgresSource:
         """The tables that a signal can name."""
         return self._opened().session.extents
 
-    def open_window(self, window: Window) -> PostgresWindow | OpeningWindow:
+    def open_window(self, window: Window) -> PostgresWindow | PostgresOpening:
         """Take a snapshot, and start a Spark job that reads the window's runs under it; or begin to."""
         return self._opened().windows.open(window, self._opening.log)
 

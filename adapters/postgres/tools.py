@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log.opening import open_stream
+from adapters.source.opening_window import opening_pool
 from adapters.source.window_reader import one_thread
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from adapters.source.initial import InitialSnapshot
     from engine.clock import Clock
     from engine.model import CollectionId
-
-OPENING: Callable[[], Executor] = one_thread
-"""What windows' snapshots are taken in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +41,5 @@ class SourceTools:
     directory: Path
     open_stream: OpenStream = open_stream
     pool: Callable[[], Executor] = one_thread
-    opening: Callable[[], Executor] = field(default_factory=lambda: OPENING)
+    opening: Callable[[], Executor] = opening_pool
     admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.saved import Began, Memory, SavedDatabase
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import HeldSnapshot, InitialReads
+    from adapters.sqlserver.snapshot.opening_window import SqlServerOpening
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -84,6 +85,7 @@ class SqlServerSource:
     def open_log(self, state: State) -> tuple[State, SqlServerLog]:
         """Check the databases against the state, and open the log at its position or its end."""
         self._databases.close()
+        self._windows.spare.empty()
         identity = self._checks.identity()
         check_saved(state)
         check_identity(state.identity, identity)
@@ -134,6 +136,7 @@ class SqlServerSource:
     def close(self) -> None:
         """Release locks and connections."""
         self._first.release()
+        self._windows.spare.close()
         self._databases.close()
         self._server.close()
         if self._tools.history is not None:
@@ -158,6 +161,7 @@ class SqlServerSource:
         """Check on the locks of the initial snapshot, and release them once it is read."""
         if not self._spans.announcing:
             self._initial.tick(state)
+        self._windows.spare.trim()
         return ()
 
     def holds_log(self, state: State) -> bool:
@@ -201,8 +205,8 @@ class SqlServerSource:
             raise InvariantError(f"a span of another source: {span!r}")
         return self._spans.encode(span, writer, aside)
 
-    def open_window(self, window: Window) -> SqlServerWindow:
-        """Set a watermark in each database, and start the tasks that read the window's runs."""
+    def open_window(self, window: Window) -> SqlServerWindow | SqlServerOpening:
+        """Set a watermark in each database, and start the tasks that read the window's runs; or begin to."""
         return self._windows.open(window)
 
 

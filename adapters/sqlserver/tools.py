@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from adapters.source.opening_window import opening_pool
 from adapters.source.window_reader import one_thread
 from adapters.sqlserver.log.reader import SqlServerLog
 
@@ -30,6 +31,7 @@ class SourceTools:
     """Encoders, readers, the time, and the schema history if there is one.
 
     `open_log` reads the databases' logs, and `pool` makes what a window's rows are read in.
+    `opening` makes what a window's questions are asked in.
     """
 
     encoder: SpanEncoder
@@ -40,3 +42,4 @@ class SourceTools:
     history: History | None = None
     open_log: OpenLog = SqlServerLog
     pool: Callable[[], Executor] = one_thread
+    opening: Callable[[], Executor] = opening_pool

@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.driven import Driven
+    from tests.fix_gates import Gates
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
 SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
-
-
-@dataclass
-class Gates:
-    """Threads take snapshots once `before` is open, and are seen to have them once `after` is."""
-
-    before: threading.Event = field(default_factory=threading.Event)
-    after: threading.Event = field(default_factory=threading.Event)
-    asked: list[Future[Any]] = field(default_factory=list)
-
-    def pool(self) -> ThreadPoolExecutor:
-        """What a window's snapshot is taken in."""
-        return GatedPool(self)
-
-
-class GatedPool(ThreadPoolExecutor):
-    def __init__(self, gates: Gates) -> None:
-        super().__init__(1)
-        self._gates = gates
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        def run() -> Any:
-            self._gates.before.wait(60)
-            return function(*arguments, **named)
-
-        asked = GatedFuture(self._gates, super().submit(run))
-        self._gates.asked.append(asked)
-        return asked
-
-
-class GatedFuture(Future[Any]):
-    def __init__(self, gates: Gates, behind: Future[Any]) -> None:
-        super().__init__()
-        self._gates, self.behind = gates, behind
-
-    def done(self) -> bool:
-        return self._gates.after.is_set() and self.behind.done()
-
-    def cancel(self) -> bool:
-        return self.behind.cancel()
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self.behind.result(timeout)
-
-
-@pytest.fixture
-def gates(monkeypatch: pytest.MonkeyPatch) -> Gates:
-    made = Gates()
-    monkeypatch.setattr("adapters.postgres.tools.OPENING", made.pool)
-    return made
 
 
 @pytest.fixture

@@ -281,7 +281,7 @@ def test_a_server_without_the_end_of_its_log_is_told_apart_from_a_login_without_
         closing(Server(shop.server.reach).open("shop")) as questions,
         pytest.raises(SourceError, match="2016 SP2"),
     ):
-        LogEnd(questions)
+        LogEnd(questions).open(questions)
 
 
 def test_a_column_does_not_take_the_number_of_one_that_was_dropped(shop):

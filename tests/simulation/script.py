@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import orjson
 
@@ -27,8 +27,8 @@ class Setup:
 
     `rows` are there before the log begins. `knows`: the sink knows its turns after a restart. `late`: the log
     is delivered only when the script says so. `call_ms` passes with every call. With `beside`, a sink that
-    forgets takes rows beside the turns, an event with each so many calls. With `opening_polls` a window opens
-    so many turns later, while the stream goes on.
+    forgets takes rows beside the turns, an event with each so many calls. A window has asked what it must
+    know after `opening_polls` turns, and is open `joining_polls` turns later, while the stream goes on.
     """
 
     rows: int = 6
@@ -48,6 +48,7 @@ class Setup:
     world: str = "core"
     beside: int = 0
     opening_polls: int = 0
+    joining_polls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,19 @@ _WORDS: Final = Vocabulary(
     forms=3,
     more={"alter": lambda choose, _setup: (choose.pick(("t", "u", "b")),)},
 )
+
+
+SomeSetup = TypeVar("SomeSetup", bound=Setup)
+
+
+def opening_late(setup: SomeSetup, seed: int) -> SomeSetup:
+    """The setup with windows of a source that open while the stream goes on, for most seeds."""
+    return replace(setup, opening_polls=seed % 4, joining_polls=seed // 4 % 3)
+
+
+def half_opening_late(setup: SomeSetup, seed: int) -> SomeSetup:
+    """The same for every second seed: windows that open at once overlap far more often."""
+    return opening_late(setup, seed // 2) if seed % 2 else setup
 
 
 def draw(seed: int) -> History:

@@ -120,6 +120,14 @@ class SourceWorld(World):
         """The windows whose rows are changed on purpose."""
         return self.open_windows(life)
 
+    def with_opening(self, life: Life, windows: Any) -> Sequence[Any]:
+        """The windows in progress of a job, and the one of these that opens beside the stream."""
+        found = list(self.open_windows(life))
+        if windows and windows.meanwhile:
+            found.append(windows.meanwhile)
+            self.happened["windows opening beside the stream"] += 1
+        return found
+
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A table that a window reads; None if it has no rows."""
         raise NotImplementedError

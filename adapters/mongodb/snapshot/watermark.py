@@ -69,15 +69,15 @@ class AtBeginning:
 
 
 class ClusterTime:
-    """Writes nothing. Entries streamed so far, the newest at `streamed_to`, are never later than the rows.
+    """Writes nothing. Entries streamed before the window is open are never later than the time `at`.
 
     Loose rows may be later than the time itself. They are only sure to contain what came up to it, and may
     contain anything up to the end of the read.
     """
 
-    def __init__(self, questions: Questions, streamed_to: tuple[int, int]) -> None:
+    def __init__(self, questions: Questions, at: tuple[int, int]) -> None:
         self._questions, self._loose = questions, False
-        self.at = self._until = max(questions.now(), streamed_to)
+        self.at = self._until = at
 
     def loosen(self) -> None:
         """Make the stream pass the end of the read, not just the time."""
@@ -101,7 +101,7 @@ class ClusterTime:
 
 
 class SignalDocuments:
-    """Writes a document when the window opens, and another when its rows are read."""
+    """A document was written before the time `at` was chosen; writes another when the rows are read."""
 
     def __init__(
         self,
@@ -109,13 +109,11 @@ class SignalDocuments:
         signal: CollectionId,
         marks: WindowRows,
         now_ms: Callable[[], int],
-        streamed_to: tuple[int, int],
+        at: tuple[int, int],
     ) -> None:
         self._questions, self._signal, self._marks = questions, signal, marks
-        self._now_ms = now_ms
+        self._now_ms, self.at = now_ms, at
         self._closed = False
-        questions.write_signal(signal, *marks.opening())
-        self.at = max(questions.now(), streamed_to)
 
     def loosen(self) -> None:
         """Do nothing: the closing document comes after everything that was read."""

@@ -12,8 +12,10 @@ from adapters.mongodb.events.source_block import marked_sources, read_source
 from adapters.mongodb.snapshot.blocking import BlockingViews
 from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
+from adapters.mongodb.snapshot.opening_window import Asked, Meanwhile
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.source.opening_window import ShownOpeningWindow
 from adapters.source.signals.stop_watch import StopWatch
 from adapters.source.window_reader import reading_of
 from engine.config.settings import Watermarking
@@ -24,28 +26,34 @@ from engine.verify.deletes import DeleteEvents
 from signals.window_rows import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.mongodb.events.codec import Rules
     from adapters.mongodb.events.facts import Emptied
+    from adapters.mongodb.server.catalog import Described
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.session import Session
+    from adapters.mongodb.snapshot.opening_window import MongoOpening
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId, Window
 
 
 class OpenWindows:
-    """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone."""
+    """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone.
+
+    `meanwhile` is what the stream carries while another one opens; None if none does.
+    """
 
     def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
         self._settings, self._questions, self._clock = settings, questions, tools.clock
         self._chunks, self._first = tools.chunks, tools.initial
-        self._pool = tools.pool
+        self._pool, self._opening_pool = tools.pool, tools.opening
         signals = settings.signals.table
         stops = StopWatch(partial(questions.stops, signals), self._clock.monotonic) if signals else None
         self.blocking = BlockingViews(stops)
         self.opened: dict[str, MongoWindow] = {}
+        self.meanwhile: Meanwhile | None = None
 
     def watch(self) -> Watch:
         """What may supersede documents of any open window."""
@@ -63,19 +71,77 @@ class OpenWindows:
                 window.watermark.streamed(signal_id)
 
     def emptied(self, emptied: Sequence[Emptied]) -> dict[str, Superseded]:
-        """What each window loses by drops and renames, by its id."""
+        """What each window loses by drops and renames, by its id. One that opens is told of them."""
+        if self.meanwhile is not None:
+            self.meanwhile.emptied(emptied)
         return {name: Superseded(truncated=window.emptied(emptied)) for name, window in self.opened.items()}
 
-    def open(self, window: Window, session: Session, streamed_to: tuple[int, int]) -> MongoWindow:
-        """Choose a cluster time, and start the tasks that read the window's runs as of it."""
-        # The time first. If a collection is unchanged after that, it was the same at the time, or the log has
-        # a rename after the measurement.
-        watermark = self._watermark(window, streamed_to)
-        known = session.tables.readings(window.runs)
+    def open(
+        self, window: Window, session: Session, streamed_to: Callable[[], tuple[int, int]]
+    ) -> MongoWindow | MongoOpening:
+        """Choose a cluster time, and start the tasks that read the window's runs as of it; or begin to.
+
+        `streamed_to` is the time of the newest streamed event.
+        """
+        if (watermark := self._waiting(window, streamed_to)) is not None:
+            # The time first. If a collection is unchanged after that, it was the same at the time, or the log
+            # has a rename after the measurement.
+            return self._open(window, session, watermark, session.tables.readings(window.runs), streamed_to)
+        collections = frozenset(run.target.collection for run in window.runs)
+        meanwhile = Meanwhile(collections)
+        ask = partial(self._ask, window, session)
+        join = partial(self._join, window, session, streamed_to, meanwhile)
+        if window.blocking:
+            return join(ask())
+        self.meanwhile = meanwhile
+        opening = ShownOpeningWindow(
+            ask, join, self._opens_no_more, self._opening_pool(), lambda _asked: None
+        )
+        return opening.joined() or opening
+
+    def _opens_no_more(self) -> None:
+        self.meanwhile = None
+
+    def _ask(self, window: Window, session: Session) -> Asked:
+        """Ask what a window has to know, and mark it. Touches nothing that others change."""
+        marks, signal = None, self._settings.signals.collection
+        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
+            if signal is None:
+                raise InvariantError("signal documents need a signal collection")
+            marks = rows_of(window, self._clock.now_ms)
+            self._questions.write_signal(signal, *marks.opening())
+        now = self._questions.now()
+        return Asked(now, session.tables.readings(window.runs), marks)
+
+    def _join(
+        self,
+        window: Window,
+        session: Session,
+        streamed_to: Callable[[], tuple[int, int]],
+        meanwhile: Meanwhile,
+        asked: Asked,
+    ) -> MongoWindow:
+        """Open the window whose questions were asked."""
+        meanwhile.check(asked)
+        at, signal = max(asked.now, streamed_to()), self._settings.signals.collection
+        watermark: Watermark = ClusterTime(self._questions, at)
+        if asked.marks is not None and signal is not None:
+            now_ms = lambda: self._clock.now_ms  # noqa: E731
+            watermark = SignalDocuments(self._questions, signal, asked.marks, now_ms, at)
+        return self._open(window, session, watermark, asked.known, streamed_to)
+
+    def _open(
+        self,
+        window: Window,
+        session: Session,
+        watermark: Watermark,
+        known: Mapping[CollectionId, Described],
+        streamed_to: Callable[[], tuple[int, int]],
+    ) -> MongoWindow:
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
         if loose and window.blocking:
             self.blocking.release()
-            watermark = ClusterTime(self._questions, streamed_to)
+            watermark = ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
         if loose:
             watermark.loosen()
         now_ms = self._clock.now_ms
@@ -111,20 +177,15 @@ class OpenWindows:
     def _forget(self, window_id: str) -> None:
         self.opened.pop(window_id, None)
 
-    def _watermark(self, window: Window, streamed_to: tuple[int, int]) -> Watermark:
-        held, signal = self._first.held, self._settings.signals.collection
+    def _waiting(self, window: Window, streamed_to: Callable[[], tuple[int, int]]) -> Watermark | None:
+        """The watermark of a window for which the stream waits; None if it goes on."""
+        held = self._first.held
         if window.initial and held is not None:
             return AtBeginning(held.at, partial(self._first.lose, TOO_OLD, KEEP_IT))
         if window.blocking and window.runs[0].keys:
             self.blocking.release()  # what superseded them is later
-        elif window.blocking and (view := self.blocking.open(self._questions.now, streamed_to)) is not None:
-            return view
-        if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
-            return ClusterTime(self._questions, streamed_to)
-        if signal is None:
-            raise InvariantError("signal documents need a signal collection")
-        marks = rows_of(window, self._clock.now_ms)
-        return SignalDocuments(self._questions, signal, marks, lambda: self._clock.now_ms, streamed_to)
+            return None
+        return self.blocking.open(self._questions.now, streamed_to()) if window.blocking else None
 
 
 def _events(

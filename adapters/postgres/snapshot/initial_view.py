@@ -27,7 +27,7 @@ class InitialView:
 
     def __init__(self, first: InitialSnapshot[HeldSnapshot], tools: SlotTools) -> None:
         self._first, self._tools = first, tools
-        self._outdated: Held | None = None
+        self._outdated: HeldSnapshot | None = None
 
     @property
     def snapshot_id(self) -> str:

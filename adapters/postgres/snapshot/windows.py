@@ -9,7 +9,7 @@ from adapters.postgres.events.source_block import ReadPosition
 from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.snapshot import superseded_keys
-from adapters.postgres.snapshot.opening_window import Meanwhile, OpeningWindow
+from adapters.postgres.snapshot.opening_window import Meanwhile
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
@@ -19,6 +19,7 @@ from adapters.postgres.snapshot.watermark import (
     VisibilityWatermark,
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
+from adapters.source.opening_window import ShownOpeningWindow
 from adapters.source.window_reader import reading_of
 from adapters.spark.windows.jdbc_job import RunRead
 from engine.config.settings import Watermarking
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from adapters.postgres.session import Session, Views
     from adapters.postgres.snapshot.blocking import BlockingView
     from adapters.postgres.snapshot.eligibility import ReadTable
+    from adapters.postgres.snapshot.opening_window import PostgresOpening
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.watermark import GivesWay, Watermark
     from adapters.postgres.streamed import Streamed
@@ -77,7 +79,7 @@ class OpenWindows:
         """The view of a blocking snapshot, while it is held."""
         return self._blocking.view
 
-    def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow | OpeningWindow:
+    def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow | PostgresOpening:
         """Take a snapshot, and start a Spark job that reads the window's runs under it; or begin to.
 
         If the window reads single rows again, the stream is held at the snapshot until they are read.
@@ -117,16 +119,17 @@ class OpenWindows:
         oids = [known.get(target.collection) for target in window.targets]
         return frozenset(oid for oid in oids if oid is not None) if None not in oids else frozenset()
 
-    def _begin(self, window: Window, oids: frozenset[int]) -> PostgresWindow | OpeningWindow:
+    def _begin(self, window: Window, oids: frozenset[int]) -> PostgresWindow | PostgresOpening:
         """Begin to open a window over these relations."""
         visibility = self._session.questions.transactions.visible()[0]
         self._streamed.pending = self._streamed.pending.seen(visibility)
         meanwhile = self.meanwhile = Meanwhile(oids, self._streamed.pending, visibility)
-        opening = OpeningWindow(
+        opening = ShownOpeningWindow(
             partial(self._export, window, meanwhile.pending),
             partial(self._join, window, meanwhile),
             self._opens_no_more,
             self._tools.opening(),
+            ExportedSnapshot.close,
         )
         return opening.joined() or opening
 

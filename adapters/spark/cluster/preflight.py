@@ -171,6 +171,18 @@ def _await_first(context: SparkContext) -> None:
         time.sleep(0.2)
 
 
+def _refuse_speculation(context: SparkContext) -> None:
+    """Raise ConfigError if Spark may run a task twice at once. It has no setting for single jobs.
+
+    Two attempts of a task that reads a window would keep blocks of different rows under one name.
+    """
+    if str(context.getConf().get("spark.speculation", "false")).strip().lower() == "true":
+        raise ConfigError(
+            "spark.speculation is true: a second attempt of a task would read other rows than the first one",
+            hint="start Spark with spark.speculation=false",
+        )
+
+
 _of_jobs: dict[tuple[str, str | None], Preflight] = {}
 """By the application's id and the job's pool: what its windows ask of executors that joined later."""
 
@@ -180,6 +192,7 @@ def check(spark: SparkSession, asked: Asked) -> None:
     context = spark.sparkContext
     if not is_cluster(str(context.master)):
         return
+    _refuse_speculation(context)
     _await_first(context)
     preflight = Preflight(context, asked)
     preflight.check()

@@ -11,7 +11,8 @@ locks; if they can't be had soon, the table waits for its turn.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.source.conditions.checking_time import CheckingTime
@@ -31,6 +32,7 @@ from engine.snapshot.scope import Within
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from adapters.sqlserver.server.catalog import Listed
     from adapters.sqlserver.server.questions import Questions
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.server.table_probes import TableProbes
@@ -58,6 +60,21 @@ class Databases(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """All databases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cataloged:
+    """What a database's catalog says of tables, as in `Known`."""
+
+    listed: Mapping[CollectionId, Listed]
+    actual: Mapping[CollectionId, Table]
+
+
+def cataloged(questions: Questions, names: Sequence[CollectionId]) -> Cataloged:
+    """Ask a database's catalog about those of the tables that are its own. Any thread may."""
+    listed = {table.id: table for table in questions.catalog.listed()}
+    wanted = [listed[name] for name in names if name in listed and not listed[name].view]
+    return Cataloged(listed, {table.id: table for table in questions.catalog.describe(wanted)})
 
 
 class SqlServerTables:
@@ -101,17 +118,16 @@ class SqlServerTables:
             return [error for _target in targets]
         return [self._judged(target, known, bounded=bounded) for target in targets]
 
-    def _known(self, names: Sequence[CollectionId]) -> dict[str, Known]:
-        """What the catalogs of the tables' databases say."""
+    def _known(
+        self, names: Sequence[CollectionId], catalogs: Mapping[str, Cataloged] = MappingProxyType({})
+    ) -> dict[str, Known]:
+        """What the log and the catalogs of the tables' databases say; `catalogs` are asked already."""
         found = {}
         for database in dict.fromkeys(name.parts[0] for name in names):
             if database not in self._databases.names:
                 continue
-            catalog = self._databases.questions(database).catalog
-            listed = {table.id: table for table in catalog.listed()}
-            wanted = [listed[name] for name in names if name in listed and not listed[name].view]
-            actual = {table.id: table for table in catalog.describe(wanted)}
-            found[database] = Known(self._databases.logged(database), listed, actual)
+            said = catalogs.get(database) or cataloged(self._databases.questions(database), names)
+            found[database] = Known(self._databases.logged(database), said.listed, said.actual)
         return found
 
     def _judged(
@@ -227,9 +243,14 @@ class SqlServerTables:
             left = replace(left, after=after, holds_after=False)
         return found
 
-    def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
-        """How to read each target now. Raises SchemaChanged if one can't be read any more."""
-        known = self._known([target.collection for target in targets])
+    def readings(
+        self, targets: Sequence[Target], catalogs: Mapping[str, Cataloged] = MappingProxyType({})
+    ) -> dict[Target, ReadTable]:
+        """How to read each target now. Raises SchemaChanged if one can't be read any more.
+
+        `catalogs` has by database what `cataloged` was told a moment ago; the others are asked.
+        """
+        known = self._known([target.collection for target in targets], catalogs)
         found = {}
         for target in targets:
             try:

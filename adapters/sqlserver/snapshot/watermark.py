@@ -31,6 +31,9 @@ _log = logging.getLogger("adapters")
 class Watermark(Protocol):
     """A window's watermark in the log of one database."""
 
+    def open(self, questions: Questions) -> None:
+        """Set it, before any row is read. Any thread may do this, with a connection that it may use."""
+
     def streamed(self, signal_id: str | None) -> None:
         """Note that a row inserted into the database's signal table has been streamed."""
 
@@ -40,8 +43,8 @@ class Watermark(Protocol):
     def reached(self, position: LogPosition) -> bool:
         """Whether the stream, at this position of the database, has passed what the rows may contain."""
 
-    def close(self) -> None:
-        """Clean up after the window."""
+    def close(self, questions: Questions | None = None) -> None:
+        """Clean up after the window; in another thread than the job's with a connection that it may use."""
 
 
 class AtBeginning:
@@ -52,6 +55,9 @@ class AtBeginning:
 
     def __init__(self, alive: Callable[[], bool]) -> None:
         self._alive = alive
+
+    def open(self, questions: Questions) -> None:
+        """Do nothing."""
 
     def streamed(self, signal_id: str | None) -> None:
         """Do nothing."""
@@ -65,7 +71,7 @@ class AtBeginning:
         """Always true."""
         return True
 
-    def close(self) -> None:
+    def close(self, questions: Questions | None = None) -> None:
         """Do nothing."""
 
 
@@ -97,7 +103,10 @@ class SignalRows:
         self._questions, self._signal, self._marks = questions, signal, marks
         self._now_ms, self._deletes = now_ms, deletes
         self._closed = False
-        self._insert(marks.opening())
+
+    def open(self, questions: Questions) -> None:
+        """Write the opening row."""
+        self._insert(questions, self._marks.opening())
 
     def streamed(self, signal_id: str | None) -> None:
         """Watch for the closing row."""
@@ -105,26 +114,27 @@ class SignalRows:
 
     def seal(self) -> None:
         """Write the closing row."""
-        self._insert(self._marks.closing(self._now_ms()))
+        self._insert(self._questions, self._marks.closing(self._now_ms()))
 
     def reached(self, position: LogPosition) -> bool:  # noqa: ARG002  the closing row decides
         """Whether the closing row has been streamed."""
         return self._closed
 
-    def close(self) -> None:
+    def close(self, questions: Questions | None = None) -> None:
         """Remove the rows where the strategy says so. If that fails, they stay."""
         if not self._deletes:
             return
+        asked = questions or self._questions
         try:
             for row_id in (self._marks.open_id, self._marks.close_id):
-                self._questions.remove_signal(self._signal.id, self._signal.columns[0], row_id)
+                asked.remove_signal(self._signal.id, self._signal.columns[0], row_id)
         except SourceError as error:
             # Windows are closed after faults too, when the connection may be gone.
             _log.warning("a window's rows stay in the signal table: %s", error)
 
-    def _insert(self, row: WindowRow) -> None:
+    def _insert(self, questions: Questions, row: WindowRow) -> None:
         data = row.data if len(row.data.encode()) <= self._signal.room else None
-        self._questions.write_signal(self._signal.id, self._signal.columns, row.id, row.type, data)
+        questions.write_signal(self._signal.id, self._signal.columns, row.id, row.type, data)
 
 
 class LogEnd:
@@ -136,7 +146,10 @@ class LogEnd:
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
         self._end: LogPosition | None = None
-        questions.log_end()  # fails early where the login lacks the right
+
+    def open(self, questions: Questions) -> None:
+        """Ask where the log ends, to fail early where the login lacks the right."""
+        questions.log_end()
 
     def streamed(self, signal_id: str | None) -> None:
         """Do nothing."""
@@ -149,5 +162,5 @@ class LogEnd:
         """Whether the stream has come that far."""
         return self._end is not None and position >= self._end
 
-    def close(self) -> None:
+    def close(self, questions: Questions | None = None) -> None:
         """Do nothing."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.source.opening_window import OpeningWindow
 from adapters.source.window_reader import reading_of
 from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
+from adapters.sqlserver.server.spare_connections import SpareConnections
 from adapters.sqlserver.settings import SqlServerSettings
+from adapters.sqlserver.snapshot.opening_window import Meanwhile
+from adapters.sqlserver.snapshot.tables import cataloged
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SchemaChanged, TableBusy
+from engine.errors import SchemaChanged, TableBusy, TidemarkError
 from engine.events.record.envelope import PLAIN
 from engine.model import Target
 from engine.staging.reads import ReadEvents
@@ -23,13 +27,15 @@ from engine.verify.deletes import DeleteEvents
 from signals.window_rows import ROOM, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
+    from adapters.sqlserver.server.questions import Questions
     from adapters.sqlserver.server.table import Column
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from adapters.sqlserver.snapshot.initial import InitialReads
+    from adapters.sqlserver.snapshot.opening_window import Catalogs, SqlServerOpening
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
@@ -39,7 +45,11 @@ _BOUNDED = frozenset({"char", "varchar", "nchar", "nvarchar"})
 
 
 class OpenWindows:
-    """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone."""
+    """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone.
+
+    `meanwhile` is what the stream carries while another one opens; None if none does. `spare` are the
+    connections that this is asked over.
+    """
 
     def __init__(
         self,
@@ -53,6 +63,8 @@ class OpenWindows:
         self._settings, self._databases, self._codecs = settings, databases, codecs
         self._tables, self._tools, self._initial = tables, tools, initial
         self.opened: dict[str, SqlServerWindow] = {}
+        self.meanwhile: Meanwhile | None = None
+        self.spare = SpareConnections(databases.names, databases.open, tools.clock.monotonic)
 
     @property
     def merges(self) -> dict[CollectionId, tuple[str, ...]]:
@@ -85,34 +97,70 @@ class OpenWindows:
         """Tell the windows that a table's changes have another shape, or come from another change table."""
         for window in self.opened.values():
             window.switched(table)
+        if self.meanwhile is not None:
+            self.meanwhile.switched(table)
 
-    def open(self, window: Window) -> SqlServerWindow:
-        """Set a watermark in each database, and start the tasks that read the window's runs."""
+    def open(self, window: Window) -> SqlServerWindow | SqlServerOpening:
+        """Set a watermark in each database, and start the tasks that read the window's runs; or begin to."""
         tables = frozenset(target.collection for target in window.targets)
-        names = list(dict.fromkeys(table.parts[0] for table in tables))
-        for name in names:
-            refuse_replica(self._databases.questions(name))
-        found = self._tables.readings(window.targets)
-        merges = merge_columns(found.values())
-        self._refuse_other_merges(merges)
-        reads = self._reads(window, found, merges)
-        numbers = [list(self._databases.names).index(name) for name in names]
-        watermarks = {
-            number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
-        }
+        names = list(dict.fromkeys(table.database for table in tables))
+        watermarks = {name: self._watermark(window, name) for name in names}
+        ask = partial(self._ask, list(tables), watermarks)
+        if window.blocking or (window.initial and self._initial.waits):
+            # The stream waits, or there is none yet.
+            return self._join(window, watermarks, Meanwhile(tables), ask(self._databases.questions))
+        meanwhile = self.meanwhile = Meanwhile(tables)
+        opening = OpeningWindow(
+            partial(self.spare.ask, names, ask),
+            partial(self._join, window, watermarks, meanwhile),
+            self._opens_no_more,
+            self._tools.opening(),
+            lambda _catalogs: self.spare.ask(names, partial(_close, watermarks)),
+        )
+        return opening.joined() or opening
+
+    def _opens_no_more(self) -> None:
+        self.meanwhile = None
+
+    @staticmethod
+    def _ask(
+        tables: Sequence[CollectionId],
+        watermarks: Mapping[str, Watermark],
+        questions: Callable[[str], Questions],
+    ) -> Catalogs:
+        """Ask what a window has to know, and set its watermarks. Touches nothing that others change."""
+        for name in watermarks:
+            refuse_replica(questions(name))
+        catalogs = {name: cataloged(questions(name), tables) for name in watermarks}
+        for name, watermark in watermarks.items():
+            watermark.open(questions(name))
+        return catalogs
+
+    def _join(
+        self,
+        window: Window,
+        watermarks: Mapping[str, Watermark],
+        meanwhile: Meanwhile,
+        catalogs: Catalogs,
+    ) -> SqlServerWindow:
+        """Open the window whose databases were asked."""
+        try:
+            meanwhile.check()
+            found = self._tables.readings(window.targets, catalogs)
+            merges = merge_columns(found.values())
+            self._refuse_other_merges(merges)
+            reads = self._reads(window, found, merges)
+        except TidemarkError:
+            _close(watermarks)
+            raise
+        numbers = {name: number for number, name in enumerate(self._databases.names)}
         session = self._initial.session if window.initial else ()
-        read = partial(self._tools.chunks.read, window.id, reads, session=session)
+        chunks = self._tools.chunks
+        read = partial(chunks.read, window.id, reads, session=session)
         opened = SqlServerWindow(
-            watermarks,
+            {numbers[name]: watermark for name, watermark in watermarks.items()},
             merges,
-            reading_of(
-                window,
-                read,
-                self._tools.chunks.jobs,
-                self._settings.snapshot,
-                self._forget,
-                self._tools.pool,
-            ),
+            reading_of(window, read, chunks.jobs, self._settings.snapshot, self._forget, self._tools.pool),
             blocking=window.blocking,
         )
         self.opened[window.id] = opened
@@ -184,12 +232,18 @@ class OpenWindows:
         if strategy is Watermarking.VISIBILITY:
             return LogEnd(questions)
         if signal is None:
-            raise InvariantError("signal rows need a signal table")
+            refusal = self._databases.refusal(database)
+            raise SchemaChanged(refusal.message if refusal else "signal rows need a signal table")
         described = self._databases.instances(database).described(signal)
         columns = described.columns[:SIGNAL_COLUMNS] if described else ()
         table = SignalTable(signal, tuple(column.name for column in columns), _room(columns))
         marks, deletes = rows_of(window, self._tools.clock.now_ms), strategy is Watermarking.INSERT_DELETE
         return SignalRows(questions, table, marks, lambda: self._tools.clock.now_ms, deletes=deletes)
+
+
+def _close(watermarks: Mapping[str, Watermark], questions: Callable[[str], Questions] | None = None) -> None:
+    for name, watermark in watermarks.items():
+        watermark.close(questions and questions(name))
 
 
 def _room(columns: Sequence[Column]) -> int:

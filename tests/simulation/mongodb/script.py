@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
+from tests.simulation.script import (
+    History,
+    Setup,
+    Step,
+    Vocabulary,
+    drawn_alike,
+    half_opening_late,
+    with_blow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +113,7 @@ _ARGUMENTS: Final[dict[str, Callable[[Generator, Setup], Step]]] = {
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = _setup(choose)
+    setup = half_opening_late(_setup(choose), seed)
     words, length = _words(setup), choose.between(40, 80)
     # A signal that comes before the stream is opened is in no stream.
     steps: list[Step] = [("go", 40), ("execute", 7)] if not setup.initial or choose.chance(30) else []

@@ -130,6 +130,7 @@ class MongoWorld(SourceWorld):
             clock,
             log_opener(life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
+            lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
         questions = Questions(SimServer(client))
         windows = OpenWindows(settings, questions, tools)
@@ -185,6 +186,10 @@ class MongoWorld(SourceWorld):
     def open_windows(self, life: Life) -> Sequence[Any]:
         """The windows in progress of a job."""
         return list(life.source._windows.opened.values()) if life.source else []
+
+    def windows_hit(self, life: Life) -> Sequence[Any]:
+        """The same, and the one that opens beside the stream."""
+        return self.with_opening(life, life.source._windows if life.source else None)
 
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A collection that a window reads."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
+from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, opening_late, with_blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,14 +15,12 @@ class PostgresSetup(Setup):
 
     `identities` are the replica identities of t, u and the partitions of p. `xid` is the first transaction's
     id. `eager`: the log is read ahead at every step, and not only when the job waits for it.
-    A window takes its snapshot after `opening_polls` turns, and is open `joining_polls` turns later.
     """
 
     world: str = "postgres"
     identities: str = "dfdd"
     xid: int = 700
     eager: bool = False
-    joining_polls: int = 0
 
 
 _VERBS: Final = (
@@ -87,7 +85,7 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = replace(_setup(choose), opening_polls=seed % 4, joining_polls=seed // 4 % 3)
+    setup = opening_late(_setup(choose), seed)
     length = choose.between(40, 80)
     steps: list[Step] = [("execute", 15)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]

@@ -206,11 +206,8 @@ class PostgresWorld(SourceWorld):
 
     def windows_hit(self, life: Life) -> Sequence[Any]:
         """The same, and the one that opens beside the stream."""
-        windows, opened = list(self.open_windows(life)), life.source._opening.opened if life.source else None
-        if opened and opened.windows.meanwhile:
-            windows.append(opened.windows.meanwhile)
-            self.happened["windows opening beside the stream"] += 1
-        return windows
+        opened = life.source._opening.opened if life.source else None
+        return self.with_opening(life, opened.windows if opened else None)
 
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A table that a window reads."""

@@ -35,9 +35,10 @@ def _by_seqval(commits: Any, commands: Any, changes: Any, operations: Any) -> An
     return _keys(commits, commands * 0, changes, operations)
 
 
-def _unlocked(tables: SqlServerTables, targets: Any) -> Any:
+def _unlocked(tables: SqlServerTables, targets: Any, *catalogs: Any) -> Any:
     """Read rows that may never be committed."""
-    return {target: replace(read, hint="NOLOCK") for target, read in _readings(tables, targets).items()}
+    found = _readings(tables, targets, *catalogs)
+    return {target: replace(read, hint="NOLOCK") for target, read in found.items()}
 
 
 def _true(*_arguments: Any) -> bool:

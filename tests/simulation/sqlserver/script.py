@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, with_blow
+from tests.simulation.script import (
+    History,
+    Setup,
+    Step,
+    Vocabulary,
+    drawn_alike,
+    half_opening_late,
+    with_blow,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = _setup(choose)
+    setup = half_opening_late(_setup(choose), seed)
     length = choose.between(40, 80)
     # A signal that comes before the log's beginning is known is in no log.
     steps: list[Step] = [("go", 60), ("execute", 7)] if not setup.initial or choose.chance(30) else []

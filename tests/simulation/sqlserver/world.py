@@ -11,6 +11,7 @@ from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.job import parts_of
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.server.position import positions_of, shown
+from adapters.sqlserver.snapshot.opening_window import Meanwhile
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -30,7 +31,7 @@ from tests.simulation.sqlserver.tables import DATABASE, NAMES, TABLES, lsn
 from tests.simulation.world import Executors, Life
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from adapters.sqlserver.snapshot.initial import HeldSnapshot
     from engine.config.settings import Settings
@@ -133,6 +134,7 @@ class SqlServerWorld(SourceWorld):
             None,
             log_opener(life),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
+            lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )
         databases = Databases(settings, server, chosen.statement)
         parts = parts_of(settings, databases, tools, first)
@@ -216,9 +218,13 @@ class SqlServerWorld(SourceWorld):
         """The windows in progress of a job."""
         return list(life.source._windows.opened.values()) if life.source else []
 
+    def windows_hit(self, life: Life) -> Sequence[Any]:
+        """The same, and the one that opens beside the stream."""
+        return self.with_opening(life, life.source._windows if life.source else None)
+
     def rows_read(self, window: Any, index: int) -> RowsRead | None:
         """A table that a window reads."""
-        names = sorted(name for name in window.merges if name in self.tables)
+        names = sorted(name for name in _tables_of(window) if name in self.tables)
         if not names:
             return None
         collection = names[index % len(names)]
@@ -339,6 +345,12 @@ class SqlServerWorld(SourceWorld):
             if other is not life:
                 for session in other.sessions:
                     session.release()
+
+
+def _tables_of(window: Any) -> Collection[CollectionId]:
+    """The tables of a window, or of what the stream carries while one opens."""
+    found: Collection[CollectionId] = window.tables if isinstance(window, Meanwhile) else window.merges
+    return found
 
 
 class _Source(SqlServerSource):

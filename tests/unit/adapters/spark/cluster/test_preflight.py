@@ -91,6 +91,19 @@ def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
     assert session.sparkContext.asked == ["orders", "stock"]
 
 
+def test_a_cluster_that_runs_tasks_twice_at_once_is_refused_before_anything_is_asked(monkeypatch):
+    session: Any = SimpleNamespace(sparkContext=Shared())
+    monkeypatch.setattr(preflight, "_registered", lambda _context: session.sparkContext.there)
+    session.sparkContext.settings["spark.speculation"] = "true"
+
+    with pytest.raises(ConfigError, match=r"spark\.speculation is true"):
+        preflight.check(session, preflight.Asked())
+    assert session.sparkContext.asked == []
+
+    session.sparkContext.master = "local[2]"  # where Spark never does
+    preflight.check(session, preflight.Asked())
+
+
 class Shared(Joining):
     """The context of a cluster that several jobs use, each from a pool of its own."""
 
@@ -99,6 +112,10 @@ class Shared(Joining):
     def __init__(self):
         super().__init__()
         self.there, self.pool = frozenset({"driver", "a"}), ""
+        self.settings: dict[str, str] = {}
+
+    def getConf(self):  # noqa: N802  Spark's name
+        return self.settings
 
     def getLocalProperty(self, _name):  # noqa: N802  Spark's name
         return self.pool

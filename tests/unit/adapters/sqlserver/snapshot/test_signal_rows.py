@@ -28,6 +28,7 @@ def test_a_row_has_its_data_only_if_the_column_takes_it():
         for name, room in (("wide", 50), ("short", 10)):
             signal = SignalTable(collection, columns, room)
             marks = SignalRows(questions, signal, WindowRows(name, 0), lambda: 1000, deletes=False)
+            marks.open(questions)
         marks.seal()
         found = connection.exec_driver_sql("SELECT id, type, data FROM signals").all()
 
