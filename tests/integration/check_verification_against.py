@@ -140,7 +140,7 @@ def kept(orders: Database, there: Database, where: str) -> Iterator[None]:
 
 
 def counts(answer: Answer) -> dict[str, int]:
-    return {kind: answer.facts.get(kind) for kind in KINDS}
+    return {kind: answer.facts[kind] for kind in KINDS}
 
 
 def test_faults_in_a_table_of_others_are_found(
@@ -194,7 +194,7 @@ def test_what_lags_is_no_difference(orders: Database, there: Database, tmp_path:
         copied(orders, there)
         accepted = asked(job, orders, "right")
 
-    assert [rejected.facts.get(kind) for kind in KINDS[1:]] == [0, 1, 1], rejected.text
+    assert [rejected.facts[kind] for kind in KINDS[1:]] == [0, 1, 1], rejected.text
     assert rejected.facts["first"]["different"] == [json.dumps(["500", 'p\t\\"2'], separators=(",", ":"))]
     assert rejected.facts["changed"] > 0
     assert accepted.outcome == "finished", accepted.text

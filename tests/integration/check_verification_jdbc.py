@@ -70,7 +70,7 @@ def rows_of(database: Database, table: str) -> list[Any]:
 
 
 def counts(answer: Answer) -> dict[str, int]:
-    return {kind: answer.facts.get(kind) for kind in KINDS}
+    return {kind: answer.facts[kind] for kind in KINDS}
 
 
 def test_faults_in_a_table_are_found_and_healed(
@@ -126,7 +126,7 @@ def test_what_is_written_meanwhile_is_no_difference_in_a_table(
             accepted = asked(job, orders, "verify", "right")
         job.until_drained(orders)
         assert rows_of(target, TARGET) == rows_of(orders, "orders")
-    assert [rejected.facts.get(kind) for kind in ("missing", "different", "extra")] == [0, 1, 1]
+    assert [rejected.facts[kind] for kind in ("missing", "different", "extra")] == [0, 1, 1]
     assert rejected.facts["changed"] > 0
     assert mended.outcome == "finished", mended.text
     assert mended.facts["deletes"] == 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent
+from tests.torture.verified import rejects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,8 +26,10 @@ _FINAL = {
     "execute": ("finished", "stopped", "failed", "rejected"),
     "unreadable": ("stopped", "rejected"),
     "plan": ("planned", "rejected"),
+    **dict.fromkeys(("verify", "repair"), ("finished", "stopped", "failed", "rejected")),
 }
 """The possible outcomes for each collection of an accepted signal, by the signal's kind."""
+_COMPARES, _READS = frozenset({"verify", "repair"}), frozenset({"execute", "repair"})
 _NEW = "tidemark-new-"
 """Begins the id of a snapshot that the job takes by itself of a collection that is captured from now on."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
@@ -45,7 +48,9 @@ class Asked:
 
     `finals` are the answers about single collections: outcome and turn, in order. `unmatched` are collections
     that the job does not know, since nothing captures them. `rests` are the turns from which single
-    collections were paused, up to and without the ones that resumed them; None: not yet.
+    collections were paused, up to and without the ones that resumed them; None: not yet. `said` is the last
+    answer about each collection: its outcome and its text. `right` are collections whose copies were right
+    when a verification was asked for, and stay so by all that is known.
     """
 
     sent: Sent
@@ -54,6 +59,8 @@ class Asked:
     finals: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     unmatched: set[str] = field(default_factory=set)
     rests: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
+    said: dict[str, tuple[str, str]] = field(default_factory=dict)
+    right: frozenset[str] = frozenset()
 
     def rested(self, collection: str, turn: int) -> bool:
         """Whether a collection was paused in a turn."""
@@ -137,7 +144,9 @@ class Answers:
             if asked.sent.kind == "plan" and any(why in text for why in _WAITS):
                 # After a crash, the same dry run may be planned.
                 outcome = "planned"
-        collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
+        collection = next(
+            (name for name in asked.sent.collections if text.startswith((f"{name} ", f"{name}: "))), None
+        )
         if outcome in {"paused", "resumed"}:
             asked.note_rest(collection or "", outcome, note["turn"])
             return
@@ -145,6 +154,7 @@ class Answers:
             asked.outcomes.append(outcome)
             times, about = len(asked.outcomes), (asked.sent.id, "")
         else:
+            asked.said[collection] = outcome, text
             finals = asked.finals.setdefault(collection, [])
             finals.append((outcome, note["turn"]))
             times, about = len(finals), (asked.sent.id, collection)
@@ -179,6 +189,12 @@ class Answers:
         finished = [
             asked.sent for asked in self.asked.values() for said in asked.finals.values() if _ended_well(said)
         ]
+        verdicts = [
+            (asked.sent.kind, outcome)
+            for asked in self.asked.values()
+            if asked.sent.kind in _COMPARES
+            for outcome, _text in asked.said.values()
+        ]
         return Counter(
             {
                 "blocking snapshots": sum(sent.blocks for sent in finished),
@@ -192,6 +208,9 @@ class Answers:
                 "messages logged": self._given("log"),
                 "schemas stated": self._given("schemas"),
                 "dry runs": self.outcomes["planned"],
+                "verifications that accept": verdicts.count(("verify", "finished")),
+                "verifications that reject": verdicts.count(("verify", "failed")),
+                "repairs": verdicts.count(("repair", "finished")),
                 "collections announced and read": self.announced,
             }
         )
@@ -210,7 +229,11 @@ class Answers:
             raise Violation(self._wrong[0])
         for asked in self.asked.values():
             self._settle_one(asked)
-            self._coverage(asked, tables)
+            if asked.sent.kind not in _COMPARES:
+                self._coverage(asked, tables)
+            for name in asked.right:
+                if rejects(text := asked.said.get(name, ("", ""))[1]):
+                    raise Violation(f"{asked.sent.id} rejects a copy that is right: {text}")
         for table in tables.values():
             self._asked_for(table)
             if self.judges_pauses:
@@ -239,7 +262,9 @@ class Answers:
 
     def _count(self, sent: Sent, about: str, outcomes: list[str], *expected: str) -> None:
         what = f"{sent.id}{about}"
-        if set(outcomes) - set(expected) or len(set(outcomes)) > 1:
+        # A verification that begins anew after a crash may find something else.
+        one = sent.kind not in _COMPARES
+        if set(outcomes) - set(expected) or (one and len(set(outcomes)) > 1):
             raise Violation(f"signal {what} was answered {outcomes!r}, not one of {expected!r}")
         if not outcomes:
             raise Violation(f"signal {what} was not answered, expected one of {expected!r}")
@@ -291,7 +316,7 @@ class Answers:
         asking = [
             asked
             for asked in self.asked.values()
-            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+            if asked.sent.kind in _READS and table.name in asked.sent.collections and not asked.refused
         ]
         for turn in {turn for turns in table.read_in.values() for turn in turns}:
             due = [asked for asked in asking if _covers(_turns_of(asked, table.name), turn)]
@@ -303,7 +328,7 @@ class Answers:
         spans = [
             (*_turns_of(asked, table.name), asked.sent)
             for asked in self.asked.values()
-            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+            if asked.sent.kind in _READS and table.name in asked.sent.collections and not asked.refused
         ]
         for turn, ordinal in table.ordinals:
             if not any(first <= turn <= last and sent.asks_for(ordinal) for first, last, sent in spans):
@@ -313,7 +338,7 @@ class Answers:
         spans = [
             _turns_of(asked, table.name)
             for asked in self.asked.values()
-            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+            if asked.sent.kind in _READS and table.name in asked.sent.collections and not asked.refused
         ]
         self._scoped(table)
         table.check_reads(spans)

@@ -34,6 +34,7 @@ from tests.torture.script import (
     collections,
 )
 from tests.torture.tables import KEYS, TableShape
+from tests.torture.verified import with_verifications
 from tests.torture.wild import wild
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     # Before steps are drawn: a table whose primary key goes must not get steps that change this key alone.
     script = disguisable(script) if "disguise" in wanted.blow else script
     script = odd(script)
-    return struck(wild(script, certain="administration" in wanted.blow), wanted.blow)
+    script = struck(wild(script, certain="administration" in wanted.blow), wanted.blow)
+    return with_verifications(script, wanted.asks)
 
 
 def broken(script: Script, wanted: str) -> Script:

@@ -67,14 +67,24 @@ class Events:
             if turn.name <= self._last:
                 continue
             self._last = turn.name
-            for part in sorted(turn.glob("part-*.jsonl")):
+            for part in _parts(turn):
                 for line in part.read_bytes().split(b"\n"):
                     number = int(turn.name.removeprefix("turn-"))
                     if line and (event := self._read_line(number, orjson.loads(line))):
                         yield event
 
+    @property
+    def parts(self) -> list[Path]:
+        """The files that were read, in order."""
+        turns = sorted(turn for turn in self._directory.glob("turn-*") if turn.name <= self._last)
+        return [part for turn in turns for part in _parts(turn)]
+
     def _read_line(self, turn: int, line: Mapping[str, Any]) -> Emitted | None:
         return self._read(turn, line["topic"], line["key"], line["value"])
+
+
+def _parts(turn: Path) -> list[Path]:
+    return sorted(turn.glob("part-*.jsonl"))
 
 
 def emitted(turn: int, value: Mapping[str, Any] | None, at_s: float = 0.0) -> Emitted | None:

@@ -43,10 +43,13 @@ from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from engine.job.turns import Turns
+from engine.job.verify import verification
+from engine.job.verify.repair import Repair
 from engine.snapshot import copies
 from engine.snapshot.changes import moved_rows
 from engine.snapshot.merge import Superseded
 from engine.staging import text_rows
+from engine.verify.copy import Findings
 from signals.desk import Desk
 
 if TYPE_CHECKING:
@@ -303,6 +306,13 @@ def _without_release(_tick: Any) -> Any:
 
 
 _SOURCE = source.PostgresSource
+
+
+def _in_the_first_turn(was: Any) -> Any:
+    """Compare what windows have read with what the copy held at the beginning."""
+    return lambda table, _turn: was(table, 1)
+
+
 _VIEWS = blocking.BlockingViews
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unseen_rows, "superseding_rows", _nothing_superseded),)),
@@ -404,6 +414,11 @@ MUTANTS: dict[str, Mutant] = {
     "columns that are added with a default": Mutant(
         "column-added", ((column_watch.ColumnWatch, "appeared", _always([])),)
     ),
+    "what a verdict counts": Mutant(
+        "verified", ((Findings, "differences", lambda _was: property(lambda _found: 0)),)
+    ),
+    "rows as of their window's turn": Mutant("verified", ((verification, "noted", _in_the_first_turn),)),
+    "rows that only the copy has": Mutant("verified", ((Repair, "next_extra", _always([])),)),
     "a view that lacks what the log lacks": Mutant(
         "unpublished-behind-view", ((_VIEWS, "outdate", _always(None)),)
     ),

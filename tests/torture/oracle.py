@@ -107,7 +107,8 @@ class Oracle:
     operation of the second of the two events for a changed key. `unheard` are entries that the job can't have
     seen. `incomplete` are the tables that the job reports as incomplete, `letters` how many of their entries
     it reports as kept, `aside` when it set tables aside. `happened` counts rare events. `blocks`: rows
-    that are marked as those of an initial snapshot are read by blocking signals.
+    that are marked as those of an initial snapshot are read by blocking signals. `strangers` are rows that
+    somebody put into the sink and that a repair has to delete: table and `k`.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -124,6 +125,7 @@ class Oracle:
     letters: dict[str, int] = field(default_factory=dict)
     aside: Aside = field(default_factory=Aside)
     happened: Counter[str] = field(default_factory=Counter)
+    strangers: set[tuple[str, int]] = field(default_factory=set)
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Apply what was committed before the job's log began, none of which is emitted."""

@@ -27,6 +27,8 @@ from tests.torture.replicas import judge
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
+from tests.torture.verified import Faults, numbered, put, signal, trusted
+from tests.torture.verified import judge as judge_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,6 +124,8 @@ class Play:
                 self._round(number, round_, journal)
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
+                if one.faults and isinstance(events, Events):
+                    heard = self._verify(f"f{number}", one.faults, journal, events, heard)
         except Over:
             if self._gone:
                 self.site.judge_end(self._gone, list(events.read()), journal)
@@ -421,8 +425,11 @@ class Play:
 
     def ask(self, sent: Sent, stop: threading.Event | None = None) -> None:
         """Send a signal. `stop` ends the attempts."""
+        right: frozenset[str] = frozenset()
+        if sent.kind == "verify":
+            right = frozenset(trusted(self.script, self.oracle.tables, self.oracle.incomplete))
         self.site.send(sent, stop or threading.Event())
-        self.answers.asked[sent.id] = Asked(sent)
+        self.answers.asked[sent.id] = Asked(sent, right=right)
 
     # At rest.
 
@@ -474,6 +481,34 @@ class Play:
             return False
         aside = self.broker is not None and turns[-1].get("aside")
         return bool(turns[-1]["queued"] == 0 and not aside and self.site.passed(turns[-1]["position"], end))
+
+    def _verify(self, label: str, count: int, journal: JournalReader, events: Events, heard: int) -> int:
+        """Verify what is right, put faults into it, and have them found and repaired."""
+        names = trusted(self.script, self.oracle.tables, self.oracle.incomplete)
+        if not names:
+            return heard
+
+        def asked(what: str, kind: str, faults: Faults) -> int:
+            sent = signal(f"{label}{what}", kind, names)
+            self.site.send(sent, threading.Event())
+            self.answers.asked[sent.id] = Asked(sent)
+            self.come_to_rest(journal)
+            now = self._judge(events, journal, heard)
+            judge_verdicts(self.answers.asked[sent.id], faults)
+            return now
+
+        heard = asked("right", "verify", Faults())
+        draw = Random(f"{self.script.seed}/{label}")
+        topics = {f"{self.prefix}.{name}": name for name in names}
+        faults = put(events.parts, topics, numbered(self.script), draw, count)
+        heard = asked("wrong", "verify", faults)
+        self.oracle.strangers |= faults.extra
+        heard = asked("mend", "repair", Faults())
+        if self.oracle.strangers:
+            raise Violation(f"a repair has not deleted {sorted(self.oracle.strangers)}")
+        for kinds in faults.kinds.values():
+            self.figures.kinds.update({f"faults found, {kind}": number for kind, number in kinds.items()})
+        return heard
 
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
         if self.replicas is not None:

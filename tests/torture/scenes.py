@@ -408,6 +408,12 @@ def disguised(scene: Scene) -> None:
     scene.until_streamed()
 
 
+def copied(scene: Scene) -> None:
+    """All of a table is in the sink before the first round."""
+    scene.ask()
+    scene.until_finished()
+
+
 def only_rounds(_scene: Scene) -> None:
     """Nothing besides the script's transactions."""
 
@@ -526,6 +532,10 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "column-added": (_script("column-added", _INT, initial=True, properties={NEW: "columns"}), column_added),
     "blocking": (_script("blocking", _INT, properties=_CHUNKED), blocking),
     "blocking-alone": (_script("blocking-alone", _INT, properties=_CHUNKED), blocking_alone),
+    "verified": (
+        replace(_script("verified", _INT, properties=_CHUNKED), rounds=[Round([], [], faults=20)]),
+        copied,
+    ),
     "unpublished-behind-view": (
         _script("unpublished-behind-view", _INT, listed=True, properties=_CHUNKED),
         unpublished_behind_view,

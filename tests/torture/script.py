@@ -82,7 +82,7 @@ class Sent:
     """A row for the signal table, and what it requests in the oracle's terms.
 
     `kind` is execute, plan (a dry run), unreadable (accepted, then rejected when it is measured), stop,
-    pause, resume, log, schemas or malformed.
+    pause, resume, log, schemas, verify, repair or malformed.
     `collections` are those that it names (none: all). `ordinals` are the rows that it asks for, if not all:
     stretches from a first ordinal, up to and without a last one; None: no bound.
     """
@@ -168,7 +168,8 @@ class Round:
     `kills` are SIGKILLs of the job, `restarts` restarts of the server, `breaks` SIGKILLs of the sink's
     broker, in seconds from the round's start. `aims` is how many changes are aimed at the rows of each open
     window. `strikes` come in sequence, each while a window is open. `blows` are dealt by the site. `stalls`
-    is how often the sink is held back while a table is altered.
+    is how often the sink is held back while a table is altered. `faults` are put into the sink's files at the
+    end, to be found and repaired (`verified.py`).
     """
 
     writers: list[list[Transaction]]
@@ -180,6 +181,7 @@ class Round:
     strikes: list[Strike] = field(default_factory=list)
     blows: list[Blow] = field(default_factory=list)
     stalls: int = 0
+    faults: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,7 @@ class Script:
             + len(round_.strikes)
             + len(round_.blows)
             + round_.stalls
+            + round_.faults
             for round_ in self.rounds
         )
         return steps + others + len(self.fuses)
