@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.driven import driven
+from tests.driven import TIMEOUT_S, driven
 from tests.integration.test_jdbc_sink import SIGNAL_TABLE, settings, target
 from tests.integration.test_verification import writing
 
@@ -50,13 +50,13 @@ def orders(database: Database) -> Database:
     return database
 
 
-def asked(job: Driven, database: Database, type_: str, id_: str) -> Answer:
+def asked(job: Driven, database: Database, type_: str, id_: str, timeout_s: float = TIMEOUT_S) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     with database.connect() as connection:
         data = json.dumps({"data-collections": ["public.orders"], "type": type_})
         connection.execute("INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [id_, data])
     ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends])
+    job.until(lambda: [one for one in job.answers if one.id == id_ and one.outcome in ends], timeout_s)
     return next(one for one in job.answers if one.id == id_ and one.outcome in ends)
 
 
