@@ -55,7 +55,7 @@ class _Journal:
 class TouchedKeys:
     """Notes keys below `directory`, which is made when it is needed.
 
-    `keys_of` gives the keys of a fold's events, which are of the type `kind`. The turns up to the one `newest`
+    `keys_of` gives the keys of a fold's events, of the type `kind`. All turns up to the one `newest`
     are noted.
 
     `follow`, `note` and `committed` are called by the thread of the turns, `since` by any.
