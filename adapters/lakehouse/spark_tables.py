@@ -224,7 +224,8 @@ class SparkTables:
         if batch.moved:
             changes = _with_moved(spark, changes, table, batch)
         changes.createOrReplaceTempView(SOURCE)
-        spark.sql(merging(target, columns, batch.key, batch.kept)).collect()
+        deletes = pc.all(batch.rows.column(DELETED)).as_py() is not False
+        spark.sql(merging(target, columns, batch.key, batch.kept, deletes=deletes)).collect()
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._spark.createDataFrame(rows)
