@@ -237,7 +237,7 @@ class Snapshot:
 def digested_keys(
     target: Target, shape: Shape, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    """Batches of TOUCHED with the digests of their keys, without those that have none. Raises SinkError."""
+    """Batches of touched keys with their digests, without keys that are null. Raises SinkError."""
     try:
         with target.connection() as connection:
             digests = StagedDigests(connection, shape, 0)

@@ -2,7 +2,7 @@
 
 A table of the target shows its present rows only. Whoever compares it must know in which turn each row was
 last written or deleted. The sink knows the keys when it folds a turn, so it notes them here once the turn is
-committed, by topic, in files of the job's own.
+committed, by topic, in files of the job's own. Keys are fields of COPY, or what a sink makes of its own.
 """
 
 from __future__ import annotations
@@ -18,18 +18,25 @@ import pyarrow as pa
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from adapters.jdbc.folding.fold import Fold
+    from engine.events.values.text import Ints
 
-TOUCHED: Final = pa.schema(
-    [("turn", pa.int64()), ("key", pa.large_string()), ("lacks", pa.bool_()), ("update", pa.bool_())]
-)
-"""Keys as fields of COPY, in the order of their turns; a null key: the table was truncated before them.
+_TEXT: Final = pa.large_string()
 
-`lacks`: the key's last event in the turn lacks a value. `update`: it is an update.
-"""
+
+def touched_schema(key: pa.DataType) -> pa.Schema:
+    """Keys of a type, in the order of their turns; a null key: the table was truncated before them.
+
+    `lacks`: the key's last event in the turn lacks a value. `update`: it is an update.
+    """
+    return pa.schema([("turn", pa.int64()), ("key", key), ("lacks", pa.bool_()), ("update", pa.bool_())])
+
+
+def _as_copied(fold: Fold, rows: Ints) -> pa.Array:
+    return fold.keys_of(rows)
 
 
 @dataclass(slots=True)
@@ -48,10 +55,16 @@ class _Journal:
 class TouchedKeys:
     """Notes keys below `directory`, which is made when it is needed.
 
+    `keys_of` gives the keys of a fold's events, of the type `kind`. All turns up to the one `newest`
+    are noted.
+
     `follow`, `note` and `committed` are called by the thread of the turns, `since` by any.
     """
 
     directory: Path
+    kind: pa.DataType = _TEXT
+    keys_of: Callable[[Fold, Ints], pa.Array] = _as_copied
+    newest: int = 0
     _journals: dict[str, _Journal] = field(default_factory=dict)
     _noted: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -78,9 +91,22 @@ class TouchedKeys:
             self._journals[topic].key = tuple(name for name, _schema in fold.events.columns.key)
             noted = self._noted.setdefault(topic, [])
             if fold.events.truncated:
-                noted.append(_batch(turn, pa.nulls(1, pa.large_string()), [False], [False]))
-            keys, lacks, updates = fold.touched()
-            noted.append(_batch(turn, keys, lacks, updates))
+                noted.append(self._emptied(turn))
+            rows, lacks, updates = fold.touched()
+            noted.append(_batch(turn, self.keys_of(fold, rows), lacks, updates))
+
+    def note_all(self, turn: int, topic: str) -> None:
+        """Note that a turn may have touched each key of a topic."""
+        if topic in self._journals:
+            self._noted.setdefault(topic, []).append(self._emptied(turn))
+
+    def _emptied(self, turn: int) -> pa.RecordBatch:
+        return _batch(turn, pa.nulls(1, self.kind), [False], [False])
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The topics whose keys are noted."""
+        return frozenset(self._journals)
 
     def committed(self, turn: int) -> None:
         """Note that the turn is committed. Raises SinkError if there is no room."""
@@ -89,13 +115,14 @@ class TouchedKeys:
             if any(batch.column("key").null_count for batch in batches):
                 self._journals[topic].truncated = turn
         self._noted = {}
+        self.newest = turn
 
     def _append(self, journal: _Journal, batches: Sequence[pa.RecordBatch]) -> None:
         with sink_errors(journal.path):
             if journal.file is None:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 journal.file = journal.path.open("wb")
-                journal.stream = pa.ipc.new_stream(journal.file, TOUCHED)
+                journal.stream = pa.ipc.new_stream(journal.file, touched_schema(self.kind))
             for batch in batches:
                 journal.stream.write_batch(batch)
             journal.file.flush()
@@ -112,7 +139,7 @@ class TouchedKeys:
         return () if journal is None else journal.key
 
     def since(self, topic: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-        """The keys of a topic in the turns after `after`, up to `upto`, as batches of TOUCHED."""
+        """The keys of a topic in the turns after `after`, up to `upto`, as batches of `touched_schema`."""
         with self._lock:
             journal = self._journals.get(topic)
             if journal is None or not journal.size:
@@ -133,9 +160,7 @@ class TouchedKeys:
 
 
 def _batch(turn: int, keys: pa.Array, lacks: Any, updates: Any) -> pa.RecordBatch:
-    """A batch of TOUCHED; all of it is of one turn."""
-    count = len(keys)
+    """A batch of `touched_schema`; all of it is of one turn."""
     flags = [pa.array(lacks, pa.bool_()), pa.array(updates, pa.bool_())]
-    return pa.RecordBatch.from_arrays(
-        [pa.repeat(pa.scalar(turn, pa.int64()), count), keys, *flags], schema=TOUCHED
-    )
+    turns = pa.repeat(pa.scalar(turn, pa.int64()), len(keys))
+    return pa.RecordBatch.from_arrays([turns, keys, *flags], schema=touched_schema(keys.type))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.lake.column_types import TEXT_SUFFIX, column, column_type, exactly, has_special_text, has_text
 from adapters.lake.row_columns import value
+from adapters.lakehouse.digests import digests
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
 from engine.errors import SinkRefused
+from engine.verify.compared_digests import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from adapters.jdbc.folding.fold import Fold
     from adapters.jdbc.folding.missing_values import Patches
@@ -126,6 +129,50 @@ def converted(batch: pa.RecordBatch, columns: Columns, *, keys_only: bool = Fals
         if text := _text_of(name, schema, columns):
             found[text] = pa.nulls(batch.num_rows, pa.string()) if made.texts is None else made.texts
     return found
+
+
+def digested_keys(fold: Fold, rows: Ints) -> pa.Array:
+    """The digests of the keys of these events of a fold, as the replica has them."""
+    if not len(rows):
+        return pa.array([], DIGEST)
+    columns = fold.events.columns
+    wanted = table_columns(columns)
+    return digests(
+        [fold.events.gathered(rows, _Converted(wanted.field(name))) for name in key_columns(columns)]
+    )
+
+
+def with_removals(batch: Batch | None, removed: Sequence[pa.RecordBatch]) -> Batch:
+    """A batch that also deletes rows with these keys, which only the table has.
+
+    A key that an event concerns came back since it was to be deleted.
+    """
+    keys = _concatenated(list(map(pa.Table.from_batches, ([one] for one in removed))))
+    if batch is not None:
+        there = _key_digests(batch.rows, batch.key)
+        again = pc.is_in(_key_digests(keys, batch.key), value_set=there)
+        keys = keys.filter(pc.invert(again))
+    gone = keys.append_column(DELETED, pa.repeat(pa.scalar(value=True), len(keys)))
+    if batch is None:
+        return Batch(gone, keys.schema, tuple(keys.column_names))
+    rows = _concatenated([batch.rows, gone])
+    columns = pa.schema([rows.schema.field(name) for name in batch.columns.names])
+    return replace(batch, rows=rows, columns=columns, only_reads=False)
+
+
+def _concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows with columns of the wider types. Raises SinkRefused if there is none."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise SinkRefused(
+            f"rows can't be deleted: the type of the table's key has changed: {error}",
+            hint="take a snapshot of the table",
+        ) from error
+
+
+def _key_digests(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+    return digests([rows.column(name).combine_chunks() for name in key])
 
 
 def as_type(array: pa.Array, field: pa.Field) -> pa.Array:

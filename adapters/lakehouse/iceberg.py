@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.lakehouse.files.iceberg import IcebergAppend, columns_of
 from adapters.lakehouse.java import configured, jvm_of
+from adapters.lakehouse.port import Looked
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
 
@@ -75,14 +76,15 @@ class Iceberg:
         """By its name."""
         return f"{quoted(self.catalog)}.{quoted(name.schema or _NAMESPACE)}.{quoted(name.name)}"
 
-    def look(self, spark: SparkSession, name: TableName) -> tuple[str, int | None] | None:
+    def look(self, spark: SparkSession, name: TableName) -> Looked | None:
         """Ask for the turn of the newest snapshot that has one."""
         target = self.target(name)
         if not spark.catalog.tableExists(target):
             return None
         table = self._loaded(spark, name)
-        found = self._carrying(spark, table)
-        return str(table.uuid()), None if found is None else found[0]
+        found, current = self._carrying(spark, table), table.currentSnapshot()
+        version = None if current is None else int(current.snapshotId())
+        return Looked(str(table.uuid()), None if found is None else found[0], version)
 
     def state(self, spark: SparkSession, name: TableName) -> Any:
         """The table and its snapshot."""

@@ -28,6 +28,7 @@ import orjson
 import pyarrow as pa  # noqa: TC002  a field's type
 
 from adapters.jdbc.parts import topic_of, unpacked
+from adapters.lakehouse.removal import removal_of
 from adapters.sinks.files import FilesSink
 from adapters.staging.turn_names import turn_name
 from adapters.staging.turn_parts import RESTORE, ArrowPart, number, part_files
@@ -53,7 +54,10 @@ class WaitingTurn(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Typed events of a turn, their topic, and the number of their part over all turns of a group."""
+    """Typed events of a turn, their topic, and the number of their part over all turns of a group.
+
+    Instead of events there may be rows to be deleted (`removal.py`), which have no topic.
+    """
 
     turn: int
     part: int
@@ -242,9 +246,13 @@ class _Contents:
 
 
 def typed_batches(path: Path, checksum: Checksum) -> Iterator[pa.RecordBatch]:
-    """The typed events of a part; other records are left out. Raises StateError if the part is damaged."""
+    """The typed events of a part, and rows to be deleted; other records are left out.
+
+    Raises StateError if the part is damaged.
+    """
     for batch in ArrowPart(path, checksum).committed():
-        yield from ([batch] if topic_of(batch) is not None else unpacked(batch))
+        typed = topic_of(batch) is not None or removal_of(batch) is not None
+        yield from ([batch] if typed else unpacked(batch))
 
 
 def force_file(path: Path) -> None:

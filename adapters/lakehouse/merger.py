@@ -18,9 +18,10 @@ from adapters.jdbc.folding.fold import Fold
 from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.placeholders import Placeholders
 from adapters.lake.row_columns import changes_in, columns_of, source_of
-from adapters.lakehouse.batch import key_columns, replica_batch, table_columns
+from adapters.lakehouse.batch import key_columns, replica_batch, table_columns, with_removals
 from adapters.lakehouse.history import history_batch, history_columns
 from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.removal import removal_of
 from adapters.lakehouse.schema import Evolution, Rules, evolved
 from engine.config.sinks.settings import TableMode, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade
@@ -45,11 +46,12 @@ _LACKS: Final = "lacks: "
 
 @dataclass(slots=True)
 class Gathered:
-    """The events of a table in a group, the turn of each batch, and their topics."""
+    """The events of a table in a group, the turn of each batch, their topics, and keys to be deleted."""
 
     batches: list[PlacedBatch] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
     topics: set[str] = field(default_factory=set)
+    removed: list[pa.RecordBatch] = field(default_factory=list)
 
 
 class Merger:
@@ -58,7 +60,7 @@ class Merger:
     def __init__(self, journal: Journal, tables: LakeTables, settings: LakeSettings, naming: Naming) -> None:
         self._journal, self._tables, self._settings, self._naming = journal, tables, settings, naming
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
-        self._placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
+        self.placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
         self._known: dict[TableName, Found] = {}
         self._ids = journal.tables
         self._lacking: set[TableName] = set()
@@ -98,6 +100,8 @@ class Merger:
         if found is not None and found.turn is not None and found.turn >= upto:
             self._known[name] = found
             return
+        if found is None and not gathered.batches:
+            return  # what is missing has no row that could be deleted
         try:
             batch = self._batch(gathered)
             found, evolution = self._fitting(name, found, batch, gathered)
@@ -114,7 +118,10 @@ class Merger:
     def _batch(self, gathered: Gathered) -> Batch:
         if self._settings.mode is TableMode.APPEND:
             return history_batch(gathered.batches, gathered.turns)
-        return replica_batch(Fold(TurnEvents(gathered.batches), self._placeholders))
+        batch = None
+        if gathered.batches:
+            batch = replica_batch(Fold(TurnEvents(gathered.batches), self.placeholders))
+        return with_removals(batch, gathered.removed) if batch is None or gathered.removed else batch
 
     def _left_out(self, name: TableName, gathered: Gathered, error: SinkRefused) -> None:
         """Leave a group's changes out of a table that can't take them, so that all other tables go on.
@@ -231,9 +238,12 @@ def _tell_of_renames(name: TableName, found: Found, wanted: Mapping[str, str], e
 
 
 def gathered(waiting: Iterator[Waiting], naming: Naming) -> dict[TableName, Gathered]:
-    """Change events by the tables that they belong to."""
+    """Change events, and keys to be deleted, by the tables that they belong to."""
     found: dict[TableName, Gathered] = {}
     for turn, part, topic, batch in waiting:
+        if (removal := removal_of(batch)) is not None:
+            found.setdefault(removal.table, Gathered()).removed.append(removal.keys)
+            continue
         events = changes_in(batch)
         if events.num_rows:
             table = found.setdefault(naming.table(topic, source_of(events)), Gathered())

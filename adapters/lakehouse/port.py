@@ -14,7 +14,7 @@ Beside the table's columns the rows have these:
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -71,6 +71,14 @@ class Found:
     id: str
     turn: int | None
     columns: Mapping[str, str]
+
+
+class Looked(NamedTuple):
+    """What tells a table from others, its newest turn, and its version; None for one without content."""
+
+    id: str
+    turn: int | None
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)

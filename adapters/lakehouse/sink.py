@@ -14,18 +14,24 @@ import logging
 import math
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.jdbc.folding.fold import Fold
+from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.parts import packed, topic_of, unpacked
+from adapters.jdbc.touched_keys import TouchedKeys
 from adapters.lake.row_columns import changes_in, source_of
+from adapters.lakehouse.batch import digested_keys
+from adapters.lakehouse.removal import removal_of
 from adapters.staging.turn_parts import ArrowPart, ArrowParts, number, written_files
 from engine.errors import InvariantError, SinkError, SinkRefused, StateNotSaved, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.column_rows import ColumnRows
+from engine.verify.compared_digests import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -63,12 +69,15 @@ class LakeSink:
         naming: Naming,
         merging: Merging | None = None,
     ) -> None:
-        self._journal, self._merger, self._admission, self._naming = journal, merger, admission, naming
-        self._merging = merging
+        self._journal, self._merger, self._admission, self.naming = journal, merger, admission, naming
+        self._merging, self._placeholders = merging, merger.placeholders
         self._begun: tuple[int, Path] | None = None
         self._committed: int | None = None
         self._withheld: frozenset[str] = frozenset()
         self.newest = journal.newest
+        self.touched = TouchedKeys(
+            Path(f"{journal.place}-touched"), DIGEST, digested_keys, journal.newest() or 0
+        )
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
@@ -95,8 +104,10 @@ class LakeSink:
             return
         self._heed()
         self._refuse(parts)
+        self._note_touched(turn, parts)
         self._journal.commit(self._attempt(turn), turn, parts, self._withheld)
         self._committed = turn
+        self.touched.committed(turn)
         if self._merging is not None:
             self._merging.wake()
 
@@ -128,11 +139,16 @@ class LakeSink:
             self._merging.wait()
         return bool(self._journal.waiting())
 
+    def merged(self, turn: int) -> bool:
+        """Whether all turns up to this one are in the tables. Any thread may ask."""
+        return all(waiting.turn > turn for waiting in self._journal.waiting())
+
     def close(self) -> None:
         """Let merges end that end soon, and remove what was not committed. The next start merges the rest."""
         if self._merging is not None:
             self._merging.close()
         self._journal.discard()
+        self.touched.clear()
 
     def _attempt(self, turn: int) -> Path:
         if self._begun is None or self._begun[0] != turn:
@@ -141,13 +157,36 @@ class LakeSink:
 
     def _batches(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
         """The typed events of the turn."""
+        return (batch.events for batch in self._placed(parts))
+
+    def _placed(self, parts: Sequence[Part]) -> Iterator[PlacedBatch]:
+        """The same with their parts."""
         attempt = self._begun[1] if self._begun else None
         if attempt is None:
             raise InvariantError("no turn was begun")
         checksums = {part.number: part.checksum for part in parts}
         for path in written_files(attempt, parts):
-            for batch in ArrowPart(path, checksums[number(path)]).batches():
-                yield from ([batch] if topic_of(batch) is not None else unpacked(batch))
+            part = number(path)
+            for batch in ArrowPart(path, checksums[part]).batches():
+                if removal_of(batch) is None:
+                    typed = [batch] if topic_of(batch) is not None else unpacked(batch)
+                    yield from (PlacedBatch(part, events) for events in typed)
+
+    def _note_touched(self, turn: int, parts: Sequence[Part]) -> None:
+        """Note the keys of the topics that somebody compares."""
+        self.touched.begin()
+        if not self.touched.followed:
+            return
+        found: dict[str, list[PlacedBatch]] = {}
+        for part, batch in self._placed(parts):
+            topic, events = topic_of(batch) or "", changes_in(batch)
+            if topic in self.touched.followed - self._withheld and events.num_rows:
+                found.setdefault(topic, []).append(PlacedBatch(part, events))
+        for topic, batches in found.items():
+            try:
+                self.touched.note(turn, [topic], Fold(TurnEvents(batches), self._placeholders))
+            except SinkRefused:
+                self.touched.note_all(turn, topic)  # its table can't take them
 
     def _refuse(self, parts: Sequence[Part]) -> None:
         """Raise TopicsRefused if the tables can't have some of the events."""
@@ -161,7 +200,7 @@ class LakeSink:
                 reasons[topic] = remade
                 continue
             try:
-                self._admission.admit(self._naming.table(topic, source_of(events)), events)
+                self._admission.admit(self.naming.table(topic, source_of(events)), events)
             except SinkRefused as error:
                 reasons[topic] = error
         if reasons:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,7 @@ from adapters.lakehouse.files.data_file import fitted, written
 from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
-from adapters.lakehouse.statements import SOURCE, altering, literal, merging, quoted
+from adapters.lakehouse.statements import KEY_PROPERTY, SOURCE, altering, literal, merging, quoted
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import telling_line
 from engine.errors import SinkError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from adapters.lake.table_name import TableName
     from adapters.lakehouse.files.data_file import FileAppend
-    from adapters.lakehouse.port import Batch, NewTable
+    from adapters.lakehouse.port import Batch, Looked, NewTable
 
 _CONF: Final = {
     # A time without a zone is one.
@@ -59,8 +59,8 @@ class Dialect(Protocol):
     def target(self, name: TableName) -> str:
         """The table in a statement."""
 
-    def look(self, spark: SparkSession, name: TableName) -> tuple[str, int | None] | None:
-        """What tells the table from others, and its newest turn; None if it is missing."""
+    def look(self, spark: SparkSession, name: TableName) -> Looked | None:
+        """The table as it is now; None if it is missing."""
 
     def create(self, name: TableName, table: NewTable) -> Sequence[str]:
         """The statements that create a table."""
@@ -106,7 +106,29 @@ class SparkTables:
             if known is None:
                 return None
             fields = spark.table(self._dialect.target(name)).schema.fields
-            return Found(*known, {field.name: field.dataType.simpleString() for field in fields})
+            columns = {field.name: field.dataType.simpleString() for field in fields}
+            return Found(known.id, known.turn, columns)
+
+    def pinned(self, name: TableName) -> Pinned | None:
+        """The rows of the table as they are now, whatever is written later; None if it is missing."""
+        with self._session(name) as spark:
+            known = self._dialect.look(spark, name)
+            if known is None:
+                return None
+            target = self._dialect.target(name)
+            if known.version is None:
+                frame = spark.table(target).limit(0)
+            else:
+                frame = spark.sql(f"SELECT * FROM {target} VERSION AS OF {known.version}")
+            settings = {
+                row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {target}").collect()
+            }
+            return Pinned(known.turn, frame, settings.get(KEY_PROPERTY, ""))
+
+    def collected(self, name: TableName, frame: DataFrame) -> pa.Table:
+        """The rows of a frame of this session, which is made of the table."""
+        with self._session(name):
+            return frame.toArrow()
 
     def create(self, name: TableName, table: NewTable) -> None:
         """Run the format's statements."""
@@ -200,27 +222,10 @@ class SparkTables:
         columns = batch.columns.names
         changes = self._frame(batch.rows)
         if batch.moved:
-            changes = self._with_moved(spark, changes, table, batch)
+            changes = _with_moved(spark, changes, table, batch)
         changes.createOrReplaceTempView(SOURCE)
-        spark.sql(merging(target, columns, batch.key, batch.kept)).collect()
-
-    def _with_moved(self, spark: SparkSession, changes: DataFrame, target: str, batch: Batch) -> DataFrame:
-        """The changes, with the values that rows keep from other rows of the table."""
-        base = [BASE.format(number) for number in range(len(batch.key))]
-        there = spark.table(target).select(
-            *(f.col(quoted(name)).alias(f"{SOURCE}_key_{n}") for n, name in enumerate(batch.key)),
-            *(f.col(quoted(name)).alias(f"{SOURCE}_kept_{n}") for n, name in enumerate(batch.kept)),
-        )
-        own = f.col(base[0]).isNull()
-        condition = f.col(base[0]).isNotNull()
-        for n, column in enumerate(base):
-            condition &= f.col(column).eqNullSafe(f.col(f"{SOURCE}_key_{n}"))
-        joined = changes.join(there, condition, "left")
-        for n, name in enumerate(batch.kept):
-            flag = KEEP.format(n)
-            taken = f.when(f.col(flag) & ~own, f.col(f"{SOURCE}_kept_{n}")).otherwise(f.col(quoted(name)))
-            joined = joined.withColumn(name, taken).withColumn(flag, f.col(flag) & own)
-        return joined.select(*(f.col(quoted(name)) for name in changes.columns))
+        deletes = pc.all(batch.rows.column(DELETED)).as_py() is not False
+        spark.sql(merging(target, columns, batch.key, batch.kept, deletes=deletes)).collect()
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._spark.createDataFrame(rows)
@@ -242,6 +247,33 @@ class SparkTables:
             yield self._spark
         except SPARK_ERRORS as error:
             raise SinkError(telling_line(error), place=str(name)) from error
+
+
+def _with_moved(spark: SparkSession, changes: DataFrame, target: str, batch: Batch) -> DataFrame:
+    """The changes, with the values that rows keep from other rows of the table."""
+    base = [BASE.format(number) for number in range(len(batch.key))]
+    there = spark.table(target).select(
+        *(f.col(quoted(name)).alias(f"{SOURCE}_key_{n}") for n, name in enumerate(batch.key)),
+        *(f.col(quoted(name)).alias(f"{SOURCE}_kept_{n}") for n, name in enumerate(batch.kept)),
+    )
+    own = f.col(base[0]).isNull()
+    condition = f.col(base[0]).isNotNull()
+    for n, column in enumerate(base):
+        condition &= f.col(column).eqNullSafe(f.col(f"{SOURCE}_key_{n}"))
+    joined = changes.join(there, condition, "left")
+    for n, name in enumerate(batch.kept):
+        flag = KEEP.format(n)
+        taken = f.when(f.col(flag) & ~own, f.col(f"{SOURCE}_kept_{n}")).otherwise(f.col(quoted(name)))
+        joined = joined.withColumn(name, taken).withColumn(flag, f.col(flag) & own)
+    return joined.select(*(f.col(quoted(name)) for name in changes.columns))
+
+
+class Pinned(NamedTuple):
+    """A table at one moment: its newest turn, its rows, and the key that a property has."""
+
+    turn: int | None
+    rows: DataFrame
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,13 @@ def altering(target: str, added: Mapping[str, str], widened: Mapping[str, str]) 
     ]
 
 
-def merging(target: str, columns: Sequence[str], key: Sequence[str], kept: Sequence[str]) -> str:
-    """The statement that merges the changes into a replica."""
+def merging(
+    target: str, columns: Sequence[str], key: Sequence[str], kept: Sequence[str], *, deletes: bool = False
+) -> str:
+    """The statement that merges the changes into a replica. `deletes`: all of them are deletes."""
     same = " AND ".join(f"ours.{quoted(name)} <=> theirs.{quoted(name)}" for name in key)
+    if deletes:
+        return f"MERGE INTO {target} AS ours USING {SOURCE} AS theirs ON {same} WHEN MATCHED THEN DELETE"
     changed = ", ".join(
         f"ours.{quoted(name)} = {_new_value(name, kept)}" for name in columns if name not in key
     )

@@ -1,7 +1,7 @@
-"""The comparison of a table of the sink `jdbc` with the rows that windows have seen, in a thread.
+"""The comparison of a table that a sink keeps with the rows that windows have seen, in a thread.
 
-The target is scanned once, by the snapshot that the copy has taken. Its rows, the keys touched and the rows
-seen are sorted into partitions by key, and tasks compare a partition at a time.
+The target is scanned once, as of one moment (`Held`). Its rows, the keys touched and the rows seen are sorted
+into partitions by key, and tasks compare a partition at a time.
 
 Some keys may have to be looked at again, and then the target is scanned once more. By that time others have
 been written, which the first scan had decided. So its files are kept: scans are the only history that a table
@@ -9,6 +9,9 @@ has. The row that a scan has found is that of the key's last turn up to the scan
 
     turns      ── W: read ──── scan 1 ──── t: written ──── scan 2 ──►
     events     row of scan 1, turn 0 ──────── row of scan 2, turn t
+
+Where nothing keeps a table from having several rows of a key, these equal nothing: the key counts as one row
+too many, or as one that differs.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
 import orjson
@@ -27,17 +30,19 @@ import pyarrow.compute as pc
 
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
-from adapters.verify.partitions import keys_shown, partition_of, partitions_of, write_files, write_partitions
-from adapters.verify.threaded_comparison import ThreadedComparison
+from adapters.verify.partitions import keys_shown, partition_of, partitions_of, write_partitions
+from adapters.verify.threaded_comparison import Cancellable, ThreadedComparison
 from engine.errors import SourceError
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED, SEEN_ROWS, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
+from engine.verify.settled import SEVERAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from adapters.jdbc.digests import Snapshot
+    from numpy.typing import NDArray
+
     from engine.events.values.text import Ints
     from engine.ports.executors import Executors
     from engine.verify.copy import Asked
@@ -72,13 +77,35 @@ class Work:
 class Ends:
     """What a comparison takes from its copy.
 
-    `touched` gives batches of TOUCHED, each with the digests of its keys. `learn` is told the keys of rows
-    that only the target has, and the scan, whose files it must remove.
+    `touched` gives batches of `touched_schema` of the turns up to one, each with the digests of its keys.
+    `learn` is told the keys of rows that only the target has, and the scan, whose files it must remove.
     """
 
-    snapshot: Snapshot
-    touched: Callable[[], Iterator[tuple[pa.Array, pa.RecordBatch]]]
+    held: Held
+    touched: Callable[[int], Iterator[tuple[pa.Array, pa.RecordBatch]]]
     learn: Callable[[Keys, Scan], None]
+
+
+class Held(Cancellable, Protocol):
+    """The target's rows as of one moment. Used by one thread; `cancel` by any. All raise SinkError."""
+
+    def ready(self, upto: int, while_wanted: Callable[[Iterable[float]], Iterator[float]]) -> int | None:
+        """Have the target as of the turn `upto`, or of a later one, and return which.
+
+        None: nothing can be compared with it. Who waits does so by iterating over `while_wanted`, which ends
+        by an error once the comparison is given up.
+        """
+
+    def size(self) -> int:
+        """About how many bytes the rows take."""
+
+    def sorted(
+        self, into: str, partitions: int, while_wanted: Callable[[Iterable[pa.Table]], Iterator[pa.Table]]
+    ) -> list[str]:
+        """Write the rows to files of COPIED, by partition, as events of turn 0; returns their paths."""
+
+    def keys(self, extra: Sequence[ExtraRow]) -> Keys:
+        """The keys of these rows, as the target writes them."""
 
 
 class TableComparison(ThreadedComparison):
@@ -94,7 +121,7 @@ class TableComparison(ThreadedComparison):
         self._work, self._ends = work, ends
         self._executors, self._asked = executors, asked
         self._kept = False
-        super().__init__(ends.snapshot)
+        super().__init__(ends.held)
 
     def _run(self) -> Findings:
         work = self._work
@@ -109,22 +136,24 @@ class TableComparison(ThreadedComparison):
         finally:
             if not self._kept:
                 shutil.rmtree(work.directory, ignore_errors=True)
-            self._ends.snapshot.close()
+            self._ends.held.close()
 
     def _compared(self) -> Findings:
-        work, snapshot = self._work, self._ends.snapshot
+        work, held = self._work, self._ends.held
+        upto = held.ready(self._asked.span.upto, self._while_wanted)
+        if upto is None:
+            return Findings(stale=True)
+        asked = replace(self._asked, span=replace(self._asked.span, upto=upto))
         earlier = work.earlier
-        partitions = earlier[0].partitions if earlier else partitions_of(work.rows, snapshot.size())
-        scan = Scan(self._asked.span.upto, tuple(self._sorted_rows(partitions)), partitions)
-        touched = self._sorted_touched(partitions)
+        partitions = earlier[0].partitions if earlier else partitions_of(work.rows, held.size())
+        rows = held.sorted(f"{work.directory}/rows", partitions, self._while_wanted)
+        scan = Scan(upto, tuple(rows), partitions)
+        touched = self._sorted_touched(upto, partitions)
         seen = SortSeen(work.directory, partitions)(work.seen)
         scans = (*work.earlier, scan)
-        task = ComparePartition(
-            tuple(sorted_file.path for sorted_file in seen), scans, tuple(touched), self._asked
-        )
+        task = ComparePartition(tuple(sorted_file.path for sorted_file in seen), scans, tuple(touched), asked)
         found = reduce(or_, self._executors.map(task, range(partitions)), Findings())
-        places = [(row.part, row.offset) for row in found.extra]
-        keys = snapshot.keys_at(places)
+        keys = held.keys(found.extra)
         for path in (*touched, *(sorted_file.path for sorted_file in seen)):
             Path(path).unlink(missing_ok=True)
         self._kept = not self._given_up.is_set()
@@ -134,16 +163,10 @@ class TableComparison(ThreadedComparison):
         )
         return replace(found, first=found.first | {"extra": first})
 
-    def _sorted_rows(self, partitions: int) -> list[str]:
-        """Files of the target's rows, as events of COPIED of turn 0."""
-        read = self._while_wanted(self._ends.snapshot.rows())
-        events = (_events(rows.keys, rows.rows, rows.blocks, rows.items) for rows in read)
-        return write_files(events, f"{self._work.directory}/rows", COPIED, partitions)
-
-    def _sorted_touched(self, partitions: int) -> list[str]:
-        """Files of the keys touched, as events of COPIED without rows."""
+    def _sorted_touched(self, upto: int, partitions: int) -> list[str]:
+        """Files of the keys touched up to a turn, as events of COPIED without rows."""
         paths: list[str] = []
-        for keys, batch in self._ends.touched():
+        for keys, batch in self._ends.touched(upto):
             paths.append(f"{self._work.directory}/touched-{len(paths)}.arrow")
             write_partitions(paths[-1], self._deletes(keys, batch), partitions)
         return paths
@@ -181,15 +204,22 @@ class ComparePartition:
     def __call__(self, partition: int) -> Findings:
         """What differs in a partition. `extra` has places of the target's rows instead of an event's."""
         seen = partition_of(self.seen, partition, SEEN_ROWS)
-        scans = [(scan.upto, partition_of(scan.paths, partition, COPIED)) for scan in self.scans]
+        scans = [(scan.upto, once(partition_of(scan.paths, partition, COPIED))) for scan in self.scans]
         copied = as_events(scans, partition_of(self.touched, partition, COPIED))
         found = compare(seen, copied, (), (self.asked.span.since, self.asked.span.upto))
         undecided = seen.take(pa.array(found.undecided)).select(["merge_key", "key"]).to_pylist()
-        numbers = {"missing": found.missing.tolist(), "different": found.different.tolist(), "older": []}
+        # Rows that share their key all go, before the right one is sent.
+        several = _several(seen, found.different, scans[-1][1])
+        different = found.different[~several]
+        numbers = {"missing": found.missing.tolist(), "different": different.tolist(), "older": []}
         wrong = [*numbers["missing"], *numbers["different"]][:MOST_MENDED] if self.asked.mends else []
         turns = copied.column("turn").to_numpy()[found.extra]
-        extra = found.extra[turns <= self.asked.known]
+        unread = found.extra[turns <= self.asked.known]
         most = MOST_MENDED if self.asked.mends else FIRST_KEYS
+        places = pc.index_in(
+            seen.column("key").take(pa.array(found.different[several])), copied.column("key")
+        )
+        extra = np.concatenate((unread, places.to_numpy().astype(np.int64)))
         return Findings(
             found.equal,
             found.changed,
@@ -201,8 +231,31 @@ class ComparePartition:
                 ExtraRow(row["key"], 0, row["part"], row["offset"], _ROW_BYTES)
                 for row in copied.take(pa.array(extra[:most])).to_pylist()
             ),
-            len(found.extra) - len(extra),
+            len(found.extra) - len(unread),
         )
+
+
+def once(rows: pa.Table) -> pa.Table:
+    """Rows of COPIED, one for each key. One that stands for several rows has a digest that equals nothing."""
+    if not len(rows):
+        return rows
+    coded = rows.column("key").combine_chunks().dictionary_encode()
+    if len(coded.dictionary) == len(rows):
+        return rows
+    ids = coded.indices.to_numpy(zero_copy_only=False)
+    _ids, first, counts = np.unique(ids, return_index=True, return_counts=True)
+    kept = rows.take(pa.array(first))
+    digests = pc.if_else(pa.array(counts > 1), pa.scalar(SEVERAL, DIGEST), kept.column("row"))
+    place = COPIED.get_field_index("row")
+    return kept.set_column(place, COPIED.field(place), digests)
+
+
+def _several(seen: pa.Table, rows: Ints, held: pa.Table) -> NDArray[np.bool_]:
+    """For which of these rows seen the table has several."""
+    shared = held.filter(pc.equal(held.column("row"), pa.scalar(SEVERAL, DIGEST))).column("key")
+    found = pc.is_in(seen.column("key").take(pa.array(rows)), value_set=shared.combine_chunks())
+    several: NDArray[np.bool_] = found.to_numpy()
+    return several
 
 
 def as_events(scans: Sequence[tuple[int, pa.Table]], touched: pa.Table) -> pa.Table:
@@ -260,7 +313,7 @@ def _as_of(rows: pa.Table, touches: pa.Table, at: Ints) -> pa.Table:
     return rows
 
 
-def _events(keys: pa.Array, rows: pa.Array, blocks: pa.Array, items: pa.Array) -> pa.Table:
+def held_rows(keys: pa.Array, rows: pa.Array, blocks: pa.Array, items: pa.Array) -> pa.Table:
     """Rows of the target as events of turn 0, with their places as part and offset."""
     none = pa.repeat(pa.scalar(0, pa.int64()), len(keys))
     no = pa.repeat(pa.scalar(False), len(keys))  # noqa: FBT003

@@ -15,11 +15,9 @@ The target is read in one snapshot, which is taken between turns, and whose tabl
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -32,14 +30,17 @@ from adapters.jdbc.statements import identifier, types_of
 from adapters.jdbc.table import naming
 from adapters.lake.row_columns import columns_of, source_of
 from adapters.verify.failures import as_source_errors
-from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work
+from adapters.verify.kept_scans import KeptScans
+from adapters.verify.partitions import write_files
+from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work, held_rows
 from engine.errors import SinkError, SourceError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
+from engine.verify.comparison import COPIED
 from engine.verify.copy import Touched
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from psycopg import Connection
 
@@ -60,8 +61,7 @@ _TURN: Final = "SELECT turn FROM tidemark_turns WHERE job = %s"
 class _Table:
     """What is known of a topic's table: its name, what is compared of it, and the keys that only it has.
 
-    `changed`: its columns have changed since its rows began to be read. `scans` were made for the
-    verification that `of` names by its ticket and its first turn.
+    `changed`: its columns have changed since its rows began to be read.
     """
 
     name: TableName
@@ -70,25 +70,12 @@ class _Table:
     digests: StagedDigests | None = None
     changed: bool = False
     extra: Keys = field(default_factory=dict)
-    of: tuple[int, int] = (-1, -1)
-    scans: tuple[Scan, ...] = ()
+    scans: KeptScans = field(default_factory=KeptScans)
 
     def learn(self, extra: Keys, scan: Scan) -> None:
         """Keep the keys of rows that only the target has, and the scan."""
         self.extra = extra
-        self.scans += (scan,)
-
-    def begins(self, of: tuple[int, int]) -> None:
-        """Forget the scans of other verifications."""
-        if of != self.of:
-            self.forget_scans()
-            self.of = of
-
-    def forget_scans(self) -> None:
-        """Remove their files."""
-        for path in {str(Path(path).parent) for scan in self.scans for path in scan.paths}:
-            shutil.rmtree(path, ignore_errors=True)
-        self.scans = ()
+        self.scans.add(scan)
 
 
 class TableCopy:
@@ -109,7 +96,7 @@ class TableCopy:
         """Have the sink note which keys it touches."""
         self._sink.touched.follow(topics)
         for topic in self._tables.keys() - set(topics):
-            self._tables.pop(topic).forget_scans()
+            self._tables.pop(topic).scans.forget()
         if not topics:
             self._target.close()
 
@@ -198,23 +185,22 @@ class TableCopy:
             stale = not table.shape.is_of(types_of(connection, table.name))
         stale |= table.changed or self._sink.touched.truncated(topic) > asked.span.since
         if stale:
-            table.forget_scans()
+            table.scans.forget()
             table.columns = table.shape = table.digests = None
             table.changed = False
             target.close()
             return StaleComparison()
         self._compared += 1
-        table.begins((ticket, asked.span.since))
+        table.scans.begin((ticket, asked.span.since))
         directory = f"{self._work}/{ticket}-{self._compared}"
-        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans)
-        ends = Ends(
-            Snapshot(target, table.shape), partial(self._touched, topic, table.shape, asked), table.learn
-        )
+        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans.all)
+        held = _HeldRows(Snapshot(target, table.shape))
+        ends = Ends(held, partial(self._touched, topic, table.shape), table.learn)
         return TableComparison(work, ends, self._executors, asked)
 
-    def _touched(self, topic: str, shape: Shape, asked: Asked) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    def _touched(self, topic: str, shape: Shape, upto: int) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         target = Target(self._sink.settings, "tidemark compare keys")
-        return digested_keys(target, shape, self._sink.touched.since(topic, -1, asked.span.upto))
+        return digested_keys(target, shape, self._sink.touched.since(topic, -1, upto))
 
     def touched(self, topic: str, span: Span) -> Touched:
         """The keys that the sink has noted."""
@@ -239,6 +225,29 @@ class TableCopy:
             raise SourceError("its columns are not known", place=str(table.name))
         fields = [field_of(table.extra[row.key]) for row in extra if row.key in table.extra]
         return Removal(table.name, table.shape.key, pa.array(fields, pa.large_string())).batch
+
+
+class _HeldRows:
+    """Implements `Held` with a snapshot that was taken at the turn of the comparison."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.size, self.cancel, self.close = snapshot.size, snapshot.cancel, snapshot.close
+
+    def ready(self, upto: int, while_wanted: object) -> int:  # noqa: ARG002  nothing is waited for
+        """It is as of this turn."""
+        return upto
+
+    def sorted(
+        self, into: str, partitions: int, while_wanted: Callable[[Iterable[pa.Table]], Iterator[pa.Table]]
+    ) -> list[str]:
+        """Read range by range."""
+        read = (held_rows(rows.keys, rows.rows, rows.blocks, rows.items) for rows in self._snapshot.rows())
+        return write_files(while_wanted(read), into, COPIED, partitions)
+
+    def keys(self, extra: Sequence[ExtraRow]) -> Keys:
+        """Look the rows up where they stand."""
+        return self._snapshot.keys_at([(row.part, row.offset) for row in extra])
 
 
 def _bare_shape(connection: Connection, name: TableName, key: tuple[str, ...]) -> Shape:

@@ -166,9 +166,9 @@ def test_new_rows_are_appended_as_files_and_changed_by_later_turns(
 ):
     merges, merging = [], statements.merging
 
-    def counted(*given: Any) -> str:
+    def counted(*given: Any, **more: Any) -> str:
         merges.append(given)
-        return merging(*given)
+        return merging(*given, **more)
 
     monkeypatch.setattr(spark_tables, "merging", counted)
     monkeypatch.setattr(SparkTables, "_insert", None)

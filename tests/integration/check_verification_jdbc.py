@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.driven import driven
+from tests.driven import TIMEOUT_S, driven
 from tests.integration.test_jdbc_sink import SIGNAL_TABLE, settings, target
 from tests.integration.test_verification import writing
 
@@ -50,13 +50,15 @@ def orders(database: Database) -> Database:
     return database
 
 
-def asked(job: Driven, database: Database, type_: str, id_: str) -> Answer:
+def asked(job: Driven, database: Database, type_: str, id_: str, timeout_s: float = TIMEOUT_S) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     with database.connect() as connection:
         data = json.dumps({"data-collections": ["public.orders"], "type": type_})
         connection.execute("INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [id_, data])
     ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
+    job.until(
+        lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends], timeout_s
+    )
     return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
 
 

@@ -124,8 +124,8 @@ class Play:
                 self._round(number, round_, journal)
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
-                if one.faults and isinstance(events, Events):
-                    heard = self._verify(f"f{number}", one.faults, journal, events, heard)
+                if round_.faults and isinstance(events, Events):
+                    heard = self._verify(f"f{number}", round_.faults, journal, events, heard)
         except Over:
             if self._gone:
                 self.site.judge_end(self._gone, list(events.read()), journal)

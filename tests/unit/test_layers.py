@@ -51,6 +51,7 @@ READS_TIME = {
     "signals/parse/budget.py": "how long the processor may work on a signal",
     "adapters/kafka/": "librdkafka's own pace",
     "adapters/lakehouse/files/data_file.py": "names of files that no other process takes",
+    "adapters/verify/lake_version.py": "the pace of a thread; names of files that no other task takes",
     "adapters/verify/topic_records.py": "the brokers decide transactions at their own pace",
     "adapters/spark/": "Spark's end",
     "adapters/storage/": "a lease that outlives a machine's sleep; names that no other process takes",

@@ -67,14 +67,17 @@ class Fold:
         """An event of each of the keys with these numbers, -1 where there is no key."""
         return np.where(codes == NOWHERE, NOWHERE, self._last[codes])
 
-    def touched(self) -> tuple[Text, Mask, Mask]:
-        """The keys of events behind the last truncate, as fields of COPY.
+    def touched(self) -> tuple[Ints, Mask, Mask]:
+        """The last event of each key behind the last truncate.
 
-        Two masks say whether the last event of each lacks a value, and whether it is an update.
+        Two masks say whether it lacks a value, and whether it is an update.
         """
         finals = self._finals
-        keys = self.events.key_texts(self.events.codes[finals])
-        return keys, self._missing.anywhere[finals], self.events.ops[finals] == UPDATE
+        return finals, self._missing.anywhere[finals], self.events.ops[finals] == UPDATE
+
+    def keys_of(self, rows: Ints) -> Text:
+        """The keys of these events, as fields of COPY."""
+        return self.events.key_texts(self.events.codes[rows])
 
     @cached_property
     def deletions(self) -> Ints:

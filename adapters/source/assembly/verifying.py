@@ -10,7 +10,7 @@ from adapters.verify import foreign_copy
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
-from engine.config.sinks.settings import SinkKind
+from engine.config.sinks.settings import LAKES, SinkKind
 from engine.job.verify.course import always_settled
 from engine.job.verify.verification import Verification
 from engine.verify.copy import HoldsRows
@@ -111,9 +111,12 @@ def _copy(settings: Settings, ground: Ground, traits: Traits) -> Copy:
 
 
 def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    kinds = {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC}
+    kinds = {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC, *LAKES}
     if settings.sink.custom is not None or settings.sink.kind not in kinds:
-        return "only the sinks files, kafka and jdbc keep what they were sent where it can be compared"
+        return (
+            "only the sinks files, kafka, jdbc, delta and iceberg keep what they were sent where it can be"
+            " compared"
+        )
     if not shared_disk and settings.sink.kind != SinkKind.JDBC:
         return "executors must share the directories of the sink and of the staging"
     if settings.events.kept_faults:

@@ -11,6 +11,7 @@ from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.lakehouse.spark_tables import SparkTables
 from adapters.system import start_thread, system_clock
+from adapters.verify.lake_copy import LakeCopy
 from engine.config.sinks.lake import FORMAT
 from engine.config.sinks.settings import SinkKind
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
-    from engine.config.sinks.settings import SinkSettings
+    from engine.config.sinks.settings import LakeSettings, SinkSettings
+    from engine.ports.executors import Executors
 
 _GATHERS_S: Final = 3.0
 """Turns gather so long at least: each write makes a file."""
@@ -34,4 +36,18 @@ def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spa
     merger, admission = Merger(journal, tables, lake, naming), Admission(tables, lake)
     pace = Pace(lake.upkeep_s, _GATHERS_S)
     merging = Merging(merger, start_thread, system_clock().monotonic, pace, admission.forget)
-    return LakeSink(journal, merger, admission, naming, merging)
+    reads = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
+    sink = _VerifiedTables(journal, merger, admission, naming, merging)
+    sink.reads, sink.settings = reads, lake
+    return sink
+
+
+class _VerifiedTables(LakeSink):
+    """The sink with the copy that its tables are. `reads` has a session of its own."""
+
+    reads: SparkTables
+    settings: LakeSettings
+
+    def copy(self, work: str, executors: Executors, database: str) -> LakeCopy:
+        """Its tables as a copy."""
+        return LakeCopy(self, self.reads, self.settings, (work, executors, database))

@@ -108,3 +108,13 @@ def test_a_merge_finds_rows_by_their_key_and_keeps_what_is_kept():
         " ours.`b` = CASE WHEN theirs.__tidemark_keep_0 THEN ours.`b` ELSE theirs.`b` END"
     ) in statement
     assert "UPDATE" not in merging("t", ["id"], ("id",), ())
+
+
+def test_deletes_need_no_columns_but_the_key():
+    """A repair knows no others, and a format may want a value for each."""
+    merge = merging("t", ["id", "part"], ["id", "part"], [], deletes=True)
+
+    assert merge == (
+        "MERGE INTO t AS ours USING tidemark_changes AS theirs"
+        " ON ours.`id` <=> theirs.`id` AND ours.`part` <=> theirs.`part` WHEN MATCHED THEN DELETE"
+    )

@@ -5,12 +5,15 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
+from adapters.lakehouse.digests import digests
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.removal import Removal
 from adapters.lakehouse.sink import LakeSink, Merging, Pace
 from adapters.system import start_thread
 from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
@@ -23,8 +26,6 @@ from tests.typed_batches import MISSING, change, typed
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pyarrow as pa
 
 T = TableName("", "tm_public_t")
 FIRST = typed(change("c", 1), change("c", 2))
@@ -443,3 +444,53 @@ def test_a_column_that_may_have_been_renamed_is_told(tmp_path: Path, caplog: pyt
 
     assert "remark came, and nothing writes note" in caplog.text
     assert tables.tables[T].rows[-1] == {"id": 3, "remark": "n", "text": "t"}
+
+
+def removal(*ids: int) -> pa.RecordBatch:
+    return Removal(T, pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64())})).batch
+
+
+def test_a_repair_deletes_rows_that_only_the_table_has(tmp_path: Path):
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1)
+    send(sink, 1, FIRST)
+    tables.tables[T].rows.append({"id": 7, "note": "x", "text": None})
+    send(sink, 2, removal(7, 2))
+
+    assert rows(tables) == [(1, "n", "t")]
+    assert tables.tables[T].turn == 2
+
+
+def test_a_row_that_came_back_behind_its_delete_stays(tmp_path: Path):
+    """All in one group, with other changes of the table; the keys are of a wider type there."""
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1)
+    send(sink, 1, FIRST)
+    commit(sink, 2, removal(1, 2))
+    commit(sink, 3, typed(change("c", 2, "again"), change("c", 3)))
+    sink.drain()
+
+    assert rows(tables) == [(2, "again", "t"), (3, "n", "t")]
+
+
+def test_nothing_is_deleted_from_a_table_that_is_missing(tmp_path: Path):
+    tables = MemoryTables()
+    sink = lake(tmp_path, tables, 1)
+    send(sink, 1, removal(1))
+
+    assert tables.tables == {}
+    assert sink.merged(1)
+
+
+def test_keys_are_noted_while_a_table_is_compared(tmp_path: Path):
+    sink = lake(tmp_path / "journal", MemoryTables(), 1)
+    send(sink, 1, FIRST)
+    sink.touched.follow(["tm.public.t"])
+    send(sink, 2, typed(change("u", 1, "b", MISSING), change("c", 5)))
+    batches = list(sink.touched.since("tm.public.t", -1, 2))
+
+    assert [row["lacks"] for batch in batches for row in batch.to_pylist()] == [True, False]
+    assert [batch.column("key") for batch in batches] == [digests([pa.array([1, 5])])]
+    assert sink.touched.newest == 2
+    sink.close()
+    assert not list(tmp_path.glob("*-touched"))

@@ -1,0 +1,66 @@
+"""Tables in which a key may stand twice: it equals nothing, and all of its rows are too many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from adapters.verify.partitions import write_partitions
+from adapters.verify.table_comparison import ComparePartition, Scan, held_rows
+from engine.verify.compared_digests import DIGEST
+from engine.verify.comparison import COPIED, SEEN_ROWS
+from engine.verify.copy import Asked, Span
+from engine.verify.seen import Seen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.verify.copy import Findings
+
+
+def digest(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def compared(directory: Path, held: list[tuple[int, int]], touched: dict[int, int] | None = None) -> Findings:
+    """Keys 1 to 4 have been seen in turn 5, each with a row of its number; the table has `held`."""
+    keys = pa.array([digest(key) for key in range(1, 5)], DIGEST)
+    seen = pa.Table.from_arrays(
+        [keys, keys, pa.array([b"%d" % n for n in range(1, 5)], pa.large_binary()), [5] * 4, [Seen.ROW] * 4],
+        schema=SEEN_ROWS,
+    )
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(held))
+    rows = held_rows(
+        pa.array([digest(key) for key, _row in held], DIGEST),
+        pa.array([digest(row) for _key, row in held], DIGEST),
+        *(zeros, zeros),
+    )
+    notes = COPIED.empty_table()
+    for key, turn in (touched or {}).items():
+        note = [[digest(key)], [None], [turn], [0], [0], [0], [False], [False]]
+        notes = pa.concat_tables(
+            [notes, pa.Table.from_arrays(list(map(pa.array, note)), COPIED.names).cast(COPIED)]
+        )
+    paths = []
+    for name, table in (("seen", seen), ("held", rows), ("touched", notes)):
+        paths.append(str(directory / name))
+        write_partitions(paths[-1], table, 1)
+    asked = Asked(Span(1, 9), (), lambda _source: True, mends=True, known=9)
+    return ComparePartition((paths[0],), (Scan(9, (paths[1],), 1),), (paths[2],), asked)(0)
+
+
+def test_rows_that_share_a_key_are_too_many_and_nothing_is_sent_for_them_yet(tmp_path: Path):
+    found = compared(tmp_path, [(1, 1), (2, 2), (2, 2), (3, 7), (8, 8), (8, 8)])
+
+    assert found.equal == 1
+    assert found.counts == {"missing": 1, "different": 1, "older": 0, "extra": 2}
+    assert found.wrong == (b"4", b"3")
+    assert {row.key for row in found.extra} == {digest(2), digest(8)}
+
+
+def test_a_key_that_is_written_meanwhile_is_not_claimed_to_stand_twice(tmp_path: Path):
+    found = compared(tmp_path, [(1, 1), (2, 2), (2, 2), (3, 3), (4, 4)], {2: 7})
+
+    assert (found.equal, found.changed) == (3, 1)
+    assert found.differences == 0
