@@ -55,7 +55,7 @@ def with_verifications(script: Script, wanted: str = "") -> Script:
         signals = list(drawn.signals)
         if names and (draw.random() < _VERIFIED or certain):
             sent = signal(f"v{number}", "verify", names, draw.random())
-            signals.insert(draw.randint(0, len(signals)), sent)
+            signals.insert(draw.choice([0, len(signals)]), sent)
         faults = draw.randint(1, _MOST_FAULTS) if draw.random() < _FAULTY or certain else 0
         rounds.append(replace(drawn, signals=signals, faults=faults))
     return replace(script, rounds=rounds)
