@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from signals.answers import Answer
 
 _MOST_KEPT: Final = 1_000
-"""Of how many signals the answers are kept; the oldest are forgotten."""
+"""How many signals' answers are kept; the oldest are forgotten."""
 
 
 class SignalFates:

@@ -36,7 +36,7 @@ _MOST_DATASETS: Final = 1_000
 
 
 class Lineage:
-    """Tells of one run. `look` is to be called now and then, `ended` once at the end.
+    """Reports one run. Call `look` now and then, and `ended` once at the end.
 
     `addresses` are the servers of the source.
     """
@@ -54,7 +54,7 @@ class Lineage:
         self._tell("START")
 
     def look(self) -> None:
-        """Tell of the collections if they are others than those told of."""
+        """Report the collections if they differ from those last reported."""
         tally = self._monitor.tally
         if tally.sessions and tally.captured != self._told:
             self._told = tally.captured

@@ -54,7 +54,7 @@ class JobMetrics(Collector):
         self._monitor = monitor
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is shows at a scrape."""
+        """Do nothing: a scrape reads what there is."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -56,7 +56,7 @@ class BatchRefused(SinkError):
 
 
 class NotDelivered(SinkError):
-    """Nothing was acknowledged for too long; `topic` is that of the first event that waits, if known."""
+    """The brokers acknowledged nothing for too long. `topic` is the first waiting event's, if known."""
 
     def __init__(self, message: str, *, topic: str | None = None, place: str = "", hint: str = "") -> None:
         super().__init__(message, place=topic or place, hint=hint)

@@ -47,7 +47,7 @@ _LEAST_DAY, _MOST_DAY = -719_162, 2_932_896
 _DAY_US: Final = 86_400_000_000
 _UNIT_US: Final = {"ms": 1_000, "us": 1}
 _SHORT_BYTES: Final = 15
-"""Of an unscaled value that certainly has no more than 38 digits."""
+"""Bytes of an unscaled value that certainly has no more than 38 digits."""
 _MOST_SCALE: Final = 1_000
 Mask = npt.NDArray[np.bool_]
 

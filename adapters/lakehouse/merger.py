@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 MOST_BYTES: Final = 128 << 20
-"""Of a group's parts, unless its first turn alone has more."""
+"""The most bytes of a group's parts, unless its first turn alone has more."""
 _ONE_START: Final = "set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn"
 _LACKS: Final = "lacks: "
 """Begins what is noted of a table, in place of its id, until the job has heard what it lacks."""

@@ -119,7 +119,7 @@ class LakeSink:
         """Do nothing: what this sink keeps is in its journal."""
 
     def memory(self) -> Mapping[str, str]:
-        """Nothing to save. The job asks in every pass, so it hears here of merges that fail."""
+        """Save nothing. The job calls this in every pass, so errors of merges are raised here."""
         if self._merging is not None:
             self._merging.heed()
         return {}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class MongoSource:
     """The engine's `Source`. Used by the job's thread alone.
 
-    Nothing is told of documents in the collection `signals`.
+    Documents in the collection `signals` are not reported.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class MongoSource:
         return self._opening.session
 
     def figures(self) -> dict[str, float]:
-        """What Debezium's connector tells of MongoDB alone, by its names in snake case."""
+        """Metrics that Debezium's connector has for MongoDB alone, by its names in snake case."""
         polls = self._opening.polls
         return {
             "number_of_primary_elections": self._questions.elections,

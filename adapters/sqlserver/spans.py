@@ -1,7 +1,7 @@
 """Makes the events of spans, and keeps what must survive from one span to the next.
 
 That is each database's open transaction, whose events are counted, and the table shapes already told, which
-`schema/tracker.py` keeps. Open windows are told of what is streamed. Used by the job's thread alone.
+`schema/tracker.py` keeps. Open windows learn what is streamed. Used by the job's thread alone.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class StreamedSpans:
         )
 
     def _told(self, database: str, before: LogPosition, taken: LogSlice) -> list[SchemaChange]:
-        """The shape changes to emit with a span. Open windows are told of those that concern them."""
+        """The shape changes to emit with a span. Open windows learn of those that concern them."""
         known = self._tracker.shapes
         # Those emitted before the log are part of a snapshot.
         made = self._tracker.told(database, before, taken, PLAIN if self._announced else "false")

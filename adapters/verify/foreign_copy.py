@@ -144,11 +144,11 @@ class ForeignCopy:
         return ForeignComparison(held, work, asked, self._ground, (known, learn))
 
     def touched(self, topic: str, span: Span) -> Touched:  # noqa: ARG002
-        """Nothing asks for it: it can't be repaired."""
+        """Never called: somebody else's table can't be repaired."""
         raise InvariantError("tables of others are not repaired")
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
-        """Nothing asks for it: it can't be repaired."""
+        """Never called: somebody else's table can't be repaired."""
         raise InvariantError("tables of others are not repaired")
 
 

@@ -182,14 +182,14 @@ class TableComparison(ThreadedComparison):
 
 @dataclass(frozen=True, slots=True)
 class StaleComparison:
-    """Nothing is compared: all must be read again."""
+    """A comparison that can't be made: everything must be read again."""
 
     def poll(self) -> Findings:
         """Say so."""
         return Findings(stale=True)
 
     def close(self) -> None:
-        """Nothing goes on."""
+        """Do nothing: there is no comparison to continue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
     """
     found = [NO_MARKERS] * len(staged)
     stage = next((table.stage for table in snapshot.tables if runs and table.ticket == runs[0].ticket), None)
-    together = [table for table in snapshot.tables if table.place and table.stage == stage]
+    together = [table for table in snapshot.tables if table.ordinal and table.stage == stage]
     tables = {table.ticket: table for table in together if table.progress}
     left = Counter(table.target.collection.database for table in together)
     begun = {table.target.collection.database for table in tables.values() if _has_begun(table, left)}
@@ -86,5 +86,5 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
 
 def _has_begun(table: Table, left: Counter[str]) -> bool:
     """Whether rows of its database came before: its own, or those of a table that has left the queue."""
-    gone = table.place is not None and table.place[1] > left[table.target.collection.database]
+    gone = table.ordinal is not None and table.ordinal[1] > left[table.target.collection.database]
     return gone or bool(table.progress and table.progress.emitted)

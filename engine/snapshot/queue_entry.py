@@ -36,7 +36,7 @@ class Table:
     """An entry of the queue. `ticket` distinguishes entries for the same collection.
 
     `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
-    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of an
+    the entry waited. `resumes` is what an earlier entry failed to read. `ordinal` is set for entries of an
     initial or a blocking snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
     The entries of a signal share its `limit`.
     """
@@ -47,7 +47,7 @@ class Table:
     progress: Progress | None = None
     id: str | None = None
     resumes: Failed | None = None
-    place: tuple[int, int] | None = None
+    ordinal: tuple[int, int] | None = None
     merged: tuple[Request, ...] = ()
     paused: bool = False
     priority: int = 0
@@ -172,7 +172,7 @@ def placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
     for number, target in enumerate(targets, ticket):
         database = target.collection.database
         counted[database] += 1
-        entries.append(Table(number, signal, target, place=(counted[database], totals[database])))
+        entries.append(Table(number, signal, target, ordinal=(counted[database], totals[database])))
     return entries
 
 

@@ -33,7 +33,7 @@ def rows_read(job: Tidemark) -> int:
     state = job.state()
     if state is None:
         return 0
-    left = {table.place: table.progress.rows if table.progress else 0 for table in state.snapshot.tables}
+    left = {table.ordinal: table.progress.rows if table.progress else 0 for table in state.snapshot.tables}
     sizes = {(1, 2): ORDERS, (2, 2): STOCK}
     return sum(left.get(place, rows) for place, rows in sizes.items())
 

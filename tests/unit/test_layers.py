@@ -262,8 +262,8 @@ KINDS = {
 MOST_METHODS = 18
 """The most methods of a class; about 15 are aimed at."""
 LARGE_CLASSES = {
-    "InitialSnapshot": (21, "one snapshot for three sources, by their answers"),
-    "Assembler": (20, "a state machine: a method for each kind of message"),
+    "InitialSnapshot": (21, "short questions of three sources about one decision, made at the start"),
+    "Assembler": (20, "a state machine: a method for each kind of message, over one open transaction"),
 }
 """Classes with more methods: how many they have, which may only fall, and why they are not cut further."""
 

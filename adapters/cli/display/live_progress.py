@@ -25,7 +25,7 @@ _log = logging.getLogger("engine")
 _DRAW_EVERY_S: Final = 0.25
 _RATE_OVER_S: Final = 1.0
 _MOST: Final = 200
-"""Of how many queued collections the place is looked at for each drawing."""
+"""How many queued collections are looked up for each drawing."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Sends runs beside the turns: who sends them, with which producers, and what of them is on its way.
 
-Owns the slots, each of which sends one run at a time. The sink is told of failures (`Owner`).
+Owns the slots, each of which sends one run at a time. It reports failures to the sink (`Owner`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Owner(Protocol):
         """Handle a failure, and ask the brokers what it means; returns the error to raise."""
 
     def give_up(self) -> None:
-        """Handle a failure that nobody is told of."""
+        """Handle a failure that is reported to nobody."""
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """Handle a batch that was too large."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FEATURES: Final = frozenset(
     {"appendOnly", "columnMapping", "deletionVectors", "invariants", "timestampNtz", "typeWidening"}
 )
-"""Of a table's writers, those of tables that the sink creates."""
+"""The writer features of tables that the sink creates."""
 _ACTIONS: Final = "org.apache.spark.sql.delta.actions"
 _MAPPED: Final = "delta.columnMapping."
 _NUMBER, _NAME = f"{_MAPPED}id", f"{_MAPPED}physicalName"

@@ -60,7 +60,7 @@ class Arrivals:
 
     @property
     def saved(self) -> SavedCapture:
-        """What captures the collections that were told. Other settings count once theirs are told."""
+        """The settings that capture the reported collections. Others count once theirs are reported."""
         return self._saved or _form(self._settings)
 
     def look(self, position: Position | None) -> None:

@@ -84,7 +84,7 @@ class Span:
 class MongoLog:
     """The change stream from where it was opened. One thread may call `take`.
 
-    After an error it can't be used again: close it and open another. `polls` is told of each answer.
+    After an error it can't be used again: close it and open another. `polls` counts the answers.
 
     A simulated log puts its own in the place of `thread` and `_clock`.
     """

@@ -44,7 +44,7 @@ def tls_parameters(postgres: PostgresSettings) -> dict[str, str]:
 
 
 def readers_key(path: str, directory: str) -> dict[str, str]:
-    """What pgjdbc is told instead of a key that it can't read: a copy in `directory`.
+    """The path that pgjdbc gets instead of a key that it can't read: a copy in `directory`.
 
     Raises ConfigError for a key that is encrypted or not PKCS #8.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verifiable:
-    """What a source tells of its events, so that they can be compared.
+    """What must be known of a source's events to compare them.
 
     `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
     `why` says why nothing can be compared, if the source's settings speak against it. `reads` says how rows
@@ -70,7 +70,7 @@ class MakesCopy(Protocol):
 def verification_of(settings: Settings, ground: Ground, told: Verifiable | None) -> Verification:
     """The verifications of a job.
 
-    `told` is what the source tells of its events; None: its rows can't be compared.
+    `told` is what the source says of its events; None: its rows can't be compared.
     """
     if told is None:
         return Verification(why="this source does not tell how its events can be compared")

@@ -23,7 +23,7 @@ _log = logging.getLogger("engine")
 class TableReport:
     """How far the current collection is: `fraction` 0 to 1, rows/s since it began, `eta_s` seconds left.
 
-    `place`: table n of m of the initial snapshot.
+    `ordinal`: table n of m of the initial snapshot.
     """
 
     collection: str
@@ -33,14 +33,14 @@ class TableReport:
     rows_per_s: float
     eta_s: float | None
     queued: int
-    place: tuple[int, int] | None = None
+    ordinal: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         eta = "unknown" if self.eta_s is None else duration(self.eta_s)
         more = f", {self.queued} more queued" if self.queued else ""
         rows = f"{self.rows:,} of about {self.estimated_rows:,} rows"
         speed = f"{self.rows_per_s:,.0f} rows/s, ETA {eta}"
-        table = f"table {self.place[0]} of {self.place[1]}, " if self.place else ""
+        table = f"table {self.ordinal[0]} of {self.ordinal[1]}, " if self.ordinal else ""
         return f"{table}{self.collection} {100 * self.fraction:.1f}% ({rows}), {speed}{more}"
 
 
@@ -60,7 +60,7 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
         rows_per_s=progress.rows / elapsed_s,
         eta_s=elapsed_s * (1 - fraction) / fraction if fraction > 0 else None,
         queued=len(tables) - 1,
-        place=table.place,
+        ordinal=table.ordinal,
     )
 
 

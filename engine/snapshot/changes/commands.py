@@ -96,7 +96,7 @@ def begin_initial(
 ) -> Snapshot:
     """Queue the initial snapshot's collections ahead of all others. Replaces an earlier initial snapshot.
 
-    `conditions` filter some of them. `Table.place` is counted per database.
+    `conditions` filter some of them. `Table.ordinal` is counted per database.
     """
     targets = [Target(collection, conditions.get(collection), initial=True) for collection in collections]
     added = placed(targets, signal, snapshot.next_ticket)

@@ -69,7 +69,7 @@ def test_the_queue_survives_a_restart(bench):
     bench.job.settle()
 
     assert [table.target for table in bench.job.state.snapshot.tables] == [t.target for t in before.tables]
-    assert all(table.blocking and table.place for table in bench.job.state.snapshot.tables)
+    assert all(table.blocking and table.ordinal for table in bench.job.state.snapshot.tables)
 
 
 def test_a_second_one_of_a_collection_that_is_read_queues_and_its_answer_says_where(bench):

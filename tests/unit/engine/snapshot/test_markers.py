@@ -80,7 +80,7 @@ def test_each_table_has_a_first_row_and_a_last_one():
 def test_each_database_is_a_snapshot_of_its_own():
     reading = Reading("x.s.a", "x.s.b", "y.s.a")
 
-    assert [table.place for table in reading.snapshot.tables] == [(1, 2), (2, 2), (1, 1)]
+    assert [table.ordinal for table in reading.snapshot.tables] == [(1, 2), (2, 2), (1, 1)]
     assert reading.sends(("x.s.a", 0), ("x.s.a", 1)) == {("x.s.a", 0): FIRST, ("x.s.a", 1): LAST_OF}
     assert reading.sends(("x.s.b", 0), ("x.s.b", 1)) == {("x.s.b", 0): FIRST_OF, ("x.s.b", 1): LAST}
     assert reading.sends(("y.s.a", 0), ("y.s.a", 1)) == {("y.s.a", 0): FIRST, ("y.s.a", 1): LAST}
@@ -127,7 +127,7 @@ def test_a_busy_table_is_marked_where_it_comes(before):
 def test_rows_asked_for_by_a_signal_have_none():
     snapshot = Reading("a").snapshot
     (table,) = snapshot.tables
-    mine = replace(table, target=replace(table.target, initial=False), place=None)
+    mine = replace(table, target=replace(table.target, initial=False), ordinal=None)
     run = Run(mine.ticket, mine.target, None, None, key=("k",))
 
     assert marks(

@@ -25,7 +25,7 @@ _OLDER, _YOUNGER, _OTHER = _capture(T, 1), _capture(T, 9), _capture(U, 1)
 
 
 @pytest.mark.parametrize(
-    ("found", "place", "lacking"),
+    ("found", "position", "lacking"),
     [
         ((_YOUNGER, _OTHER), LogPosition(_lsn(4)), {T}),
         ((_YOUNGER, _OTHER), LogPosition(_lsn(8)), set()),

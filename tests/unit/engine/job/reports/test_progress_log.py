@@ -103,7 +103,7 @@ def test_a_report_reads_as_one_line(eta_s, queued, expected):
 
 
 def test_a_report_counts_the_tables_of_the_snapshot_before_the_log():
-    report = table_report((replace(table(read(SPANNED)), place=(3, 17)),), 1.0)
+    report = table_report((replace(table(read(SPANNED)), ordinal=(3, 17)),), 1.0)
 
     assert str(report).startswith("table 3 of 17, public.t 0.0%")
 

@@ -214,7 +214,7 @@ def test_the_snapshot_before_the_log_goes_first_and_no_signal_stops_it():
     b, c = replace(B, initial=True), replace(C, initial=True)
 
     assert tickets(snapshot) == [(2, b), (3, c), (1, A)]
-    assert [table.place for table in snapshot.tables] == [(1, 2), (2, 2), None]
+    assert [table.ordinal for table in snapshot.tables] == [(1, 2), (2, 2), None]
     assert tickets(left) == [(2, b), (3, c)]
     assert [table.target for table in stopped] == [A]
     assert tickets(snapshot.postponed(snapshot.tables[:1])) == [(3, c), (2, b), (1, A)]
@@ -245,7 +245,7 @@ class TestBlocking:
             ("s", "a"),
             ("s", "b"),
         ]
-        assert [table.place for table in snapshot.tables[:3]] == [(1, 1), (1, 2), (2, 2)]
+        assert [table.ordinal for table in snapshot.tables[:3]] == [(1, 1), (1, 2), (2, 2)]
 
     def test_the_initial_snapshot_stays_in_front(self):
         snapshot = execute(begin_initial(Snapshot(), [C.collection], "initial"), blocking(A))
