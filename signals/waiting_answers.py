@@ -6,16 +6,16 @@ they are given loses none.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.saved import reading_saved
-from signals.answers import STEPS, answers_in
+from signals.answers import STEPS, Answer, answers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from signals.answers import Answer
+_FIELDS: Final = tuple(field.name for field in fields(Answer))
 
 
 class WaitingAnswers:
@@ -53,7 +53,7 @@ class WaitingAnswers:
     def memory(self) -> list[Mapping[str, Any]]:
         """The answers to be given once this is saved."""
         self.saved = bool(self._waiting)
-        return [asdict(answer) for answer in self._waiting]
+        return [_saved(answer) for answer in self._waiting]
 
     def tell(self, turn: int) -> None:
         """Record the waiting answers, which are saved with `turn`, and give them in order."""
@@ -63,3 +63,8 @@ class WaitingAnswers:
         for answer in self._given:
             if answer.outcome not in STEPS:
                 self._give(answer)
+
+
+def _saved(answer: Answer) -> Mapping[str, Any]:
+    """An answer's fields by name; `answers_in` reads them."""
+    return {name: getattr(answer, name) for name in _FIELDS}

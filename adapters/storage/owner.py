@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -77,7 +77,7 @@ UNKNOWN: Final = Owner("", "", Process("", 0), 0)
 
 def document_of(owner: Owner) -> bytes:
     """The file that names an owner."""
-    return orjson.dumps(asdict(owner), option=orjson.OPT_INDENT_2)
+    return orjson.dumps(owner, option=orjson.OPT_INDENT_2)
 
 
 def owner_in(document: bytes) -> Owner:

@@ -78,7 +78,7 @@ class Checkpoint:
         if self.state.beside and saved.same_beside(self.state, after):
             return replace(after, beside=self.state.beside)
         if not saved.is_long(after):
-            return replace(after, beside="")
+            return replace(after, beside="") if after.beside else after
         beside = self._parts.store.save_beside(after.turn, saved.beside_to_json(after))
         return replace(after, beside=beside)
 

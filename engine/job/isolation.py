@@ -80,7 +80,8 @@ class Isolation:
             if not isolates and not isinstance(self.topics.reason(fault.collection), TopicRemade):
                 raise PositionLost(fault.why, place=fault.collection, hint="see tidemark.table.errors")
             _log.error("%s; %s", fault, incomplete.advice(fault))
-        state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
+        if encoded.incomplete:
+            state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
         for fault in encoded.incomplete:
             if fault.collection not in encoded.replaced:
                 state = self._interrupted(state, fault)
@@ -92,7 +93,7 @@ class Isolation:
         for table in anew:
             _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
         self._windows.in_progress.drop(anew)
-        return replace(state, snapshot=snapshot)
+        return state.queued(snapshot)
 
     def _interrupted(self, state: State, fault: Incomplete) -> State:
         """End the snapshots of a collection with a fault, or restart them if the fault is a gap.
@@ -126,6 +127,8 @@ class Isolation:
         return execute(snapshot, command)
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
+        if not letters:
+            return state
         room = self._pace.letters_bytes - sum(fault.size for fault in state.incomplete)
         kept = []
         for collection, entries in letters.items():

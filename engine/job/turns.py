@@ -133,14 +133,13 @@ class Turns:
         after = self.state.next_turn()
         writer = job_parts.sink.writer(after.turn)
         encoded = self._encoded(span, writer, after, found)
-        after = replace(after, memory=dict(job_parts.source.memory()))
-        if span:
-            after = replace(after, position=span.end)
+        position = span.end if span else after.position
+        after = replace(after, memory=dict(job_parts.source.memory()), position=position)
         after = self._isolation.note(after, encoded)
         refused = self._isolation.topics.withheld(after.incomplete)
         after = self._isolation.settle(self._commands.obey(after, encoded.signals))
         after = self._welcomed(after, appeared)
-        after = replace(after, snapshot=with_moved(after.snapshot, encoded.moved))
+        after = after.queued(with_moved(after.snapshot, encoded.moved))
         self._windows.in_progress.supersede(encoded)
         after, parts, events = self._with_rows(after, encoded.parts, writer)
         if job_parts.pulse.due(clock_s):

@@ -77,6 +77,8 @@ def together(parts: Sequence[pa.Table]) -> pa.Table:
 
 def taken(parts: Sequence[pa.Table]) -> pa.Table:
     """The rows of which earlier copies were taken; `-low` says how many."""
+    if not parts:
+        return NOTHING
     rows = together(parts)
     return rows.filter(pc.less(rows.column("low"), 0))
 

@@ -122,6 +122,8 @@ class Snapshot:
     def without(self, tables: Iterable[Table]) -> Snapshot:
         """The queue without these entries."""
         gone = {table.ticket for table in tables}
+        if not gone:
+            return self
         return replace(self, tables=tuple(table for table in self.tables if table.ticket not in gone))
 
     def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
@@ -145,5 +147,7 @@ class Snapshot:
     def changed(self, tickets: Iterable[int], change: Callable[[Table], Table]) -> Snapshot:
         """The queue with a change of the entries with these tickets. Those that have left it are ignored."""
         changing = frozenset(tickets)
+        if not changing:
+            return self
         tables = (change(table) if table.ticket in changing else table for table in self.tables)
         return replace(self, tables=tuple(tables))

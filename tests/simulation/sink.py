@@ -46,15 +46,8 @@ Event: TypeAlias = "Entry | Read"
 
 
 def read_text(at: int, value: str, large: str | None, place: int) -> str:
-    """The value of a READ event, but for the entry of the queue that it was read for."""
+    """A row as what verifications compare."""
     return f"{at}|{value}|{'' if large is None else large}|{place}"
-
-
-def read_of(topic: str, key: str, value: str) -> Read:
-    """The READ event of a record."""
-    at, text, large, _place, ticket = value.split("|")
-    named = CollectionId(tuple(topic.split(".")))
-    return Read(named, key if key[:1] == "r" else int(key), int(at), text, large or None, int(ticket))
 
 
 @dataclass
@@ -127,15 +120,15 @@ class SimWriter:
         self.parts[part] = list(entries)
         return Part(part, len(entries))
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+    def write_reads(self, part: int, reads: Sequence[Read]) -> Part:
         """Write READ events."""
         with fallible(self._process, "write"):
-            events: list[Event] = []
-            for batch in batches:
-                topic, key, value = (batch.column(at).to_pylist() for at in range(3))
-                events += map(read_of, topic, key, value)
-            self.parts[part] = events
-            return Part(part, len(events))
+            self.parts[part] = list(reads)
+            return Part(part, len(reads))
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """No batches are rendered."""
+        raise NotImplementedError
 
     def write_texts(self, part: int, texts: Any) -> Part:
         """No texts are rendered."""

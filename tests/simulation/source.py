@@ -28,9 +28,10 @@ from engine.snapshot.scope import Ranked, Within
 from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
-from tests.simulation.database import SIGNALS, TABLES, B, T, U
+from tests.simulation.database import SIGNALS, TABLES, B, Row, T, U
 from tests.simulation.fallible_calls import ERRORS, fallible
-from tests.simulation.sink import read_text
+from tests.simulation.sink import Read, read_text
+from tests.simulation.staged_reads import StagedReads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from engine.ports.log import Span
     from engine.ports.sink import PartWriter
     from engine.ports.source import Moved, Reading
+    from engine.staging.port import StagedRows
     from tests.simulation.database import Entry, Key
     from tests.simulation.world import Life
 
@@ -260,7 +262,7 @@ class SimSource:
         shown = self._shown(initial=target.initial)
         if shown is None:
             return TableBusy("waits for what was committed before the log began", place=target.collection)
-        places = sorted(place for place, _key, _text in self._rows(target.collection, shown))
+        places = sorted(place for place, _key, _row in self._rows(target.collection, shown))
         if target.scope is not None and self._database.cuts[target.collection] == "place":
             return SignalError("it has another key than the signal's", place=target.collection)
         whole = len(places) <= self._setup.whole_rows and not bounded and target.scope is None
@@ -281,22 +283,21 @@ class SimSource:
         with fallible(self._life, "boundaries"):
             low, high = _ends(target.collection, left)
             rows = self._rows(target.collection, frozenset(self._database.visible))
-            places = sorted({place for place, _key, _text in rows if low < place < high})
+            places = sorted({place for place, _key, _row in rows if low < place < high})
             return [(_bound(place),) for place in places[step_rows - 1 :: step_rows][:count]]
 
-    def _rows(self, collection: CollectionId, shown: frozenset[int]) -> list[tuple[Any, Key, str]]:
-        """What a snapshot shows: each row's place in what cuts the table, its key and its event's value."""
+    def _rows(self, collection: CollectionId, shown: frozenset[int]) -> list[tuple[Any, Key, Row]]:
+        """What a snapshot shows: each row with its place in what cuts the table, and its key."""
         database = self._database
         if collection == B:
-            shows = database.copies_shown(shown)
             return [
-                (key, key, read_text(0, str(key), "", 0))
-                for key, times in shows.items()
+                (key, key, Row(0, str(key), "", 0))
+                for key, times in database.copies_shown(shown).items()
                 for _ in range(times)
             ]
         by_place = database.cuts[collection] == "place"
         return [
-            (row.place if by_place else key, key, read_text(*row))
+            (row.place if by_place else key, key, row)
             for key, row in database.rows_shown(collection, shown).items()
         ]
 
@@ -371,8 +372,8 @@ class SimSource:
         low, high = _ends(collection, run.range)
         rows = self._rows(collection, window.shown)
         if collection != B and self.key(collection) != run.key:
-            return collection, sorted(key for _place, key, _text in rows)
-        return collection, sorted(key for place, key, _text in rows if low < place <= high)
+            return collection, sorted(key for _place, key, _row in rows)
+        return collection, sorted(key for place, key, _row in rows if low < place <= high)
 
     def staged(self, window: SimWindow, index: int, run: Run) -> Staged:
         """Read one run under the window's snapshot, and stage it."""
@@ -380,29 +381,41 @@ class SimSource:
         low, high = _ends(collection, run.range)
         wanted = {str(key[0]) for key in (*run.keys, *run.points)}
         rows = sorted(
-            (place, key, text)
-            for place, key, text in self._rows(collection, window.shown)
+            (place, key, row)
+            for place, key, row in self._rows(collection, window.shown)
             if (str(key) in wanted and in_scope(run.target.scope, key) if wanted else low < place <= high)
         )
-        if any(key in self._database.poisoned[collection] for _place, key, _text in rows):
+        poisoned = self._database.poisoned[collection]
+        if poisoned and any(key in poisoned for _place, key, _row in rows):
             raise SourceError("a row can't be read", place=collection)
+        if run.target.compared:
+            content = self._compared(window, index, collection, rows)
+        else:
+            ticket = run.ticket
+            reads = [
+                Read(collection, key, row.at, row.value, row.large or None, ticket)
+                for _place, key, row in rows
+            ]
+            content = StagedReads(reads, [merge_key(key) for _place, key, _row in rows])
+        return Staged(run.ticket, collection, content, len(rows), _ROW_BYTES * len(rows), index)
+
+    def _compared(
+        self, window: SimWindow, index: int, collection: CollectionId, rows: Sequence[tuple[Any, Key, Row]]
+    ) -> StagedRows:
+        """Stage rows that go nowhere, so their texts don't name the entry of the queue."""
         topics, headers = _columns(str(collection), len(rows))
-        keys = [key for _place, key, _text in rows]
-        # Rows that are compared go nowhere, so they don't name the entry of the queue.
-        ticket, form = ("", COMPARED) if run.target.compared else (f"|{run.ticket}", None)
+        keys = [key for _place, key, _row in rows]
         columns = [
             topics,
             pa.array(map(str, keys), _TEXT),
-            pa.array([f"{text}{ticket}" for _place, _key, text in rows], _TEXT),
+            pa.array([read_text(*row) for _place, _key, row in rows], _TEXT),
             headers,
             pa.array(map(merge_key, keys), KEY_TYPE),
         ]
-        events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
         area = self._life.world.staging.within(window.id)
-        with area.run(index, Affixes(), form=form) as staging:
-            staging.write(events)
-        size = _ROW_BYTES * len(rows)
-        return Staged(run.ticket, collection, staging.complete, len(rows), size, index)
+        with area.run(index, Affixes(), form=COMPARED) as staging:
+            staging.write(pa.RecordBatch.from_arrays(columns, schema=STAGED))
+        return staging.complete
 
 
 class SimWindow:
@@ -462,6 +475,9 @@ class SimWindow:
 
     def close(self) -> None:
         """Stop, and remove the rows."""
+        for file in self._staged or ():
+            if isinstance(file.content, StagedReads):
+                file.content.clear()
         self._life.world.staging.within(self.id).clear()
         if self in self._source.windows:
             self._source.windows.remove(self)

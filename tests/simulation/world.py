@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _TTL_MS = 8_000
 _MOST_TURNS = 1_000
+_ALL_ROWS = 100
+"""More than a table has."""
 _MOST_CALLS = 60_000
 
 
@@ -552,6 +554,7 @@ class World:
         """The script is over: faults end, and everything is delivered and visible."""
         self.draining, database = True, self.database
         self.note("the script is over: no more faults", "script")
+        self._hurry()
         self._faults.clear()
         for slot in sorted(database.open):
             database.abort(slot)
@@ -562,6 +565,12 @@ class World:
         for other in self._lives.values():
             if other is not life:
                 other.dead = True
+
+    def _hurry(self) -> None:
+        """Let the rest be read by few windows and spans: nothing interleaves with them any more."""
+        self.setup = self.setup.hurried()
+        for name in ("chunk_rows", "window_rows"):
+            object.__setattr__(self.pace, name, _ALL_ROWS)
 
     def _tx(self, _life: Life, *rest: Any) -> None:
         *changes, visible = rest

@@ -53,6 +53,10 @@ class State:
         """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
 
+    def queued(self, snapshot: Snapshot) -> State:
+        """This state with another queue; itself if it is the same one."""
+        return self if snapshot is self.snapshot else replace(self, snapshot=snapshot)
+
     @property
     def awaits_log(self) -> bool:
         """Whether a new log is to begin in place of a lost one."""
