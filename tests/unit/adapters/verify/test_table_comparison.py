@@ -64,3 +64,17 @@ def test_a_key_that_is_written_meanwhile_is_not_claimed_to_stand_twice(tmp_path:
 
     assert (found.equal, found.changed) == (3, 1)
     assert found.differences == 0
+
+
+def test_a_table_with_each_key_once_is_compared_as_ever(tmp_path: Path):
+    found = compared(tmp_path, [(1, 1), (2, 2), (3, 7), (9, 9)])
+
+    assert (found.equal, found.counts) == (2, {"missing": 1, "different": 1, "older": 0, "extra": 1})
+    assert found.wrong == (b"4", b"3")
+    assert [row.key for row in found.extra] == [digest(9)]
+
+
+def test_an_empty_table_lacks_every_row(tmp_path: Path):
+    found = compared(tmp_path, [])
+
+    assert (found.equal, found.counts) == (0, {"missing": 4, "different": 0, "older": 0, "extra": 0})
