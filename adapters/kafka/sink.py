@@ -187,6 +187,10 @@ class KafkaSink:
             return
         if attempt.bytes <= _LOCAL_BYTES:
             self._turns.send(events, attempt, self._withheld)
+            return
+        del attempt
+        spilled = self._parts.spilled(parts)
+        if self._turns.may_divide:
+            self._turns.send_by_executors(events, spilled)
         else:
-            del attempt
-            self._turns.send_by_executors(events, self._parts.spilled(parts))
+            self._turns.send(events, spilled, self._withheld)

@@ -29,9 +29,8 @@ class SendTopics:
     attempt: Attempt
     barriers: frozenset[str] = frozenset()
 
-    def __call__(self, share: tuple[str, Mapping[str, Groups]]) -> Delivered:
-        """Send them, with the producer of this transactional id, if any."""
-        id_, groups = share
+    def __call__(self, groups: Mapping[str, Groups]) -> Delivered:
+        """Send them."""
         batches = (of_groups(batch, groups) for batch in self.attempt.batches())
-        with contextlib.closing(Delivery(self.settings, id_)) as delivery:
+        with contextlib.closing(Delivery(self.settings)) as delivery:
             return delivery.send(batches, barriers=self.barriers)

@@ -64,7 +64,7 @@ class TurnSending:
             self._fence.resume(saved)
             if self._delivery is not None and self._delivery.transactional_id != self._id(0):
                 self._drop_delivery()
-            self._fence.take()
+            self.take_ids()
 
     def memory(self) -> Mapping[str, str]:
         """The ids of the topics that events went to, and those of producers."""
@@ -73,9 +73,19 @@ class TurnSending:
         return {**self.topics.ids, **self._fence.memory()}
 
     def take_ids(self) -> None:
-        """Stop the current owners of the transactional ids, unless they are ours. Raises SinkError."""
+        """Stop the current owners of the transactional ids, unless they are ours. Raises SinkError.
+
+        The driver's producer takes its id here, and never when it sends. A job that was frozen behind its
+        look at the lease would take it from its successor then, and send.
+        """
         if self._fence is not None:
             self._fence.take()
+            self._opened_delivery().prepare()
+
+    def _opened_delivery(self) -> Delivery:
+        if self._delivery is None:
+            self._delivery = Delivery(self.settings, self._id(0))
+        return self._delivery
 
     def send(self, events: Counter[str], attempt: Attempt, left_out: frozenset[str]) -> None:
         """Send these numbers of events by topic, from the driver; those of topics in `left_out` stay.
@@ -85,12 +95,10 @@ class TurnSending:
         refused = self._prepared(events)
         batches = (without(batch, left_out | refused.keys()) for batch in attempt.batches())
         wide = frozenset(topic for topic in events if self.topics.partitions(topic) > 1)
-        if self._delivery is None:
-            self._delivery = Delivery(self.settings, self._id(0))
-        self._judge([self._delivery.send(batches, events.total(), wide)], refused)
+        self._judge([self._opened_delivery().send(batches, events.total(), wide)], refused)
 
     def send_by_executors(self, events: Counter[str], attempt: Attempt) -> None:
-        """The same for a large turn, by several producers.
+        """The same for a large turn, by several producers without transactional ids.
 
         Each has groups of a topic's partitions. A topic with truncates has one producer, so that they keep
         their place.
@@ -103,9 +111,7 @@ class TurnSending:
                 for topic in truncated(batch):
                     partitions[topic] = 1
         send = SendTopics(self.settings, attempt, wide)
-        numbered = enumerate(shares(events, partitions, self._tasks), 1)
-        sent = self._executors.map(send, [(self._id(number), share) for number, share in numbered])
-        self._judge(sent, refused)
+        self._judge(self._executors.map(send, shares(events, partitions, self._tasks)), refused)
 
     def _prepared(self, events: Counter[str]) -> dict[str, SinkError]:
         """The topics that can't have their events, which are taken out of `events`."""
@@ -147,12 +153,23 @@ class TurnSending:
                 )
 
     @property
+    def may_divide(self) -> bool:
+        """Whether a large turn may be sent by several producers of executors.
+
+        Not with fencing: they would take their ids when they send.
+        """
+        return self._fence is None
+
+    @property
     def keeps_producers(self) -> bool:
         """Whether a producer that sends beside the turns may wait for its next run."""
         return keeps_producers(self.settings)
 
     def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
-        """The task that sends the runs of a slot. Transactional ids are behind those of the turns' tasks."""
+        """The task that sends the runs of a slot.
+
+        Ids below these were those of turns' tasks, in releases that gave such tasks ids.
+        """
         return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps)
 
     def failed(self, error: TidemarkError) -> TidemarkError:
