@@ -108,7 +108,53 @@ POSTGRES_FLOORS: Mapping[str, int] = {
     },
 }
 
-MONGODB_FLOORS: Mapping[str, int] = {}
+MONGODB_FLOORS: Mapping[str, int] = {
+    "rows superseded": 130,
+    "rows hit in a window": 1100,
+    "renames over windows": 80,
+    "collections renamed": 600,
+    "collections dropped": 110,
+    "databases dropped": 35,
+    "elections": 100,
+    "entries undone": 40,
+    "transactions that took long": 170,
+    "shown late": 100,
+    "second jobs": 100,
+    "sleepers woken": 60,
+    "leases lost": 35,
+    "freezes": 150,
+    "clock jumps": 130,
+    "names lost with the power": 150,
+    "rows that can't be read": 140,
+    "sessions ended": 270,
+    "ends because the log is lost": 20,
+    "restored": 10,
+    "oplogs shortened": 8,
+    "stale states": 4,
+    "turns sent again": 8,
+    "answered failed": 240,
+    "answered stopped": 480,
+    "answered rejected": 530,
+    **{
+        f"fault: {port}": floor
+        for port, floor in {
+            "ask": 140,
+            "commit": 60,
+            "create": 30,
+            "executors": 8,
+            "failed": 75,
+            "gone": 45,
+            "login": 55,
+            "open_log": 90,
+            "reading": 35,
+            "rename": 75,
+            "room": 30,
+            "take": 100,
+            "write": 75,
+            "writer": 55,
+        }.items()
+    },
+}
 
 SQLSERVER_FLOORS: Mapping[str, int] = {
     "rows superseded": 700,

@@ -187,8 +187,8 @@ class Played:
 class World:
     """Plays one history.
 
-    Its methods `source_of`, `sink_of`, `verification_of`, `_found`, `_begin`, `excused` and `buried`, and
-    those that play single steps, are what the worlds of the sources have their own of.
+    Its methods `source_of`, `sink_of`, `verification_of`, `_found`, `_begin`, `_hurry`, `excused` and
+    `buried`, and those that play single steps, are what the worlds of the sources have their own of.
     """
 
     names: ClassVar[Mapping[str, CollectionId]] = {"t": T, "u": U, "b": B}
