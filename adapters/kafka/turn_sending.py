@@ -53,6 +53,8 @@ class TurnSending:
         self.topics = Topics(settings)
         fenced = settings.fencing is Fencing.TRANSACTIONS
         self._fence = Fence(settings, name, 1 + 2 * tasks) if fenced else None
+        # With fencing, several producers of executors would take their ids when they send.
+        self.may_divide = not fenced
         self._delivery: Delivery | None = Delivery(settings, self._id(0))
         self.rows = RowSending(self, senders, tasks, fenced=fenced) if senders is not None else None
         self._warned: set[str] = set()
@@ -80,12 +82,8 @@ class TurnSending:
         """
         if self._fence is not None:
             self._fence.take()
-            self._opened_delivery().prepare()
-
-    def _opened_delivery(self) -> Delivery:
-        if self._delivery is None:
-            self._delivery = Delivery(self.settings, self._id(0))
-        return self._delivery
+            self._delivery = self._delivery or Delivery(self.settings, self._id(0))
+            self._delivery.prepare()
 
     def send(self, events: Counter[str], attempt: Attempt, left_out: frozenset[str]) -> None:
         """Send these numbers of events by topic, from the driver; those of topics in `left_out` stay.
@@ -95,7 +93,8 @@ class TurnSending:
         refused = self._prepared(events)
         batches = (without(batch, left_out | refused.keys()) for batch in attempt.batches())
         wide = frozenset(topic for topic in events if self.topics.partitions(topic) > 1)
-        self._judge([self._opened_delivery().send(batches, events.total(), wide)], refused)
+        self._delivery = self._delivery or Delivery(self.settings, self._id(0))
+        self._judge([self._delivery.send(batches, events.total(), wide)], refused)
 
     def send_by_executors(self, events: Counter[str], attempt: Attempt) -> None:
         """The same for a large turn, by several producers without transactional ids.
@@ -151,14 +150,6 @@ class TurnSending:
                     topic,
                     self.topics.partitions(topic),
                 )
-
-    @property
-    def may_divide(self) -> bool:
-        """Whether a large turn may be sent by several producers of executors.
-
-        Not with fencing: they would take their ids when they send.
-        """
-        return self._fence is None
 
     @property
     def keeps_producers(self) -> bool:
