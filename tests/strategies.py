@@ -117,7 +117,7 @@ def _entries(
         st.none() | _progresses(ranges),
         st.none() | names,
         st.none() | _failures_of(scope, ranges),
-        place=st.none() | st.tuples(counts, counts),
+        ordinal=st.none() | st.tuples(counts, counts),
         merged=st.lists(st.builds(Request, names, st.none() | names), max_size=2).map(tuple),
         priority=st.integers(-(2**31), 2**31 - 1),
         limit=st.builds(Limit, st.none() | counts, st.none() | counts),
