@@ -16,7 +16,7 @@ from tests.torture.script import Sent
 from tests.torture.verified import rejects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tests.torture.oracle import Table
 
@@ -119,6 +119,11 @@ class Answers:
                     self._two = note["what"] == "sleep"
                 case "answer":
                     self._answered(note)
+
+    def trusts(self, names: Collection[str]) -> None:
+        """Hold verdicts only about these collections against the job from now on."""
+        for asked in self.asked.values():
+            asked.right &= frozenset(names)
 
     def _told_in(self, turn: int) -> set[_About]:
         """The answers of this turn, which is the last one with any."""

@@ -427,7 +427,7 @@ class Play:
         """Send a signal. `stop` ends the attempts."""
         right: frozenset[str] = frozenset()
         if sent.kind == "verify":
-            right = frozenset(trusted(self.script, self.oracle.tables, self.oracle.incomplete))
+            right = frozenset(self._trusted())
         self.site.send(sent, stop or threading.Event())
         self.answers.asked[sent.id] = Asked(sent, right=right)
 
@@ -482,9 +482,12 @@ class Play:
         aside = self.broker is not None and turns[-1].get("aside")
         return bool(turns[-1]["queued"] == 0 and not aside and self.site.passed(turns[-1]["position"], end))
 
+    def _trusted(self) -> list[str]:
+        return trusted(self.script, self.oracle.tables, self.oracle.incomplete, self.altered)
+
     def _verify(self, label: str, count: int, journal: JournalReader, events: Events, heard: int) -> int:
         """Verify what is right, put faults into it, and have them found and repaired."""
-        names = trusted(self.script, self.oracle.tables, self.oracle.incomplete)
+        names = self._trusted()
         if not names:
             return heard
 
@@ -529,6 +532,7 @@ class Play:
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
         self.oracle.letters = journal.of("turn")[-1]["letters"]
         self.answers.hear(notes[heard:])
+        self.answers.trusts(self._trusted())
         tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
         for name, new in self.topics.new.items():
             new.settle(self.site.rows(name), incomplete=name in self.oracle.incomplete)

@@ -79,8 +79,13 @@ def _verifiable(script: Script) -> Iterator[tuple[TableShape, str]]:
                 yield shape, name
 
 
-def trusted(script: Script, tables: Mapping[str, Table], incomplete: Collection[str]) -> list[str]:
-    """The collections of which the sink has every row as it is, by all that the judge knows."""
+def trusted(
+    script: Script, tables: Mapping[str, Table], incomplete: Collection[str], altered: Collection[str]
+) -> list[str]:
+    """The collections of which the sink has every row as it is, by all that the judge knows.
+
+    `altered` are tables whose columns were changed outside the script: events have the old types' values.
+    """
     steps = [
         step
         for drawn in script.rounds
@@ -98,7 +103,7 @@ def trusted(script: Script, tables: Mapping[str, Table], incomplete: Collection[
         if table is None or not table.whole or table.lacking or name in incomplete:
             continue
         # Renamed labels are in no log.
-        if script.tables.index(shape) in outside or shape.labels:
+        if script.tables.index(shape) in outside or shape.labels or shape.name in altered:
             continue
         if not any(UNCHANGED in row.values() for row in table.copy.values()):
             found.append(name)

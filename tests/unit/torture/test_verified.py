@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.torture.answers import Asked
+from tests.torture.answers import Answers, Asked
 from tests.torture.drawn import write
 from tests.torture.oracle import Table, Violation
 from tests.torture.script import Blow, Round, Script, Transaction
@@ -136,7 +136,7 @@ class TestTrusted:
         )
 
     def test_a_table_that_was_read_whole(self):
-        assert trusted(self.script(["touch", 0, [1]]), self.table(), ()) == [T]
+        assert trusted(self.script(["touch", 0, [1]]), self.table(), (), ()) == [T]
 
     @pytest.mark.parametrize(
         ("steps", "table", "incomplete", "blows"),
@@ -153,7 +153,25 @@ class TestTrusted:
         ],
     )
     def test_what_may_differ_for_other_reasons(self, steps, table, incomplete, blows):
-        assert trusted(self.script(*steps, blows=blows), self.table(**table), incomplete) == []
+        assert trusted(self.script(*steps, blows=blows), self.table(**table), incomplete, ()) == []
+
+    def test_a_table_that_was_altered_outside_the_script(self):
+        assert trusted(self.script(), self.table(), (), {"t0"}) == []
+
+
+def test_only_verdicts_about_copies_that_are_right_are_held_against_the_job():
+    answers = Answers()
+    asked = Asked(signal("v", "verify", [T]), turn=1, outcomes=["accepted"], right=frozenset({T}))
+    asked.finals[T], asked.said[T] = [("failed", 2)], ("failed", REJECTED)
+    answers.asked["v"] = asked
+
+    answers.trusts([])
+    answers.settle({})
+
+    asked.right = frozenset({T})
+    answers.trusts([T])
+    with pytest.raises(Violation, match="rejects a copy that is right"):
+        answers.settle({})
 
 
 def test_extra_rows_go_where_keys_are_numbers():
