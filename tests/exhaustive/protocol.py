@@ -27,6 +27,13 @@ _BASE: tuple[tuple[Any, ...], ...] = (
 """What a history begins with: a snapshot is asked for, a row changes, and another one, not visible yet."""
 
 
+class _StruckWorld(World):
+    """A world whose end is played like its beginning, since it is struck, too."""
+
+    def _hurry(self) -> None:
+        """Do nothing."""
+
+
 @dataclass
 class Struck:
     """What striking came to: histories, calls of ports, and the first violation with its history."""
@@ -38,7 +45,7 @@ class Struck:
 
     def play(self, history: History) -> World:
         """Play one history."""
-        world = World(history)
+        world = _StruckWorld(history)
         violation = world.play().violation
         self.histories += 1
         self.calls += world.calls

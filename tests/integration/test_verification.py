@@ -211,4 +211,7 @@ def test_what_can_not_be_verified_is_refused(orders, tmp_path, spark):
     with driven(orders, tmp_path, spark, tidemark__sink="null") as job:
         answer = verified(job, orders, "nothing kept")
 
-    assert (answer.outcome, "only the sinks files, kafka and jdbc" in answer.text) == ("rejected", True)
+    assert (answer.outcome, "only the sinks files, kafka, jdbc, delta and iceberg" in answer.text) == (
+        "rejected",
+        True,
+    )

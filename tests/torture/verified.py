@@ -74,6 +74,8 @@ def _verifiable(script: Script) -> Iterator[tuple[TableShape, str]]:
     under the old one. That is rightly found.
     """
     for shape in script.tables:
+        if shape.documents or shape.database:
+            continue
         if shape.keyed and not (shape.kind.alike or shape.leaf or shape.identity == "i"):
             for name in collections(shape, via_root=script.via_root):
                 yield shape, name
