@@ -16,7 +16,7 @@ TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ verify-lake: setup ## tables of Delta Lake and Iceberg, broken behind the job's 
 
 verify-against: setup ## tables that somebody else keeps, late and with faults, under writes too: verified (3 tests, 2 min)
 	$(PYTEST) tests/integration/check_verification_against.py $(ARGS)
+
+jvm-ends: setup ## a job whose JVM is killed under load, or has too little memory, and its restart (2 tests, 2 min)
+	$(PYTEST) tests/integration/check_jvm_ends.py $(ARGS)
 
 jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots; then its tables are compared; KILLS=50
 	$(PYTEST) tests/integration/check_jdbc_killed.py $(ARGS)
