@@ -12,6 +12,8 @@ from engine.errors import SinkRefused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.model import CollectionId
+
 _DOTS: Final = re.compile(r"\.(?![^{}]*\})")
 """The dots of a pattern that are in no variable's name."""
 
@@ -60,3 +62,27 @@ class Naming:
                 f"the name {part!r} has more than {self.longest} bytes", hint=f"set {self.setting}"
             )
         return part
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionTables:
+    """The tables of collections. `database` is the source's, for collections whose names don't have it."""
+
+    naming: Naming
+    database: str
+
+    def of(self, topic: str, collection: CollectionId) -> TableName:
+        """The table of a topic with this collection's events. Raises SinkRefused as `Naming.table` does."""
+        database = self.database or collection.parts[0]
+        source = {"db": database, "schema": collection.parts[-2], "table": collection.parts[-1]}
+        return self.naming.table(topic, source)
+
+    def unshared(self, topic: str, captured: Mapping[str, CollectionId]) -> TableName:
+        """The same for a topic among those of `captured`.
+
+        Raises SinkRefused, too, if another topic's table has the same name.
+        """
+        name = self.of(topic, captured[topic])
+        if name in [self.of(other, captured[other]) for other in captured if other != topic]:
+            raise SinkRefused(f"its table {name} has the rows of other collections, too")
+        return name

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from adapters.jdbc.connection import Target
 from adapters.jdbc.foreign_rows import ForeignRows
-from adapters.lake.table_name import Naming
+from adapters.lake.table_name import CollectionTables, Naming
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
 from adapters.verify.foreign_partition import JudgePartition, Sorted
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.jdbc.foreign_rows import Read
-    from adapters.lake.table_name import TableName
     from adapters.verify.row_reads import RowReads
     from engine.config.sinks.settings import JdbcSettings
     from engine.model import CollectionId
@@ -96,7 +95,8 @@ class ForeignCopy:
 
     def __init__(self, settings: JdbcSettings, settle_s: float, work: str, ground: Ground) -> None:
         self._settings, self.settle_s, self._work, self._ground = settings, settle_s, work, ground
-        self._naming = Naming(settings.table_format, "its collection.name.format", _LONGEST)
+        naming = Naming(settings.table_format, "its collection.name.format", _LONGEST)
+        self._names = CollectionTables(naming, ground.database)
         self._looks: dict[tuple[str, int], _Looks] = {}
         self._collections: dict[str, CollectionId] = {}
 
@@ -114,15 +114,10 @@ class ForeignCopy:
         """Learn of which collection a topic is. Returns why it can't be compared, else nothing."""
         self._collections[topic] = collection
         try:
-            self._named(collection, topic)
+            self._names.of(topic, collection)
         except SinkError as error:
             return str(error)
         return ""
-
-    def _named(self, collection: CollectionId, topic: str) -> TableName:
-        database = self._ground.database or collection.parts[0]
-        source = {"db": database, "schema": collection.parts[-2], "table": collection.parts[-1]}
-        return self._naming.table(topic, source)
 
     def _directory(self, ticket: int) -> str:
         return f"{self._work}/{ticket}"
@@ -132,7 +127,7 @@ class ForeignCopy:
         rows, ticket = seen
         collection = self._collections[topic]
         with as_source_errors():
-            name = self._named(collection, topic)
+            name = self._names.of(topic, collection)
         target = Target(self._settings, f"tidemark verify {ticket}")
         held = ForeignRows(target, name, self._ground.reads(collection))
         known = self._looks.get((topic, ticket))

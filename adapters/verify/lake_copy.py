@@ -21,6 +21,7 @@ import orjson
 import pyarrow as pa
 
 from adapters.lake.row_columns import columns_of, source_of
+from adapters.lake.table_name import CollectionTables
 from adapters.lakehouse.batch import converted, key_columns, table_columns
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.removal import Removal
@@ -93,10 +94,11 @@ class LakeCopy:
         settings: LakeSettings,
         place: tuple[str, Executors, str],
     ) -> None:
-        self._sink, self._reads, self._naming = sink, tables, sink.naming
+        self._sink, self._reads = sink, tables
         self._history = settings.mode is TableMode.APPEND
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
-        self._work, self._executors, self._database = place
+        self._work, self._executors, database = place
+        self._names = CollectionTables(sink.naming, database)
         self._tables: dict[str, _Table] = {}
         self._compared = 0
 
@@ -113,19 +115,11 @@ class LakeCopy:
     def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
         """Learn the name of a topic's table. Another topic may have the same one."""
         try:
-            name = self._named(topic, captured[topic])
-            others = [other for other in captured if other != topic]
-            if name in [self._named(other, captured[other]) for other in others]:
-                return f"its table {name} has the rows of other collections, too"
+            name = self._names.unshared(topic, captured)
         except SinkError as error:
             return str(error)
         self._tables.setdefault(topic, _Table(name))
         return ""
-
-    def _named(self, topic: str, collection: CollectionId) -> TableName:
-        database, name = self._database or collection.parts[0], collection.parts[-1]
-        source = {"db": database, "schema": collection.parts[-2], "table": name, "collection": name}
-        return self._naming.table(topic, source)
 
     def digested(self, rows: pa.Table) -> pa.Table:
         """Digest the rows as the table would have them."""
@@ -141,7 +135,7 @@ class LakeCopy:
 
     def _digests(self, topic: str, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         columns = columns_of(batch)
-        name = self._naming.table(topic, source_of(batch))
+        name = self._names.naming.table(topic, source_of(batch))
         table = self._tables.setdefault(topic, _Table(name))
         if table.columns is not None and list(table.columns.all) != list(columns.all):
             table.changed = True

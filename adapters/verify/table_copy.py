@@ -29,6 +29,7 @@ from adapters.jdbc.parts import Removal
 from adapters.jdbc.statements import identifier, types_of
 from adapters.jdbc.table import naming
 from adapters.lake.row_columns import columns_of, source_of
+from adapters.lake.table_name import CollectionTables
 from adapters.verify.failures import as_source_errors
 from adapters.verify.kept_scans import KeptScans
 from adapters.verify.partitions import write_files
@@ -85,8 +86,8 @@ class TableCopy:
     """
 
     def __init__(self, sink: JdbcSink, work: str, executors: Executors, database: str) -> None:
-        self._sink, self._work, self._executors, self._database = sink, work, executors, database
-        self._naming = naming(sink.settings.table_format)
+        self._sink, self._work, self._executors = sink, work, executors
+        self._names = CollectionTables(naming(sink.settings.table_format), database)
         self._target = Target(sink.settings, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
         self._tables: dict[str, _Table] = {}
         self._session: Connection | None = None
@@ -107,19 +108,11 @@ class TableCopy:
     def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
         """Learn the name of a topic's table. Another topic may have the same one."""
         try:
-            name = self._named(topic, captured[topic])
-            others = [other for other in captured if other != topic]
-            if name in [self._named(other, captured[other]) for other in others]:
-                return f"its table {name} has the rows of other collections, too"
+            name = self._names.unshared(topic, captured)
         except SinkError as error:
             return str(error)
         self._tables.setdefault(topic, _Table(name))
         return ""
-
-    def _named(self, topic: str, collection: CollectionId) -> TableName:
-        database, name = self._database or collection.parts[0], collection.parts[-1]
-        source = {"db": database, "schema": collection.parts[-2], "table": name, "collection": name}
-        return self._naming.table(topic, source)
 
     def digested(self, rows: pa.Table) -> pa.Table:
         """Copy the rows into the target's form, and digest them there."""
@@ -140,7 +133,7 @@ class TableCopy:
     def _digests(self, connection: Connection, topic: str, batch: pa.RecordBatch) -> StagedDigests | None:
         """What digests the rows of a topic, of which this is a batch; None if its columns have changed."""
         columns = columns_of(batch)
-        name = self._naming.table(topic, source_of(batch))
+        name = self._names.naming.table(topic, source_of(batch))
         table = self._tables.setdefault(topic, _Table(name))
         if table.columns is not None and list(table.columns.all) != list(columns.all):
             table.changed = True
