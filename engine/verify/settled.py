@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.verify.compared_digests import DIGEST
 from engine.verify.seen import Seen
@@ -162,13 +163,7 @@ def _with_several(rows: pa.Array, ids: Ints, count: int) -> pa.Array:
     several = np.bincount(ids, minlength=count)[ids] > 1 if len(ids) else np.zeros(0, np.bool_)
     if not several.any():
         return rows
-    return pa.array(
-        [
-            SEVERAL if repeated else row
-            for row, repeated in zip(rows.to_pylist(), several.tolist(), strict=True)
-        ],
-        DIGEST,
-    )
+    return pc.if_else(pa.array(several), pa.scalar(SEVERAL, DIGEST), rows)
 
 
 def _taken(rows: pa.Array | pa.ChunkedArray, at: Ints) -> pa.Array:
