@@ -91,17 +91,17 @@ class Certificates:
         sent = sent or CertifiedRanges(self.shown_seed)
         if (sent.read, sent.emitted) != (progress.rows, progress.emitted):
             return self._refused(state, table)
-        text = certificate(table, sent, self._affixes(state), state.certificates.last)
+        text = certificate(table, sent, self._circumstances(state), state.certificates.last)
         notices.certified(table, text)
         return replace(state, certificates=state.certificates.with_next(text))
 
     def verified(self, state: State, table: Table, verdict: Verdict, notices: CollectionNotices) -> State:
         """The state with the verdict about an entry among its certificates."""
-        text = verdict.document(table, self._affixes(state), state.certificates.last)
+        text = verdict.document(table, self._circumstances(state), state.certificates.last)
         notices.certified(table, text)
         return replace(state, certificates=state.certificates.with_next(text))
 
-    def _affixes(self, state: State) -> Circumstances:
+    def _circumstances(self, state: State) -> Circumstances:
         return Circumstances(
             self.engine,
             state.identity,
