@@ -138,14 +138,7 @@ def _with(draw: Random, one: Round, kind: str, amount: float) -> Round:
 
 def _places(script: Script) -> list[int]:
     """Tables whose key is not marked in the log, and that keep their names."""
-    steps = [
-        step
-        for round_ in script.rounds
-        for writer in round_.writers
-        for made in writer
-        for step in made.steps
-    ]
-    renamed = {place for step in steps if step[0] == "exchange" for place in step[1:]}
+    renamed = {place for step in script.steps if step[0] == "exchange" for place in step[1:]}
     return [
         place
         for place, shape in enumerate(script.tables)

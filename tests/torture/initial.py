@@ -74,14 +74,8 @@ class Initial:
         return {(0, note["turn"]) for note in notes if note["text"].startswith(f"{name} completed")}
 
     def _read_anew(self) -> set[str]:
-        steps = [
-            step
-            for round_ in self.script.rounds
-            for writer in round_.writers
-            for transaction in writer
-            for step in transaction.steps
-        ]
-        steps += [strike.step for round_ in self.script.rounds for strike in round_.strikes]
+        strikes = [strike.step for round_ in self.script.rounds for strike in round_.strikes]
+        steps = [*self.script.steps, *strikes]
         changed = {step[1] for step in steps if step[0] in _ANEW}
         changed |= {step[2] for step in steps if step[0] in {"succeed", "exchange"}}
         if any(step[0] in {"republish", "wipe", "relabel"} for step in steps):

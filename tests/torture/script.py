@@ -217,14 +217,19 @@ class Script:
         return strategy not in {None, "visibility"}
 
     @property
+    def steps(self) -> list[Step]:
+        """All steps of the writers."""
+        return [
+            step
+            for round_ in self.rounds
+            for writer in round_.writers
+            for transaction in writer
+            for step in transaction.steps
+        ]
+
+    @property
     def size(self) -> int:
         """The number of steps, signals and blows."""
-        steps = sum(
-            len(transaction.steps)
-            for part in self.rounds
-            for writer in part.writers
-            for transaction in writer
-        )
         others = sum(
             len(round_.signals)
             + len(round_.kills)
@@ -236,7 +241,7 @@ class Script:
             + round_.faults
             for round_ in self.rounds
         )
-        return steps + others + len(self.fuses)
+        return len(self.steps) + others + len(self.fuses)
 
     def to_json(self) -> str:
         """The script as text."""

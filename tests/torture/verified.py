@@ -88,16 +88,9 @@ def trusted(
 
     `altered` are tables whose columns were changed outside the script: events have the old types' values.
     """
-    steps = [
-        step
-        for drawn in script.rounds
-        for writer in drawn.writers
-        for transaction in writer
-        for step in transaction.steps
-    ]
-    if any(step[0] == "retract" for step in steps):
+    if any(step[0] == "retract" for step in script.steps):
         return []
-    outside = {place for step in steps if step[0] in _OUTSIDE_THE_LOG for place in step[1:]}
+    outside = {place for step in script.steps if step[0] in _OUTSIDE_THE_LOG for place in step[1:]}
     outside |= {blow.amount for drawn in script.rounds for blow in drawn.blows if blow.kind == "disguise"}
     found = []
     for shape, name in _verifiable(script):

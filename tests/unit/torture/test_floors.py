@@ -40,13 +40,7 @@ def test_ten_minutes_need_each_kind_once(source: str):
 @pytest.mark.parametrize("number", range(20))
 def test_a_history_has_the_blows_that_it_must_have(number: int):
     script = write(f"s/{number}", Wanted(blow="network administration freeze job"))
-    verbs = [
-        step[0]
-        for round_ in script.rounds
-        for writer in round_.writers
-        for each in writer
-        for step in each.steps
-    ]
+    verbs = [step[0] for step in script.steps]
     assert {"unpublish", "publish", "exchange"} <= set(verbs)
     blows = {blow.kind for round_ in script.rounds for blow in round_.blows}
     assert "freeze job" in blows
@@ -57,13 +51,7 @@ def test_a_history_has_the_blows_that_it_must_have(number: int):
 @pytest.mark.parametrize("number", range(20))
 def test_a_history_of_mongodb_has_what_it_must_have(number: int):
     giant = write_documents(f"s/{number}", Wanted(blow="giants wipe disguise"))
-    acts = {
-        step[0]
-        for round_ in giant.rounds
-        for writer in round_.writers
-        for each in writer
-        for step in each.steps
-    }
+    acts = {step[0] for step in giant.steps}
     assert {"spoil", "heal"} <= acts
     assert "swell" in acts or {shape.key for shape in giant.tables} == {"capped"}
     assert "wipe" in {strike.step[0] for round_ in giant.rounds for strike in round_.strikes}

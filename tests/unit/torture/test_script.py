@@ -16,19 +16,14 @@ from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.row_filters import FILTERS
 from tests.torture.scenes import SCENES, WRAPS
-from tests.torture.script import STEPS, Script, Wanted, from_json
+from tests.torture.script import STEPS, Wanted, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
 from tests.torture.sqlserver_tables import HEAP
 from tests.torture.sqlserver_tables import KEYS as SQLSERVER_KEYS
 from tests.torture.sqlserver_tables import statements as sqlserver_statements
 from tests.torture.sqlserver_writers import DEFINITIONS as SQLSERVER_DEFINITIONS
-from tests.torture.statements import Step, statements
+from tests.torture.statements import statements
 from tests.torture.tables import BAGS, KEYS, TableShape
-
-
-def steps_of(script: Script) -> list[Step]:
-    writers = (writer for drawn in script.rounds for writer in drawn.writers)
-    return [step for writer in writers for transaction in writer for step in transaction.steps]
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -49,14 +44,14 @@ def test_some_seed_has_each_kind_of_key_and_each_step():
 def test_every_step_of_a_script_is_known():
     for number in range(50):
         script = write(f"s/{number}")
-        for step in steps_of(script):
+        for step in script.steps:
             assert statements(step, script.tables)
 
 
 def test_every_oddity_of_tables_is_drawn():
     scripts = [write(f"odd/{number}") for number in range(100)]
     shapes = [shape for script in scripts for shape in script.tables]
-    verbs = {step[0] for script in scripts for step in steps_of(script)}
+    verbs = {step[0] for script in scripts for step in script.steps}
 
     assert {"slide", "rekey", "empty", "relabel"} <= verbs
     assert {shape.leaf for shape in shapes} == {"", "f", "n", "a", "w"}
@@ -110,8 +105,8 @@ def test_a_table_that_may_lose_its_primary_key_has_no_steps_that_change_this_key
         places = {
             int(blow.amount) for drawn in script.rounds for blow in drawn.blows if blow.kind == "disguise"
         }
-        assert not [step for step in steps_of(script) if step[0] == "rekey" and step[1] in places]
-    assert any(step[0] == "rekey" for script in scripts for step in steps_of(script))
+        assert not [step for step in script.steps if step[0] == "rekey" and step[1] in places]
+    assert any(step[0] == "rekey" for script in scripts for step in script.steps)
 
 
 def test_a_history_that_moves_has_a_server_that_can_be_reached_by_a_proxy():
@@ -157,7 +152,7 @@ def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
 
 def test_every_verb_of_documents_is_drawn():
     scripts = [write_documents(f"verbs/{n}") for n in range(60)]
-    drawn = {step[0] for script in scripts for step in steps_of(script)}
+    drawn = {step[0] for script in scripts for step in script.steps}
     struck = {strike.step[0] for script in scripts for round_ in script.rounds for strike in round_.strikes}
     changes = {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"}
 
@@ -180,7 +175,7 @@ def test_a_seed_gives_the_same_sql_server_history_and_json_keeps_it():
 
 def test_some_seed_has_each_key_and_each_step_of_sql_server():
     scripts = [write_sqlserver(f"q/{number}") for number in range(100)]
-    steps = [(script, step) for script in scripts for step in steps_of(script)]
+    steps = [(script, step) for script in scripts for step in script.steps]
     defined = {step[0] for _script, step in steps if step[0] in SQLSERVER_DEFINITIONS}
 
     assert {shape.key for script in scripts for shape in script.tables} == set(SQLSERVER_KEYS)
@@ -202,5 +197,5 @@ def test_tables_whose_deletes_name_no_row_stay_published():
     anonymous = [script for script in scripts if any(shape.leaf == "n" for shape in script.tables)]
 
     assert anonymous
-    assert not {step[0] for script in anonymous for step in steps_of(script)} & {"unpublish", "retract"}
-    assert {step[0] for script in scripts for step in steps_of(script)} >= {"unpublish", "retract"}
+    assert not {step[0] for script in anonymous for step in script.steps} & {"unpublish", "retract"}
+    assert {step[0] for script in scripts for step in script.steps} >= {"unpublish", "retract"}
