@@ -147,7 +147,7 @@ def with_removals(batch: Batch | None, removed: Sequence[pa.RecordBatch]) -> Bat
 
     A key that an event concerns came back since it was to be deleted.
     """
-    keys = _concatenated(list(map(pa.Table.from_batches, ([one] for one in removed))))
+    keys = _concatenated(list(map(pa.Table.from_batches, ([keys] for keys in removed))))
     if batch is not None:
         there = _key_digests(batch.rows, batch.key)
         again = pc.is_in(_key_digests(keys, batch.key), value_set=there)

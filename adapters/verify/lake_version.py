@@ -130,14 +130,14 @@ class HeldVersion:
         if self._pinned is None or not extra:
             self._learn(ExtraKeys())
             return {}
-        kinds = {one.name.lower(): one.dataType for one in self._pinned.rows.schema}
+        kinds = {column.name.lower(): column.dataType for column in self._pinned.rows.schema}
         made = StructType().add("digest", "binary")
         for number, name in enumerate(self._shape.key):
             made = made.add(f"c{number}", kinds[name.lower()])
         wanted = pa.array({row.key for row in extra}, DIGEST)
         found = self._scanned(FindKeys(self._shape, wanted), made)
         rows = found.select(range(1, found.num_columns)).rename_columns(list(self._shape.key))
-        keys = ExtraKeys(rows, {one: at for at, one in enumerate(found.column("digest").to_pylist())})
+        keys = ExtraKeys(rows, {digest: at for at, digest in enumerate(found.column("digest").to_pylist())})
         self._learn(keys)
         return {digest: keys.shown(digest) for digest in keys.places}
 

@@ -155,7 +155,7 @@ def test_a_truncated_or_altered_table_is_read_again(
             data = json.dumps({"data-collections": ["public.orders"], "type": "verify"})
             connection.execute("INSERT INTO signals VALUES ('v', 'execute-snapshot', %s)", [data])
             job.until(
-                lambda: any(one.progress and one.progress.rows for one in job.job.state.snapshot.tables)
+                lambda: any(table.progress and table.progress.rows for table in job.job.state.snapshot.tables)
             )
             connection.execute("TRUNCATE orders")
             connection.execute("ALTER TABLE orders ADD COLUMN more int")

@@ -33,7 +33,7 @@ def until_opening(job: Driven, client: Any, gates: Gates) -> None:
 
 def reads(job: Driven) -> list[int]:
     """The keys of t's READs."""
-    return sorted(int(one["key"]["id"]) for one in job.events("t") if one["value"]["op"] == "r")
+    return sorted(int(event["key"]["id"]) for event in job.events("t") if event["value"]["op"] == "r")
 
 
 @pytest.mark.parametrize("strategy", ["visibility", "insert_insert"])

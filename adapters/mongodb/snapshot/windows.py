@@ -126,8 +126,7 @@ class OpenWindows:
         at, signal = max(asked.now, streamed_to()), self._settings.signals.collection
         watermark: Watermark = ClusterTime(self._questions, at)
         if asked.marks is not None and signal is not None:
-            now_ms = lambda: self._clock.now_ms  # noqa: E731
-            watermark = SignalDocuments(self._questions, signal, asked.marks, now_ms, at)
+            watermark = SignalDocuments(self._questions, signal, asked.marks, lambda: self._clock.now_ms, at)
         return self._open(window, session, watermark, asked.known, streamed_to)
 
     def _open(
