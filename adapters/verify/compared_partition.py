@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
 from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.compared_digests import digests_of_rows
-from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, EventPosition, compare
+from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.event_history import folded, texts
+from engine.verify.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_AGAIN: Final = 10_000
 """How many rows of a partition are looked at again because they have no event."""
+_STATES_AT_ONCE: Final = 256
 _PLACE: Final = ("turn", "part", "offset", "size")
 
 
@@ -53,8 +56,15 @@ class ComparePartition:
         if thins and len(found.undecided) > _MOST_AGAIN:
             # So many rows are not deleted by chance: the events are missing.
             found = compare(seen, copied, self.truncates, turns)
-        different = self._different(found, seen, copied, lines)
-        undecided = seen.take(pa.array(found.undecided))
+        different = self._unlike(found.different, seen, copied, lines)
+        left = self._unlike(found.undecided[:_MOST_AGAIN], seen, copied, lines)
+        left += found.undecided[_MOST_AGAIN:].tolist()
+        undecided = seen.take(pa.array(left, pa.int64()))
+        kinds = seen.column("seen").to_numpy()
+        superseded = int(
+            (kinds[found.undecided] == Seen.SUPERSEDED).sum() - (kinds[left] == Seen.SUPERSEDED).sum()
+        )
+        like = len(found.different) - len(different) + len(found.undecided) - len(left) - superseded
         mends = self.asked.mends
         wrong = [*found.missing.tolist(), *different] if mends else []
         extra = self._settled(copied, found.extra, lines)
@@ -67,8 +77,8 @@ class ComparePartition:
         first = {kind: keys_shown(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()}
         counts = {kind: len(rows) for kind, rows in numbers.items()}
         return Findings(
-            found.equal + len(found.different) - len(different),
-            found.changed,
+            found.equal + like,
+            found.changed + superseded,
             counts | {"extra": len(extra)},
             first | {"extra": self._extra(copied, extra[:FIRST_KEYS], lines)},
             tuple(
@@ -87,54 +97,75 @@ class ComparePartition:
         """The events whose transactions the windows could see, file by file."""
         if not len(events):
             return []
-        turn, part, offset, size = (copied.column(name).to_numpy()[events] for name in _PLACE)
-        order = np.lexsort((offset, part, turn))
-        found: list[int] = []
-        for at in order.tolist():
-            if turn[at] <= self.asked.earlier:
-                found.append(int(events[at]))
-                continue
-            path = event_path(self.directory, int(turn[at]), int(part[at]))
-            with reading(path):
-                if self.asked.settled(source_of(lines.at(path, int(offset[at]), int(size[at])))):
-                    found.append(int(events[at]))
-        return found
+        columns = [copied.column(name).to_numpy()[events] for name in _PLACE]
+        order = np.lexsort(columns[2::-1])
+        places = zip(*(column[order].tolist() for column in columns), strict=True)
+        return [
+            int(event)
+            for event, place in zip(events[order], places, strict=True)
+            if self._visible(place, lines)
+        ]
 
-    def _different(self, found: Compared, seen: pa.Table, copied: pa.Table, lines: Lines) -> list[int]:
-        """The rows that differ also if their events are read column by column, if they have columns."""
+    def _unlike(self, rows: Ints, seen: pa.Table, copied: pa.Table, lines: Lines) -> list[int]:
+        """Those of the rows seen that their events don't say, read column by column, if they have columns."""
         if not self.asked.columns:
-            return [int(number) for number in found.different]
-        wanted = seen.take(pa.array(found.different)).to_pylist()
-        its = pa.compute.is_in(
-            copied.column("key"), pa.array([row["key"] for row in wanted], SEEN_ROWS.types[0])
-        )
-        events: dict[bytes, list[dict[str, int]]] = {}
+            return [int(number) for number in rows]
+        wanted = seen.take(pa.array(rows))
+        its = pc.is_in(copied.column("key"), wanted.column("key").combine_chunks())
+        events: dict[bytes, list[dict[str, Any]]] = {}
         for event in copied.filter(its).to_pylist():
             events.setdefault(event["key"], []).append(event)
         return [
             number
-            for number, row in zip(found.different.tolist(), wanted, strict=True)
-            if not self._says(events[row["key"]], row, lines)
+            for number, row in zip(rows.tolist(), wanted.to_pylist(), strict=True)
+            if not self._says(events.get(row["key"], []), row, lines)
         ]
 
-    def _says(self, events: Sequence[dict[str, int]], seen: dict[str, Any], lines: Lines) -> bool:
-        """Whether the events of a key up to the turn of a row seen say what was seen."""
-        places = sorted((event["turn"], event["part"], event["offset"], event["size"]) for event in events)
+    def _says(self, events: Sequence[dict[str, Any]], seen: dict[str, Any], lines: Lines) -> bool:
+        """Whether the events of a key say what was seen.
+
+        They must say it at the end of the row's turn. But a superseded row was read before some of the last
+        events, and nobody knows before which. All events after `since` lack the same value, or the row would
+        not be undecided. So it is enough if any of them, with the value of the event before them, says what
+        was read, and if that one was visible to the window:
+
+            events of the key   ── has v ── since ── lacks v ── lacks v ──┬── lacks v ── turn
+                                                                        read: has v
+        """
+        if seen["row"] is None or any(event["ahead"] for event in events):
+            return False
+        places = sorted(tuple(event[name] for name in _PLACE) for event in events)
         # What a truncate has emptied lends no value to a later event that lacks one.
         emptied = [(at.turn, at.part, at.offset) for at in self.truncates if at.turn <= seen["turn"]]
         since = max(emptied, default=(-1, 0, 0))
-        said = [
-            self._said(place, lines)
-            for place in places
-            if place[0] <= seen["turn"] and tuple(place[:3]) > since
-        ]
-        row = folded((text for _key, text in said), self.placeholders)
-        if row is None:
+        places = [place for place in places if place[0] <= seen["turn"] and place[:3] > since]
+        superseded = seen["seen"] == Seen.SUPERSEDED
+        begin = self.asked.span.since if superseded else seen["turn"]
+        first = sum(place[0] <= begin for place in places) - 1
+        if first < 0 or (superseded and not self._visible(places[first], lines)):
             return False
-        shown = texts(row, self.asked.columns)
-        keys = [said[-1][0].decode()] * len(shown)
-        digests = digests_of_rows(pa.array(keys, pa.large_string()), pa.array(shown, pa.large_string()))
-        return seen["row"] in digests.to_pylist()
+        said = [self._said(place, lines) for place in places]
+        states = list(folded((text for _key, text in said), self.placeholders))[first:]
+        # A window has most probably read one of the last states.
+        return any(
+            self._shows(said[-1][0].decode(), states[max(end - _STATES_AT_ONCE, 0) : end], seen["row"])
+            for end in range(len(states), 0, -_STATES_AT_ONCE)
+        )
+
+    def _shows(self, key: str, states: Sequence[dict[str, bytes] | None], digest: bytes) -> bool:
+        """Whether one of these rows of a key has this digest, in one of the lists of columns."""
+        shown = [text for row in states if row is not None for text in texts(row, self.asked.columns)]
+        keys = pa.array([key] * len(shown), pa.large_string())
+        return digest in digests_of_rows(keys, pa.array(shown, pa.large_string())).to_pylist()
+
+    def _visible(self, place: tuple[int, ...], lines: Lines) -> bool:
+        """Whether measuring and all windows could see the event at a place."""
+        turn, part, offset, size = place
+        if turn <= self.asked.earlier:
+            return True
+        path = event_path(self.directory, turn, part)
+        with reading(path):
+            return self.asked.settled(source_of(lines.at(path, offset, size)))
 
     def _extra(self, copied: pa.Table, events: Sequence[int], lines: Lines) -> tuple[str, ...]:
         """The keys of events, as their JSON."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.model import Part
 from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, survivors
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from engine.staging.rows import Survivors
 
 DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
-"""The digest of each row's key, and of the row; the row's is null where newer entries supersede it."""
+"""The digest of each row's key, and of the row."""
 SURVIVES: Final = "tidemark: survives"
-"""A column of typed rows: whether no newer entry supersedes the row."""
+"""A column of rows that were emitted: whether no newer entry supersedes the row."""
 TYPED: Final = ("key", "after", "source", MERGE_KEY.name)
 """The columns of typed events that are staged."""
 COLUMNS: Final = b"columns"
@@ -93,11 +92,7 @@ class StagedDigests:
 
     def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
-        rows, left = _read(self.block, newer)
-        if left.mask is not None:
-            known = pc.if_else(left.mask, rows.column("row"), pa.scalar(None, DIGEST))
-            rows = rows.set_column(1, DIGESTS.field("row"), known)
-        return Part(part, 0), replace(left, compared=rows)
+        return Part(part, 0), _compared(self.block, newer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +103,13 @@ class StagedTyped:
 
     def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
-        rows, left = _read(self.block, newer)
-        survives = pa.repeat(pa.scalar(True), len(rows)) if left.mask is None else left.mask  # noqa: FBT003
-        return Part(part, 0), replace(left, compared=rows.append_column(SURVIVES, survives))
+        return Part(part, 0), _compared(self.block, newer)
 
 
-def _read(block: Block, newer: Newer) -> tuple[pa.Table, Survivors]:
-    """All rows of a run, and which of them survive."""
+def _compared(block: Block, newer: Newer) -> Survivors:
+    """All rows of a run, with which of them survive."""
     with block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
         batches, schema = list(stream), stream.schema
-    return pa.Table.from_batches(batches, schema), survivors(batches, newer)
+    rows, left = pa.Table.from_batches(batches, schema), survivors(batches, newer)
+    survives = pa.repeat(pa.scalar(True), len(rows)) if left.mask is None else left.mask  # noqa: FBT003
+    return replace(left, compared=rows.append_column(SURVIVES, survives))

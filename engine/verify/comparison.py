@@ -20,7 +20,8 @@ still counts:
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
   `since`, events that lack a value follow a difference, the event that differs may be ahead of its place, or
-  there is no event of it at all in a copy that forgets deletes.
+  there is no event of it at all in a copy that forgets deletes. Events that lack a value may still decide it,
+  column by column (`event_history.py`).
 
 `since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
 An event is *ahead* if the row in it may be later than its place in the log: MongoDB looks an updated document

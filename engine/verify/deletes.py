@@ -59,5 +59,5 @@ class DeleteEvents:
 
     def _before(self, row: str | None) -> str:
         """The row with the columns that the collection has now; null if the copy has none of them."""
-        known = None if row is None else folded([row.encode()], ())
+        known = None if row is None else next(folded([row.encode()], ()))
         return "null" if known is None else texts(known, [self.columns])[0]

@@ -17,7 +17,7 @@ import msgspec
 from engine.events.values.json_text import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 Columns: TypeAlias = tuple[str, ...]
 _AS_ROW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -31,12 +31,14 @@ def columns_of(row: str) -> Columns:
         return ()
 
 
-def folded(events: Iterable[bytes | None], placeholders: Collection[bytes]) -> dict[str, bytes] | None:
-    """The row after these events of one key, in order; None for a delete, or if it is no JSON object."""
+def folded(
+    events: Iterable[bytes | None], placeholders: Collection[bytes]
+) -> Iterator[dict[str, bytes] | None]:
+    """The row after each of these events of a key, in order; None for a delete, or if it is no JSON object."""
     row: dict[str, bytes] | None = None
     for event in events:
         row = None if event is None else _after(row or {}, event, placeholders)
-    return row
+        yield row
 
 
 def _after(row: dict[str, bytes], event: bytes, placeholders: Collection[bytes]) -> dict[str, bytes] | None:

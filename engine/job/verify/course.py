@@ -84,14 +84,13 @@ def holding_rows(copy: object) -> HoldsRows | None:
 
 
 def digested(copy: object, rows: pa.Table) -> pa.Table:
-    """Rows of DIGESTS. Typed rows get their digests from the copy. Raises SourceError."""
-    if SURVIVES not in rows.column_names:
+    """Rows of DIGESTS, with SURVIVES. Typed rows get their digests from the copy. Raises SourceError."""
+    if "row" in rows.column_names:
         return rows
     if (holder := holding_rows(copy)) is None:
         raise InvariantError("typed rows are compared with a copy that holds no rows")
     found = holder.digested(rows.drop_columns(SURVIVES))
-    known = pc.if_else(rows.column(SURVIVES), found.column("row"), pa.scalar(None, DIGEST))
-    return found.set_column(found.column_names.index("row"), "row", known)
+    return found.append_column(SURVIVES, rows.column(SURVIVES))
 
 
 def always_settled(_source: bytes) -> bool:
@@ -101,8 +100,8 @@ def always_settled(_source: bytes) -> bool:
 
 def noted(table: pa.Table, turn: int) -> pa.Table:
     """The rows that a slice has seen, as SEEN_ROWS."""
-    superseded = pc.is_null(table.column("row"))
-    seen = pc.if_else(superseded, pa.scalar(Seen.SUPERSEDED, pa.int8()), pa.scalar(Seen.ROW, pa.int8()))
+    kinds = (pa.scalar(int(kind), pa.int8()) for kind in (Seen.ROW, Seen.SUPERSEDED))
+    seen = pc.if_else(table.column(SURVIVES), *kinds)
     turns = pa.repeat(pa.scalar(turn, pa.int64()), len(table))
     columns = [table.column(name) for name in ("key", "row", "merge_key")]
     return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)

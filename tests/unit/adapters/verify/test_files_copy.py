@@ -78,14 +78,14 @@ class Scene:
         path.mkdir(exist_ok=True)
         (path / f"part-{part:05d}.jsonl").write_text("".join(lines))
 
-    def saw(self, row: dict[str, Any], turn: int = 15) -> None:
+    def saw(self, row: dict[str, Any], turn: int = 15, seen: Seen = Seen.ROW) -> None:
         keys = pa.array([compact({"id": row["id"]})], pa.large_string())
         columns = [
             key_digests(keys),
             digests_of_rows(keys, pa.array([compact(row)], pa.large_string())),
             pa.array(merge_keys_of([(str(row["id"]),)]), pa.large_binary()),
             pa.array([turn]),
-            pa.array([int(Seen.ROW)], pa.int8()),
+            pa.array([int(seen)], pa.int8()),
         ]
         self.seen.add(1, pa.Table.from_arrays(columns, schema=SEEN_ROWS))
 
@@ -299,6 +299,51 @@ def test_many_small_pieces_and_partitions_find_the_same(scene, monkeypatch):
 
     assert counted(found) == {"equal": 77, "changed": 0, "missing": 1, "different": 13, "extra": 10}
     assert len(found.first["different"]) == 10
+
+
+def updates(key: int, *numbers: int) -> list[str]:
+    """Events that change the number of a row, and leave out its value."""
+    return [event(key, {"id": key, "v": "__gone", "n": number}) for number in numbers]
+
+
+HOT = ("id", "v", "n")
+
+
+def test_a_row_that_changes_all_the_time_is_decided_by_the_value_that_its_events_lack(scene):
+    """A window has read rows 1 to 4 after number 2, and the stream has superseded them."""
+    scene.turn(
+        3,
+        event(1, {"id": 1, "v": "right", "n": 0}),
+        event(2, {"id": 2, "v": "wrong", "n": 0}),
+        event(3, {"id": 3, "v": "right", "n": 0}, lsn=HIDDEN),
+        event(5, {"id": 5, "v": "right", "n": 0}),
+        event(6, {"id": 6, "v": "wrong", "n": 0}),
+    )
+    for turn, number in ((12, 1), (13, 2), (14, 3), (18, 4)):
+        scene.turn(turn, *(line for key in range(1, 7) for line in updates(key, number)))
+    for key in range(1, 5):
+        scene.saw({"id": key, "v": "right", "n": 2}, seen=Seen.SUPERSEDED)
+    for key in (5, 6):
+        scene.saw({"id": key, "v": "right", "n": 3})
+
+    found = scene.found(HOT)
+
+    assert counted(found) == {"equal": 1, "changed": 1}
+    assert sorted(key for key, _digest in found.undecided) == merge_keys_of([("2",), ("3",), ("4",), ("6",)])
+
+
+def test_what_a_window_read_after_its_last_event_or_many_events_ago_decides_too(scene):
+    scene.turn(3, *(event(key, {"id": key, "v": "right", "n": 0}) for key in (1, 2, 3)))
+    scene.turn(12, *updates(1, *range(1, 700)), *updates(2, *range(1, 700)), *updates(3, 1))
+    scene.turn(16, *updates(1, 700), *updates(2, 700), *updates(3, 2))
+    scene.saw({"id": 1, "v": "right", "n": 0}, seen=Seen.SUPERSEDED)
+    scene.saw({"id": 2, "v": "right", "n": 699}, seen=Seen.SUPERSEDED)
+    scene.saw({"id": 3, "v": "right", "n": 2}, seen=Seen.SUPERSEDED)
+
+    found = scene.found(HOT)
+
+    assert counted(found) == {"equal": 0, "changed": 2}
+    assert [key for key, _digest in found.undecided] == merge_keys_of([("3",)])
 
 
 def test_files_written_under_other_settings_are_read_together(scene):

@@ -266,6 +266,22 @@ def test_a_copy_that_is_altered_each_time_is_no_verdict(tmp_path):
     assert "truncated or altered each time" in bench.answers[-1].text
 
 
+def test_what_differs_is_told_although_other_rows_are_never_decided(tmp_path):
+    wrong = replace(undecided(3), equal=3, counts={"missing": 1}, first={"missing": ("9",)})
+    bench, copy = verifying(tmp_path, *[wrong] * 9)
+    bench.execute(VERIFY)
+
+    bench.turns(100)
+
+    assert len(copy.asked) == 6
+    answer = bench.answers[-1]
+    assert (answer.outcome, answer.facts["missing"], answer.facts["undecided"]) == ("failed", 1, 1)
+    assert "is rejected" in answer.text
+    assert answer.text.endswith(
+        "1 missing (9); 3 rows are equal, 1 not decided, since they changed each time"
+    )
+
+
 def test_the_looks_are_counted_although_the_next_reading_waits(tmp_path, monkeypatch):
     """Windows open in every fifth turn only, as if the stream lagged."""
     bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(99)))
