@@ -34,7 +34,7 @@ def columns_of(row: str) -> Columns:
 def folded(
     events: Iterable[bytes | None], placeholders: Collection[bytes]
 ) -> Iterator[dict[str, bytes] | None]:
-    """The row after each of these events of a key, in order; None for a delete, or if it is no JSON object."""
+    """The row after each of these events of a key, in order; None for a delete or what is no JSON object."""
     row: dict[str, bytes] | None = None
     for event in events:
         row = None if event is None else _after(row or {}, event, placeholders)

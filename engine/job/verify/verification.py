@@ -205,13 +205,12 @@ class Verification:
         if found.settled and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
             # A key that is never at rest there decides nothing about the others.
             found = found.given_up
-        if not found.undecided and not found.unsettled and not found.stale:
+        # At last, rows that are never at rest change nothing about those that differ.
+        enough = not found.undecided or (course.looks == _LOOKS and found.differences > 0)
+        if enough and not found.unsettled and not found.stale:
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
             return self._looking_again(state, table, found, parts)
-        if found.differences and not found.unsettled and not found.stale:
-            # Rows that are never at rest change nothing about those that differ.
-            return self._compared(state, table, course, found, parts)
         return self._over(state, table, partial(parts.listener.failed, table, _restless(table, found)))
 
     def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
