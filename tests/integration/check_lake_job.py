@@ -7,14 +7,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.formats import dialect_of
 from engine.config import parse
 from engine.config.sinks.settings import SinkKind
-from tests.driven import SIGNAL_TABLE, Driven, driven, properties
+from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +52,8 @@ def lake_settings(kind: SinkKind, directory: Path, **more: str) -> dict[str, str
 class Tables:
     """What the tables hold."""
 
-    def __init__(self, spark: SparkSession, database: Database, directory: Path, **settings: str) -> None:
-        made = parse(properties(database, directory, **settings)).sink
+    def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        made = parse(properties).sink
         self._dialect: Any = dialect_of(SinkKind(made.kind), made.lake, "reader")
         self._spark = spark.newSession()
         for option, value in {**self._dialect.conf, "spark.sql.session.timeZone": "UTC"}.items():
@@ -60,8 +62,15 @@ class Tables:
     def read(self, name: str) -> DataFrame:
         return self._spark.table(self._dialect.target(TableName("", name)))
 
+    def has_rows(self, name: str) -> bool:
+        """Whether there is the table, with a row."""
+        try:
+            return not self.read(name).isEmpty()
+        except AnalysisException:
+            return False
 
-def drained(job: Driven, directory: Path) -> None:
+
+def drained(job: Any, directory: Path) -> None:
     """Wait until all turns are merged."""
     deadline = time.monotonic() + 300
     while any((directory / "state" / "lake").glob("turn-*")):
@@ -74,7 +83,7 @@ def test_a_table_equals_its_source_through_snapshot_changes_evolution_and_odd_va
     database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
 ):
     settings = lake_settings(kind, tmp_path)
-    tables = Tables(lake_spark, database, tmp_path, **settings)
+    tables = Tables(lake_spark, properties(database, tmp_path, **settings))
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
         connection.execute(TABLE)
@@ -132,7 +141,7 @@ def test_a_history_has_each_change_and_tables_may_come_later(
     database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
 ):
     settings = lake_settings(kind, tmp_path, tidemark__sink__lake__mode="append")
-    tables = Tables(lake_spark, database, tmp_path, **settings)
+    tables = Tables(lake_spark, properties(database, tmp_path, **settings))
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, note text)")

@@ -56,7 +56,7 @@ def test_the_tables_are_equal_however_often_the_job_is_killed(
             slot = "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots"
             job.until(lambda: connection.execute(slot, end).fetchone() == (True,), timeout_s=240)
             job.until(lambda: not list(journal.glob("turn-*")), timeout_s=240)
-    tables = Tables(lake_spark, database, tmp_path, **given)
+    tables = Tables(lake_spark, properties(database, tmp_path, **given))
     for table in TABLES:
         found = sorted(tuple(row) for row in tables.read(f"tm_public_{table}").collect())
         assert found == sorted(everything(database, table, "1")), table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from engine.config.sinks.settings import SinkKind
-from tests.driven import SIGNAL_TABLE, driven
+from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.integration.check_lake_job import Tables, drained, lake_settings
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_each_type_is_the_one_that_the_table_names_and_keeps_its_values(
     database: Database, tmp_path: Path, lake_spark: SparkSession, format_: SinkKind
 ):
     settings = lake_settings(format_, tmp_path, hstore__handling__mode="map")
-    tables = Tables(lake_spark, database, tmp_path, **settings)
+    tables = Tables(lake_spark, properties(database, tmp_path, **settings))
     longest = max(len(kind.values) for kind in KINDS)
     with database.connect() as connection:
         connection.execute(SIGNAL_TABLE)
