@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import SinkRefused
+from engine.events.columns import UNTOLD
 from engine.events.record.schema_json import schema_from_json
 
 if TYPE_CHECKING:
@@ -38,12 +39,20 @@ class Columns:
 
 
 def columns_of(batch: pa.RecordBatch, *, keyless: bool = False) -> Columns:
-    """The columns of a batch. Raises SinkRefused for a table without a key, unless it may be `keyless`."""
+    """The columns of a batch.
+
+    Raises SinkRefused for a table without a key, or whose log does not tell it, unless it may be `keyless`.
+    """
     key = batch.schema.field("key")
     if key.metadata is None and not keyless:
         raise SinkRefused(
             "the table has no key, by which its rows could be found again",
             hint="give it a primary key, or name columns in message.key.columns",
+        )
+    if UNTOLD in (key.metadata or {}) and not keyless:
+        raise SinkRefused(
+            "its replica identity lacks columns of the key, so the log does not tell which rows are deleted",
+            hint="set REPLICA IDENTITY FULL on it, or on its partitions if it has any",
         )
     after, source = (_schema(_metadata(batch, name)) for name in ("after", "source"))
     row = after.fields if after.type == "struct" else ((DOCUMENT, after),)

@@ -24,7 +24,7 @@ such a sink as batches of `EVENTS`, behind the rows of their part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 import pyarrow as pa
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 
+UNTOLD: Final = b"untold"
+"""Metadata of `key`: the log does not have the key of each row that is deleted, or whose key is changed."""
+
+
 class Typing(Protocol):
     """A codec whose events are typed if it has their schemas."""
 
@@ -67,6 +71,8 @@ def schema_of(codec: Typing) -> pa.Schema:
     """The schema of a table's batches."""
     schemas = _schemas(codec)
     key = pa.field("key", pa.null()) if schemas.key is None else _field("key", schemas.key)
+    if schemas.key is not None and not schemas.tells_key:
+        key = key.with_metadata({**key.metadata, UNTOLD: b""})
     members = (_field(name, schema) for name, schema in schemas.envelope.fields)
     fields = [pa.field("order", pa.int64()), key, *members, EVENTS.field("headers")]
     return pa.schema(fields, {"topic": codec.topic, "collection": orjson.dumps(codec.collection.parts)})

@@ -193,6 +193,8 @@ def test_a_table_that_the_target_refuses_is_set_aside_and_comes_back(
     with source.connect() as connection, target.connect() as there:
         connection.execute("CREATE TABLE shop.notes (id int PRIMARY KEY, note text)")
         connection.execute("CREATE TABLE shop.keyless (note text)")
+        connection.execute("CREATE TABLE shop.untold (id int PRIMARY KEY, other int UNIQUE NOT NULL)")
+        connection.execute("ALTER TABLE shop.untold REPLICA IDENTITY USING INDEX untold_other_key")
         there.execute("CREATE TABLE tm_shop_notes (id int PRIMARY KEY, note varchar(5))")
         there.execute("CREATE TABLE tm_shop_items (id int, part text, PRIMARY KEY (id, part))")
         with driven(source, tmp_path, spark, **settings(target)) as job:
@@ -205,16 +207,18 @@ def test_a_table_that_the_target_refuses_is_set_aside_and_comes_back(
             run_until(lambda: everything(target, "tm_shop_notes", "1"))
             connection.execute("INSERT INTO shop.notes VALUES (2, 'much too long')")
             connection.execute("INSERT INTO shop.keyless VALUES ('a secret value')")
+            connection.execute("INSERT INTO shop.untold VALUES (1, 1)")
             connection.execute("INSERT INTO shop.items VALUES (0, 'other tables go on')")
             run_until(lambda: everything(target, TARGET))
             rows = everything(target, "tm_shop_notes", "1")
             aside = {str(fault.collection): str(fault) for fault in job.job.state.incomplete}
             there.execute("ALTER TABLE tm_shop_notes ALTER COLUMN note TYPE text")
             connection.execute("INSERT INTO shop.notes VALUES (3, 'kept, too')")
-            run_until(lambda: len(job.job.state.incomplete) == 1)
+            run_until(lambda: len(job.job.state.incomplete) == 2)
         assert rows == [(1, "short")]
-        assert aside.keys() == {"shop.notes", "shop.keyless"}
+        assert aside.keys() == {"shop.notes", "shop.keyless", "shop.untold"}
         assert "no key" in aside["shop.keyless"]
+        assert "REPLICA IDENTITY FULL" in aside["shop.untold"]
         assert everything(target, "tm_shop_notes", "1") == everything(source, "shop.notes", "1")
         assert "much too long" not in caplog.text
         assert "a secret value" not in caplog.text

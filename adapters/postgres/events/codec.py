@@ -16,7 +16,7 @@ from adapters.postgres.events.debezium_quirks import garbled, never_filled, with
 from adapters.postgres.events.defaults import default_text
 from adapters.postgres.events.source_block import SOURCE, source_snapshot, source_table
 from adapters.postgres.events.types import conversion
-from adapters.postgres.server.table import Column, PgType, Relation, Table
+from adapters.postgres.server.table import Column, Leaves, PgType, Relation, Table
 from engine.events.record import shaping
 from engine.events.record.columns import Described, DescribedTable, codec_of
 from engine.events.settings import Fault
@@ -48,8 +48,10 @@ def codec_for(
     block = (source_snapshot(settings), source_table(shown.namespace, shown.name))
     key = _key_names(shown, seen, settings)
     names = tuple(column.name for column in relation.columns)
+    codec = codec_of(DescribedTable(relation.id, shown.id, shown.id, columns, key, SOURCE, block), settings)
     return replace(
-        codec_of(DescribedTable(relation.id, shown.id, shown.id, columns, key, SOURCE, block), settings),
+        codec,
+        schemas=codec.schemas and replace(codec.schemas, tells_key=_tells(shown, seen, key)),
         columns=names,
         merge_key=tuple(
             names.index(name) for name in merge_key or _table_key(relation, table) if name in names
@@ -58,6 +60,16 @@ def codec_for(
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
     )
+
+
+def _tells(relation: Relation, table: Table | None, key: tuple[str, ...]) -> bool:
+    """Whether the log has the event key's columns of each old row whose key is changed, or that is deleted.
+
+    Old rows of a partitioned table have what the identity of their partition says.
+    """
+    marked = tuple(column.name for column in relation.columns if column.key)
+    leaves = (table.leaves if table else ()) or (Leaves(relation.id, relation.identity, marked),)
+    return all(leaf.tells(key) for leaf in leaves)
 
 
 def _table_key(relation: Relation, table: Table | None) -> tuple[str, ...]:

@@ -74,10 +74,14 @@ def struct(
 
 @dataclass(frozen=True, slots=True)
 class RecordSchemas:
-    """The schemas of a table's events: of their keys, if it has a key, and of their envelopes."""
+    """The schemas of a table's events: of their keys, if it has a key, and of their envelopes.
+
+    `tells_key` says whether the log has the key of each row that is deleted, or whose key is changed.
+    """
 
     key: Schema | None
     envelope: Schema
+    tells_key: bool = True
 
     def member(self, name: str) -> Schema:
         """The schema of a member of the envelope: `before`, `after`, `source`, `transaction`."""

@@ -11,7 +11,9 @@ import pytest
 
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.source_block import ReadPosition, read_source
-from adapters.postgres.server.table import Column, Table, relation_of
+from adapters.postgres.server.table import Column, Leaves, Table, relation_of
+from engine.events.batch import EventForm
+from engine.events.columns import UNTOLD, schema_of
 from engine.events.record.schema import Schema
 from engine.events.settings import ColumnMask, EventSettings, MessageKey
 from engine.events.values.text import join
@@ -102,6 +104,39 @@ def test_message_key_columns_replace_the_key_but_not_the_merge_key():
     assert [codec.columns[at] for at in codec.merge_key] == ["b", "a"]
     chosen = codec_for(relation_of(TABLE), TABLE, settings, {}, merge_key=("d",))
     assert [codec.columns[at] for at in chosen.merge_key] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("table", "tells"),
+    [
+        (TABLE, True),
+        (replace(TABLE, identity="f", identity_key=()), True),
+        (replace(TABLE, identity="n", identity_key=()), True),
+        (replace(TABLE, identity="i", identity_key=("a", "b", "d")), True),
+        (replace(TABLE, identity="i", identity_key=("d",)), False),
+        (replace(TABLE, identity="i", identity_key=("a",)), False),
+        (replace(TABLE, leaves=(Leaves(TABLE.id, "f"), Leaves(TABLE.id, "i", ("a", "b")))), True),
+        (
+            replace(TABLE, leaves=(Leaves(TABLE.id, "d", ("a", "b")), Leaves(TABLE.id, "i", ("b", "d")))),
+            False,
+        ),
+    ],
+)
+def test_events_for_tables_say_whether_the_log_tells_their_key(table, tells):
+    codec = codec_for(relation_of(table), table, replace(PLAIN, form=EventForm.COLUMNS), {})
+
+    assert codec.schemas is not None
+    assert codec.schemas.tells_key == tells
+    assert (UNTOLD in schema_of(codec).field("key").metadata) == (not tells)
+
+
+def test_an_event_key_of_other_columns_is_told_only_by_whole_rows():
+    settings = replace(PLAIN, message_keys=(MessageKey("public.t", ("d", "a")),), form=EventForm.COLUMNS)
+    whole = replace(TABLE, identity="f", identity_key=())
+
+    found = [codec_for(relation_of(table), table, settings, {}).schemas for table in (TABLE, whole)]
+
+    assert [schemas is not None and schemas.tells_key for schemas in found] == [False, True]
 
 
 def test_an_excluded_key_column_stays_in_the_key_as_one_that_may_be_null():
