@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.files.data_file import FileAppend
+    from adapters.lakehouse.files.data_file import FileWrite
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -92,7 +92,7 @@ class Delta:
         schema = jvm.scala.Option.apply(name.schema or _NAMESPACE)
         return logs.forTable(session, identifier(name.name, schema, jvm.scala.Option.empty()))
 
-    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+    def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """A transaction, of a table in a directory."""
         return None if self.catalog else begun(spark, self._log(spark, name), self.application, turn)
 

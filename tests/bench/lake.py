@@ -156,7 +156,7 @@ def _changes(job: Driven, database: Database, directory: Path, options: argparse
             wrote_s = wrote_s or time.monotonic() - begun_s
             if not there and time.monotonic() - begun_s > wrote_s + 2:
                 break
-    took_s = time.monotonic() - begun_s
+    took_s, spent_s = time.monotonic() - begun_s, _spent_s() - cpu_s
     thread.join()
     return {
         "bench": "lake-changes",
@@ -165,8 +165,10 @@ def _changes(job: Driven, database: Database, directory: Path, options: argparse
         "written_per_s": round(writer.changes / wrote_s),
         "merged_per_s": round(writer.changes / took_s),
         "visible_p50_s": round(statistics.median(ages), 2),
+        "visible_p99_s": round(sorted(ages)[len(ages) * 99 // 100], 2),
         "visible_max_s": round(max(ages), 2),
-        "changes_per_cpu_s": round(writer.changes / (_spent_s() - cpu_s)),
+        "changes_per_cpu_s": round(writer.changes / spent_s),
+        "cpu_s_per_10000_changes": round(10_000 * spent_s / writer.changes, 2),
         "load": os.getloadavg()[0],
     }
 
