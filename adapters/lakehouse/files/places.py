@@ -123,31 +123,15 @@ class BatchKeys:
     def places(self, path: str, dead: Positions) -> FilePlaces | None:
         """The rows of a file with these keys that are not dead; None if only Spark can read the file."""
         with pq.ParquetFile(path) as file:
-            if not self._readable(file):
+            if not all(holds(file, key.column.field) for key in self.columns):
                 return None
             found = list(self._groups(file, dead))
         if not found:
             return NO_PLACES
         return FilePlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
-    def _readable(self, file: pq.ParquetFile) -> bool:
-        schema = file.schema_arrow
-        for member in self.columns:
-            wanted = member.column.field
-            at = schema.get_field_index(wanted.name)
-            if (
-                at < 0
-                or wanted.name not in _column_numbers(file)
-                or not widens(schema.field(at).type, wanted.type)
-            ):
-                return False
-            there, number = ((field.metadata or {}).get(FIELD_ID) for field in (schema.field(at), wanted))
-            if there is not None and number is not None and there != number:
-                return False
-        return True
-
     def _groups(self, file: pq.ParquetFile, dead: Positions) -> Iterator[FilePlaces]:
-        begin, at = 0, _column_numbers(file)
+        begin, at = 0, column_numbers(file)
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             if all(_may_have(group.column(at[key.name]).statistics, key.bounds) for key in self.columns):
@@ -169,7 +153,18 @@ class BatchKeys:
         return codes
 
 
-def _column_numbers(file: pq.ParquetFile) -> dict[str, int]:
+def holds(file: pq.ParquetFile, wanted: pa.Field, *, missing: bool = False) -> bool:
+    """Whether a file has a column of a table, or of a type that was widened since. `missing`: or none."""
+    schema = file.schema_arrow
+    at = schema.get_field_index(wanted.name)
+    if at < 0:
+        return missing
+    there, number = ((field.metadata or {}).get(FIELD_ID) for field in (schema.field(at), wanted))
+    return widens(schema.field(at).type, wanted.type) and (None in {there, number} or there == number)
+
+
+def column_numbers(file: pq.ParquetFile) -> dict[str, int]:
+    """The numbers of columns by their paths."""
     schema = file.metadata.schema
     return {schema.column(number).path: number for number in range(file.metadata.num_columns)}
 

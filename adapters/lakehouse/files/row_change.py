@@ -1,16 +1,17 @@
 """Changes of a replica as a file of new rows, and the places of old ones. What a MERGE does, without Spark.
 
-A row that has changed goes from its old file and stands in the new one. So its new version must be whole:
-changes that keep values of the table, and tables with columns that the changes lack, are left to Spark.
+A row that has changed goes from its old file and stands in the new one, with the values that it keeps.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow.compute as pc
 
 from adapters.lakehouse.files.data_file import Gone, fitted
+from adapters.lakehouse.files.kept_values import KeptValues
 from adapters.lakehouse.files.places import BatchKeys
 from adapters.lakehouse.port import DELETED
 
@@ -32,21 +33,21 @@ class RowChange(NamedTuple):
 
 def row_change(batch: Batch, write: FileWrite) -> RowChange | None:
     """None if only Spark can make the change."""
-    there = batch.rows.filter(pc.invert(batch.rows.column(DELETED))).select(batch.columns.names)
-    given = {name.lower() for name in batch.columns.names}
-    whole = not there.num_rows or all(column.name.lower() in given for column in write.columns)
+    there = pc.invert(batch.rows.column(DELETED))
+    fitting = fitted(batch.rows.filter(there).select(batch.columns.names), write.columns)
     keys = BatchKeys.of(batch.rows, batch.key, write.columns)
-    fitting = fitted(there, write.columns)
-    if batch.kept or not whole or keys is None or fitting is None:
+    kept = KeptValues.of(batch, write.columns)
+    if fitting is None or keys is None or kept is None:
         return None
-    files = write.files(*keys.first)
+    column, bounds = keys.first
+    files = write.files(column, None if kept.bases else bounds)
     if files is None:
         return None
     gone = []
     for file in files:
         places = keys.places(file.path, file.dead)
-        if places is None:
+        if places is None or not kept.gather(file, places):
             return None
         if len(places.positions):
             gone.append(Gone(file, places.positions))
-    return RowChange(fitting, gone)
+    return RowChange(kept.into(fitting, np.flatnonzero(there.to_numpy())), gone)
