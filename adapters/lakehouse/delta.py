@@ -38,6 +38,8 @@ _PROPERTIES: Final = {
     # Columns may have any name.
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
+    # A checkpoint of the log costs seconds of a processor; by default each tenth commit makes one.
+    "delta.checkpointInterval": "50",
 }
 _NAMESPACE: Final = "default"
 
