@@ -393,7 +393,7 @@ def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_th
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, never, lambda: clock[0], Pace(tends_s=8.0))
+    merging = Merging(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     for turn in range(1, 14):
         commit(sink, turn, typed(change("u", turn)))
@@ -403,8 +403,8 @@ def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_th
     assert [number for number, write in enumerate(tables.writes) if write[0] == "tend"] == [2, 9]
 
 
-def never(*_given: Any) -> Any:
-    """A thread that is not run."""
+def not_run(run: Any, name: str) -> Any:
+    return run, name
 
 
 TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
