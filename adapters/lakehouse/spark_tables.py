@@ -153,7 +153,7 @@ class SparkTables:
                 return
             with self._dialect.writing(spark, name, turn) as target:
                 if target is not None:
-                    self._insert(spark, target, self._frame(rows))
+                    self._insert(spark, target, spark.createDataFrame(rows))
 
     def write(self, name: TableName, batch: Batch, turn: int) -> None:
         """Append, replace or merge."""
@@ -191,9 +191,9 @@ class SparkTables:
             if target is None:
                 return
             if appends:
-                self._insert(spark, target, self._frame(there))
+                self._insert(spark, target, spark.createDataFrame(there))
             elif batch.truncated:
-                self._insert(spark, target, self._frame(there), "OVERWRITE")
+                self._insert(spark, target, spark.createDataFrame(there), "OVERWRITE")
             else:
                 self._merge(spark, target, table, batch)
 
@@ -232,15 +232,12 @@ class SparkTables:
 
     def _merge(self, spark: SparkSession, target: str, table: str, batch: Batch) -> None:
         columns = batch.columns.names
-        changes = self._frame(batch.rows)
+        changes = spark.createDataFrame(batch.rows)
         if batch.moved:
             changes = _with_moved(spark, changes, table, batch)
         changes.createOrReplaceTempView(SOURCE)
         deletes = pc.all(batch.rows.column(DELETED)).as_py() is not False
         spark.sql(merging(target, columns, batch.key, batch.kept, deletes=deletes)).collect()
-
-    def _frame(self, rows: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(rows)
 
     def _run(self, name: TableName, statements: Sequence[str]) -> None:
         with self._session(name) as spark:

@@ -93,8 +93,8 @@ ROWS: Final = (
     Property(
         _UPKEEP,
         APPLIED,
-        "how often small files of the lake's tables are compacted, with rows that were marked as gone, and old"
-        " snapshots expired, for a tenth of the time at most; 0: never",
+        "how often small files of the lake's tables are compacted, with rows that were marked as gone, and"
+        " old snapshots expired, for a tenth of the time at most; 0: never",
         _MS,
         "300000",
     ),
