@@ -29,6 +29,7 @@ _Builder: TypeAlias = tuple[Any, Any]
 """Iceberg's builder of a file, and which metrics it has."""
 
 _VERSION: Final = 2
+_MODE: Final = "write.merge.mode"
 _BY_POSITION: Final = "position-deletes"
 _TIMES: Final = {"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
 
@@ -51,8 +52,8 @@ class IcebergWrite:
 
     def files(self, column: str, bounds: Bounds | None) -> Iterator[TableFile] | None:
         """Those whose metrics allow the values. Rows are marked by position deletes, of version 2."""
-        current = self.table.currentSnapshot()
-        if self.table.operations().current().formatVersion() != _VERSION or current is None:
+        current, version = self.table.currentSnapshot(), self.table.operations().current().formatVersion()
+        if current is None or version != _VERSION or self.table.properties().get(_MODE) != "merge-on-read":
             return None
         self.asked.append(current.snapshotId())
         tasks = [_Task.of(task) for task in self._tasks(column, bounds)]

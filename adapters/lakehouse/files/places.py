@@ -137,7 +137,8 @@ class BatchKeys:
             if all(_may_have(group.column(at[key.name]).statistics, key.bounds) for key in self.columns):
                 codes = self._codes(file.read_row_group(number, [key.name for key in self.columns]))
                 there = np.flatnonzero(codes != _NOWHERE)
-                alive = np.isin(begin + there, dead, assume_unique=True, invert=True)
+                near = dead[slice(*np.searchsorted(dead, [begin, begin + group.num_rows]))]
+                alive = np.isin(begin + there, near, assume_unique=True, invert=True)
                 yield FilePlaces(begin + there[alive], self.rows[codes[there[alive]]])
             begin += group.num_rows
 

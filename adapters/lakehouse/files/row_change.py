@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.lakehouse.files.data_file import Gone, fitted
 from adapters.lakehouse.files.kept_values import KeptValues
 from adapters.lakehouse.files.places import BatchKeys
 from adapters.lakehouse.port import DELETED
+from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from adapters.lakehouse.files.data_file import FileWrite
     from adapters.lakehouse.port import Batch
@@ -32,7 +32,14 @@ class RowChange(NamedTuple):
 
 
 def row_change(batch: Batch, write: FileWrite) -> RowChange | None:
-    """None if only Spark can make the change."""
+    """None if only Spark can make the change. Raises SinkError if a file can't be read."""
+    try:
+        return _row_change(batch, write)
+    except pa.ArrowInvalid as error:
+        raise SinkError(f"a file of the table can't be read: {error}") from error
+
+
+def _row_change(batch: Batch, write: FileWrite) -> RowChange | None:
     there = pc.invert(batch.rows.column(DELETED))
     fitting = fitted(batch.rows.filter(there).select(batch.columns.names), write.columns)
     keys = BatchKeys.of(batch.rows, batch.key, write.columns)

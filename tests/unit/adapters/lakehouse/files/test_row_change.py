@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of
 from adapters.lakehouse.files.places import Bounds
 from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
+from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from adapters.lakehouse.files.data_file import DataFile, Gone
 
@@ -120,6 +121,14 @@ def test_values_beyond_the_bound_are_left_to_spark(table: Write, monkeypatch: py
     monkeypatch.setattr(kept_values, "_MOST_BYTES", 8)
 
     assert row_change(given, table) is None
+
+
+def test_a_damaged_file_is_told_and_not_merged_around(table: Write):
+    assert table.there is not None
+    Path(table.there[1].path).write_bytes(b"PAR1 no Parquet PAR1")
+
+    with pytest.raises(SinkError, match="can't be read"):
+        row_change(batch((1, "a", 1, False)), table)
 
 
 @pytest.mark.parametrize("case", ["no marks", "another type", "a key of floats"])
