@@ -42,6 +42,11 @@ _PROPERTIES: Final = {
     "delta.checkpointInterval": "50",
 }
 _NAMESPACE: Final = "default"
+_CONF: Final = {
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Up to so many files are listed in each commit's checksum, and need no job of Spark.
+    "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": "200",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,7 @@ class Delta:
     application: str
     warehouse: str
     catalog: str = ""
-    conf: Mapping[str, str] = field(
-        default_factory=lambda: {"spark.databricks.delta.snapshotPartitions": "1"}
-    )
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(_CONF))
 
     def target(self, name: TableName) -> str:
         """By its directory, or by its name in the catalog."""
