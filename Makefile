@@ -113,7 +113,8 @@ jdbc-killed: setup ## a job with the sink jdbc, killed under load and snapshots;
 
 lake: setup ## jobs with the sinks delta and iceberg, whose packages are downloaded: types, evolution, upkeep, crashes; STRIDE=6: at every sixth step
 	$(PYTEST) tests/integration/check_lake_job.py tests/integration/check_lake_types.py \
-		tests/integration/check_lake_source_types.py tests/integration/check_lake_tables.py $(ARGS)
+		tests/integration/check_lake_source_types.py tests/integration/check_lake_tables.py \
+		tests/integration/check_lake_changes.py $(ARGS)
 
 lake-killed: setup ## a job with the sink delta, killed under load and snapshots; then its tables are compared; KILLS=50 SINK=iceberg
 	$(PYTEST) tests/integration/check_lake_killed.py $(ARGS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.files.data_file import FileAppend
+    from adapters.lakehouse.files.data_file import FileWrite
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -38,8 +38,15 @@ _PROPERTIES: Final = {
     # Columns may have any name.
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
+    # A checkpoint of the log costs seconds of a processor; by default each tenth commit makes one.
+    "delta.checkpointInterval": "50",
 }
 _NAMESPACE: Final = "default"
+_CONF: Final = {
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Up to so many files are listed in each commit's checksum, and need no job of Spark.
+    "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": "200",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +56,7 @@ class Delta:
     application: str
     warehouse: str
     catalog: str = ""
-    conf: Mapping[str, str] = field(
-        default_factory=lambda: {"spark.databricks.delta.snapshotPartitions": "1"}
-    )
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(_CONF))
 
     def target(self, name: TableName) -> str:
         """By its directory, or by its name in the catalog."""
@@ -92,7 +97,7 @@ class Delta:
         schema = jvm.scala.Option.apply(name.schema or _NAMESPACE)
         return logs.forTable(session, identifier(name.name, schema, jvm.scala.Option.empty()))
 
-    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+    def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """A transaction, of a table in a directory."""
         return None if self.catalog else begun(spark, self._log(spark, name), self.application, turn)
 

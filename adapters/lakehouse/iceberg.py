@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.lakehouse.files.iceberg import IcebergAppend, columns_of
+from adapters.lakehouse.files.iceberg import IcebergWrite, columns_of
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.port import Looked
 from adapters.lakehouse.statements import defined, literal, properties, quoted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.files.data_file import FileAppend
+    from adapters.lakehouse.files.data_file import FileWrite
     from adapters.lakehouse.port import NewTable
 
 PACKAGE: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
@@ -154,7 +154,7 @@ class Iceberg:
         table.refresh()
         table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
 
-    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
+    def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """To a branch."""
         table = self._loaded(spark, name)
         found = self._carrying(spark, table)
@@ -165,11 +165,12 @@ class Iceberg:
             return None
 
         @contextmanager
-        def branched() -> Iterator[Any]:
+        def branched() -> Iterator[str | None]:
             with self.writing(spark, name, turn) as target:
-                yield None if target is None else table.newAppend().toBranch(self._branch)
+                table.refresh()
+                yield None if target is None else self._branch
 
-        return IcebergAppend(spark, table, columns, branched, {self._property: str(turn)})
+        return IcebergWrite(spark, table, columns, branched, {self._property: str(turn)})
 
     def _remove_branches(self, table: Any) -> None:
         """Remove those of processes of this job that have died, or that have lost their lease."""

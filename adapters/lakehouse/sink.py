@@ -51,6 +51,8 @@ _MOMENT_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _PATIENCE: Final = 3
 """Failures in a row before the job is told."""
+_TIMES_LONGER: Final = 10
+"""How many times as long as tending the tables took they are left alone at least."""
 ENDING_S: Final = 5.0
 """How long a job that ends waits for merges. A process that is told to end has 8 s for all it does."""
 
@@ -218,7 +220,7 @@ class LakeSink:
 class Pace:
     """When a thread does what.
 
-    - `tends_s`: how often it tends the tables; 0: never
+    - `tends_s`: how often it tends the tables at most; 0: never
     - `gathers_s`: how long turns gather at least, so that there is not a small file for each of them
     - `ending_s`: how long its end is waited for
     """
@@ -248,7 +250,7 @@ class Merging:
         self._closing = False
         self._failures = 0
         self._error: Exception | None = None
-        self._tended_s, self._ends_s = monotonic(), math.inf
+        self._tends_s, self._ends_s = monotonic() + pace.tends_s, math.inf
         self._thread: Beside = start(self._run, "tidemark-merges")
 
     def wake(self) -> None:
@@ -297,8 +299,7 @@ class Merging:
         begun_s = self._monotonic()
         try:
             more = self._merger.step()
-            if not more:
-                self._tend()
+            self._tend()
         except Exception as error:  # noqa: BLE001  the job raises it
             return self._note(error)
         with self._changed:
@@ -319,9 +320,14 @@ class Merging:
         return self._closing or self._merger.waiting_bytes() >= _MUCH
 
     def _tend(self) -> None:
-        if self._pace.tends_s and self._monotonic() - self._tended_s >= self._pace.tends_s:
-            self._tended_s = self._monotonic()
-            self._merger.tend()
+        """Tend the tables when it is time, between merges that may never pause."""
+        begun_s = self._monotonic()
+        if self._pace.tends_s and begun_s >= self._tends_s and not self._closing:
+            try:
+                self._merger.tend()
+            finally:
+                ended_s = self._monotonic()
+                self._tends_s = ended_s + max(self._pace.tends_s, _TIMES_LONGER * (ended_s - begun_s))
 
     def _note(self, error: Exception) -> bool:
         """Wait before the next attempt; returns whether there is one."""

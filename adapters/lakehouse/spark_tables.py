@@ -5,6 +5,7 @@ batch comes as an Arrow table. Each write is one commit of the format:
 
 - rows whose keys the table lacks are appended, as a file where the table takes one;
 - behind a truncate the table's content is replaced;
+- changes mark old rows as gone and append new ones, where the table takes a file;
 - all else is a MERGE.
 """
 
@@ -22,6 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
 from adapters.lakehouse.files.data_file import fitted, written
+from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.files.data_file import FileAppend
+    from adapters.lakehouse.files.data_file import FileWrite, Gone
     from adapters.lakehouse.port import Batch, Looked, NewTable
 
 _CONF: Final = {
@@ -78,8 +80,8 @@ class Dialect(Protocol):
         process has written this turn or a newer one.
         """
 
-    def file_append(self, spark: SparkSession, name: TableName, turn: int) -> FileAppend | None:
-        """Begin to append a file; None if the table takes only rows, or has the turn."""
+    def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
+        """Begin to write a file; None if the table takes only rows, or has the turn."""
 
     def state(self, spark: SparkSession, name: TableName) -> Any:
         """What differs after each commit to the table."""
@@ -151,7 +153,7 @@ class SparkTables:
                 return
             with self._dialect.writing(spark, name, turn) as target:
                 if target is not None:
-                    self._insert(spark, target, self._frame(rows))
+                    self._insert(spark, target, spark.createDataFrame(rows))
 
     def write(self, name: TableName, batch: Batch, turn: int) -> None:
         """Append, replace or merge."""
@@ -183,24 +185,34 @@ class SparkTables:
         appends = new.is_all_new(spark, table, batch)
         if appends and self._append_file(spark, name, there, turn):
             return
+        if not appends and not batch.truncated and self._mark_and_append(spark, name, batch, turn):
+            return
         with self._dialect.writing(spark, name, turn) as target:
             if target is None:
                 return
             if appends:
-                self._insert(spark, target, self._frame(there))
+                self._insert(spark, target, spark.createDataFrame(there))
             elif batch.truncated:
-                self._insert(spark, target, self._frame(there), "OVERWRITE")
+                self._insert(spark, target, spark.createDataFrame(there), "OVERWRITE")
             else:
                 self._merge(spark, target, table, batch)
 
     def _append_file(self, spark: SparkSession, name: TableName, rows: pa.Table, turn: int) -> bool:
         """Append rows as a file; returns whether the table takes one."""
-        append = self._dialect.file_append(spark, name, turn) if rows.num_rows else None
-        fitting = None if append is None else fitted(rows, append.columns)
-        if append is None or fitting is None:
+        write = self._dialect.file_write(spark, name, turn) if rows.num_rows else None
+        fitting = None if write is None else fitted(rows, write.columns)
+        if write is None or fitting is None:
             return False
-        with TemporaryDirectory(prefix="tidemark-lake-") as directory:
-            append.commit(written(fitting, Path(directory), append.codec, spark.version))
+        _commit(write, fitting, [], spark.version)
+        return True
+
+    def _mark_and_append(self, spark: SparkSession, name: TableName, batch: Batch, turn: int) -> bool:
+        """Mark the old rows as gone, and append the new ones; returns whether the table takes that."""
+        write = self._dialect.file_write(spark, name, turn)
+        change = None if write is None else row_change(batch, write)
+        if write is None or change is None:
+            return False
+        _commit(write, change.rows, change.gone, spark.version)
         return True
 
     def tend(self, name: TableName, retention_s: float) -> None:
@@ -220,15 +232,12 @@ class SparkTables:
 
     def _merge(self, spark: SparkSession, target: str, table: str, batch: Batch) -> None:
         columns = batch.columns.names
-        changes = self._frame(batch.rows)
+        changes = spark.createDataFrame(batch.rows)
         if batch.moved:
             changes = _with_moved(spark, changes, table, batch)
         changes.createOrReplaceTempView(SOURCE)
         deletes = pc.all(batch.rows.column(DELETED)).as_py() is not False
         spark.sql(merging(target, columns, batch.key, batch.kept, deletes=deletes)).collect()
-
-    def _frame(self, rows: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(rows)
 
     def _run(self, name: TableName, statements: Sequence[str]) -> None:
         with self._session(name) as spark:
@@ -247,6 +256,12 @@ class SparkTables:
             yield self._spark
         except SPARK_ERRORS as error:
             raise SinkError(telling_line(error), place=str(name)) from error
+
+
+def _commit(write: FileWrite, rows: pa.Table, gone: Sequence[Gone], spark: str) -> None:
+    with TemporaryDirectory(prefix="tidemark-lake-") as directory:
+        file = written(rows, Path(directory), write.codec, spark) if rows.num_rows else None
+        write.commit(file, gone)
 
 
 def _with_moved(spark: SparkSession, changes: DataFrame, target: str, batch: Batch) -> DataFrame:

@@ -40,6 +40,7 @@ _ROWS = """INSERT INTO items SELECT n, 'name ' || n, n / 4.0, n % 1000, n / 3.0,
     timestamp '2024-01-01' + n * interval '1 second', date '2024-01-01' + (n % 1000)::int, n % 2 = 0,
     md5(n::text), 'note ' || n % 100, n % 7, n * 3 FROM generate_series(1, {}) n"""
 _PER_TRANSACTION = 100
+_WARMING_S = 10.0
 _SETTINGS = {"snapshot__mode": "initial", "skipped__operations": "none"}
 
 
@@ -77,8 +78,12 @@ def measured(
             connection.execute(_ROWS.format(rows))
         with driven(database, directory, spark, **_SETTINGS, **_sink(sink, directory)) as job:
             yield {**_snapshot(job, directory, rows), "sink": sink, "warming": rows != options.rows}
-            if sink != "files" and rows == options.rows:
-                yield {**_changes(job, database, directory, options), "sink": sink}
+            if sink == "files":
+                continue
+            warming = rows != options.rows
+            seconds = min(_WARMING_S, options.seconds) if warming else options.seconds
+            writer = Writer(database, rows, options.rate, seconds)
+            yield {**_changes(job, writer, directory), "sink": sink, "warming": warming}
         server.drop_database(database.name)
 
 
@@ -137,8 +142,7 @@ class Writer:
         self.done.set()
 
 
-def _changes(job: Driven, database: Database, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    writer = Writer(database, options.rows, options.rate, options.seconds)
+def _changes(job: Driven, writer: Writer, directory: Path) -> dict[str, Any]:
     thread = threading.Thread(target=writer.run)
     begun_s, cpu_s = time.monotonic(), _spent_s()
     born: dict[str, float] = {}
@@ -156,17 +160,19 @@ def _changes(job: Driven, database: Database, directory: Path, options: argparse
             wrote_s = wrote_s or time.monotonic() - begun_s
             if not there and time.monotonic() - begun_s > wrote_s + 2:
                 break
-    took_s = time.monotonic() - begun_s
+    took_s, spent_s = time.monotonic() - begun_s, _spent_s() - cpu_s
     thread.join()
     return {
         "bench": "lake-changes",
-        "rows": options.rows,
+        "rows": writer.rows,
         "changes": writer.changes,
         "written_per_s": round(writer.changes / wrote_s),
         "merged_per_s": round(writer.changes / took_s),
         "visible_p50_s": round(statistics.median(ages), 2),
+        "visible_p99_s": round(sorted(ages)[len(ages) * 99 // 100], 2),
         "visible_max_s": round(max(ages), 2),
-        "changes_per_cpu_s": round(writer.changes / (_spent_s() - cpu_s)),
+        "changes_per_cpu_s": round(writer.changes / spent_s),
+        "cpu_s_per_10000_changes": round(10_000 * spent_s / writer.changes, 2),
         "load": os.getloadavg()[0],
     }
 

@@ -79,6 +79,7 @@ def _source(spark: SparkSession, shop: Any, name: str) -> DataFrame:
     return (
         spark.read.format("jdbc")
         .option("url", f"jdbc:postgresql://{server.host}:{server.port}/{shop.database.name}")
+        .option("driver", "org.postgresql.Driver")
         .option("dbtable", name)
         .option("user", server.user)
         .option("password", server.password)
@@ -97,7 +98,8 @@ def _alike(table: DataFrame, columns: Sequence[str]) -> DataFrame:
 def _checksum(frame: DataFrame) -> replay.Checksum:
     """Rows, and a sum over the hashes of all rows, whatever their order."""
     hashed = ", ".join(f"`{name}`" for name in frame.columns)
-    row = frame.selectExpr(f"xxhash64({hashed}) AS hash").selectExpr("count(*)", "sum(decimal(hash))").first()
+    hashes = frame.selectExpr(f"CAST(xxhash64({hashed}) AS decimal(20, 0)) AS hash")
+    row = hashes.selectExpr("count(*)", "sum(hash)").first()
     assert row is not None
     return replay.Checksum(row[0], f"{int(row[1] or 0) % 2**64:016x}")
 

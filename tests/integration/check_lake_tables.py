@@ -178,13 +178,12 @@ def test_new_rows_are_appended_as_files_and_changed_by_later_turns(
     send(first, 2, typed(*(change("r", n) for n in range(200, 300)), topic="a"))
     send(first, 3, typed(change("r", 100), change("r", 199, "n"), topic="a"))
     send(lake(journal, again, 2), 4, typed(change("c", 300), change("c", 301), change("d", 301), topic="a"))
-    assert merges == []
     changed = typed(change("u", 100, "b"), change("d", 2), change("c", 301, "late"), topic="a")
     send(lake(journal, again, 3), 5, changed)
     again.tend(A, 0.0)
     send(lake(journal, again, 4), 6, typed(change("c", 302), topic="a"))
 
-    assert len(merges) == 1
+    assert merges == []
     assert {row[0] for row in tables.rows(A)} == {1, *range(3, 101), *range(199, 303)}
     found = tables.read(A).where("id BETWEEN 90 AND 110 OR id > 300").collect()
     notes = {**dict.fromkeys(range(90, 100), "n"), 100: "b", 301: "late", 302: "n"}

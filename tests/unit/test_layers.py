@@ -50,7 +50,7 @@ READS_TIME = {
     "engine/config/text/references.py": "how long what a command printed may be used",
     "signals/parse/budget.py": "how long the processor may work on a signal",
     "adapters/kafka/": "librdkafka's own pace",
-    "adapters/lakehouse/files/data_file.py": "names of files that no other process takes",
+    "adapters/lakehouse/files/": "names of files that no other process takes, and when one was removed",
     "adapters/verify/lake_version.py": "the pace of a thread; names of files that no other task takes",
     "adapters/verify/topic_records.py": "the brokers decide transactions at their own pace",
     "adapters/spark/": "Spark's end",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from adapters.lakehouse.files.places import Bounds
+    from adapters.lakehouse.files.roaring import Positions
+
 _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "short": pa.int16(),
@@ -36,7 +39,7 @@ _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _SPARK: Final = "org.apache.spark.version"
 """Tells readers that old dates are of the Gregorian calendar, as newer versions of Spark write them."""
-_FIELD_ID: Final = "PARQUET:field_id"
+FIELD_ID: Final = b"PARQUET:field_id"
 _AS: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
@@ -66,8 +69,23 @@ class DataFile(NamedTuple):
     bounds: Mapping[str, tuple[Any, Any]]
 
 
-class FileAppend(Protocol):
-    """An append of one file that has begun."""
+class TableFile(NamedTuple):
+    """A data file of a table: its name there, its path on a local disk, and its rows that are dead."""
+
+    name: str
+    path: str
+    dead: Positions
+
+
+class Gone(NamedTuple):
+    """Rows of a file that are to be dead from now on."""
+
+    file: TableFile
+    positions: Positions
+
+
+class FileWrite(Protocol):
+    """A write of one file that has begun."""
 
     @property
     def columns(self) -> Sequence[FileColumn]:
@@ -77,8 +95,15 @@ class FileAppend(Protocol):
     def codec(self) -> str:
         """How files are compressed."""
 
-    def commit(self, file: DataFile) -> None:
-        """Add the file by one commit that carries the turn.
+    def files(self, column: str, bounds: Bounds | None) -> Iterator[TableFile] | None:
+        """The table's files that may have rows with values between these in a column, by its name there.
+
+        From here on the commit fails if another one changes rows or files of the table.
+        None if rows can't be marked as gone, or a file is not to be read from here.
+        """
+
+    def commit(self, file: DataFile | None, gone: Sequence[Gone]) -> None:
+        """By one commit that carries the turn, add the file, and mark rows of others as gone.
 
         Fails if the columns have changed since, or if another process has written this turn or a newer one.
         """
@@ -86,7 +111,7 @@ class FileAppend(Protocol):
 
 def field_of(name: str, kind: pa.DataType, number: int | None, *, nullable: bool = True) -> pa.Field:
     """A field of a file, with the number by which a format knows it."""
-    return pa.field(name, kind, nullable, None if number is None else {_FIELD_ID: str(number)})
+    return pa.field(name, kind, nullable, None if number is None else {FIELD_ID: str(number)})
 
 
 def named_type(name: str, times: Mapping[str, pa.DataType]) -> pa.DataType | None:
@@ -145,7 +170,7 @@ def _fitted(values: pa.ChunkedArray, column: FileColumn) -> pa.ChunkedArray | No
     if values.null_count and not column.field.nullable:
         return None
     if not column.members:
-        return values.cast(wanted) if _widens(values.type, wanted) else None
+        return values.cast(wanted) if widens(values.type, wanted) else None
     named = [member.name for member in column.members]
     if not pa.types.is_struct(values.type) or [field.name for field in values.type] != named:
         return None
@@ -162,12 +187,12 @@ def _fitted(values: pa.ChunkedArray, column: FileColumn) -> pa.ChunkedArray | No
     return pa.chunked_array(made, wanted)
 
 
-def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a type has each value of another as it is."""
     if pa.types.is_map(given) and pa.types.is_map(wanted):
-        return _widens(given.key_type, wanted.key_type) and _widens(given.item_type, wanted.item_type)
+        return widens(given.key_type, wanted.key_type) and widens(given.item_type, wanted.item_type)
     if _is_list(given) and _is_list(wanted):
-        return _widens(given.value_type, wanted.value_type)
+        return widens(given.value_type, wanted.value_type)
     if pa.types.is_signed_integer(given) and pa.types.is_signed_integer(wanted):
         return bool(given.bit_width <= wanted.bit_width)
     if pa.types.is_decimal128(given) and pa.types.is_decimal128(wanted):

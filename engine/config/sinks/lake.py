@@ -93,9 +93,10 @@ ROWS: Final = (
     Property(
         _UPKEEP,
         APPLIED,
-        "how often small files of the lake's tables are compacted and old snapshots expired; 0: never",
+        "how often small files of the lake's tables are compacted, with rows that were marked as gone, and"
+        " old snapshots expired, for a tenth of the time at most; 0: never",
         _MS,
-        "0",
+        "300000",
     ),
     Property(
         _RETENTION,

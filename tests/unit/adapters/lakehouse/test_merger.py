@@ -379,6 +379,34 @@ def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatc
     assert [write[2] for write in tables.writes] == [1, 4, 5]
 
 
+def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_the_time(tmp_path: Path):
+    clock = [0.0]
+
+    class Slow(MemoryTables):
+        def write(self, *given: Any) -> None:
+            super().write(*given)
+            clock[0] += 5
+
+        def tend(self, *given: Any) -> None:
+            super().tend(*given)
+            clock[0] += 3
+
+    tables, journal = Slow(), Journal(tmp_path, 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merging = Merging(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
+    sink = LakeSink(journal, merger, admission, NAMING, merging)
+    for turn in range(1, 14):
+        commit(sink, turn, typed(change("u", turn)))
+        merging._one()
+
+    # One is due each 8 s, and after it 30 s later.
+    assert [number for number, write in enumerate(tables.writes) if write[0] == "tend"] == [2, 9]
+
+
+def not_run(run: Any, name: str) -> Any:
+    return run, name
+
+
 TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
 NUMBER_NOTE = struct("Value", ("id", INT64), ("note", INT64.nullable()), ("text", STRING), optional=True)
 OTHER = TableName("", "other")

@@ -25,7 +25,7 @@ def test_a_warehouse_is_enough():
         TypeChange.REFUSE,
     )
     assert lake.journal == "/c/lake"
-    assert (lake.upkeep_s, lake.retention_s) == (0, 0)
+    assert (lake.upkeep_s, lake.retention_s) == (300, 0)
 
 
 def test_settings_are_read():
