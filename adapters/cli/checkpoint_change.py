@@ -83,7 +83,7 @@ def newest_of(reader: CheckpointReader) -> SavedTurn:
     """The newest saved state. Raises StateError if there is none."""
     saved = reader.newest()
     if saved is None:
-        raise StateError("no state was saved yet", place=reader.place, hint="run the job first")
+        raise StateError("no state was saved yet", where=reader.place, hint="run the job first")
     return saved
 
 
@@ -91,7 +91,7 @@ def _refuse_existing(reader: CheckpointReader) -> None:
     if reader.newest() is not None:
         raise StateError(
             "there is a state already",
-            place=reader.place,
+            where=reader.place,
             hint="set tidemark.checkpoint to an empty directory, or go on from that state by tidemark run",
         )
 
@@ -106,7 +106,7 @@ def _held(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
         if reader.unsettled():
             raise StateError(
                 "a turn was begun, and only the sink knows whether it ended",
-                place=reader.place,
+                where=reader.place,
                 hint="start the job and stop it again, which settles that turn",
             )
         yield storage

@@ -64,7 +64,7 @@ def export(
             with open_private(file) as out:
                 write_all(out, memoryview(to_json(replace(saved.state, beside=""), CURRENT)))
         except OSError as error:
-            raise StateError(error.strerror or str(error), place=str(file)) from error
+            raise StateError(error.strerror or str(error), where=str(file)) from error
         text = f"wrote the state after turn {saved.state.turn} to {file}"
         _say(text, {"turn": saved.state.turn, "file": str(file)}, as_json=as_json)
 

@@ -71,7 +71,7 @@ class Target:
     def failure(self, error: psycopg.Error) -> SinkError:
         """The error to raise for one that no table is to blame for."""
         kind = SinkRefused if _is_final(error) else SinkError
-        return kind(said(error), place=self.place)
+        return kind(said(error), where=self.place)
 
     def cancel(self) -> None:
         """Cancel the statement that another thread waits for, if there is one."""

@@ -125,6 +125,6 @@ class TopicStore:
     def _failed(self, what: str, why: str) -> SourceError:
         return SourceError(
             f"the schema history can't be {what}: {why}",
-            place=f"kafka topic {self._settings.topic}",
+            where=f"kafka topic {self._settings.topic}",
             hint="see schema.history.internal.kafka.*",
         )

@@ -62,8 +62,8 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
 def _ended(spark: SparkSession) -> SourceError:
     if ran_out_of_memory() or _exit_code(spark) == _NO_MEMORY:
         hint = f"{MORE_MEMORY}; then start again, and the job goes on"
-        return SourceError("Spark ended for lack of memory", place="spark", hint=hint)
-    return SourceError("Spark ended", place="spark", hint="start again; the job goes on")
+        return SourceError("Spark ended for lack of memory", where="spark", hint=hint)
+    return SourceError("Spark ended", where="spark", hint="start again; the job goes on")
 
 
 def _exit_code(spark: SparkSession) -> int | None:

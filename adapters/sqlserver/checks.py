@@ -47,7 +47,7 @@ class DatabaseChecks:
     def _checked(self, database: str) -> str:
         found = self._databases.questions(database).catalog.description()
         if found is None:
-            raise SourceError("the server does not tell of the database", place=database)
+            raise SourceError("the server does not tell of the database", where=database)
         if not found.cdc:
             raise ConfigError(
                 f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
@@ -151,7 +151,7 @@ def refused_replica(database: str) -> SourceError:
     return SourceError(
         f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
         " changes that were told",
-        place=database,
+        where=database,
         hint="connect to the primary replica",
     )
 

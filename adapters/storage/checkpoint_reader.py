@@ -69,7 +69,7 @@ class CheckpointReader:
                 return self._saved(promoted[-1])
             except FileNotFoundError:
                 continue
-        raise StateError("the states change too fast to be read", place=self.place, hint="try again")
+        raise StateError("the states change too fast to be read", where=self.place, hint="try again")
 
     def figures(self) -> figures.Figures | None:
         """What the job wrote last about how it does; None if there is nothing."""
@@ -136,15 +136,15 @@ class CheckpointReader:
     def _beside(self, name: str) -> bytes:
         match = QUEUE.fullmatch(name)
         if match is None:
-            raise StateError(f"the saved state names no queue: {name!r}", place=self.place)
+            raise StateError(f"the saved state names no queue: {name!r}", where=self.place)
         return self._document(int(match[1]), name)
 
     def _document(self, turn: int, name: str) -> bytes:
-        return opened(turn, self.read(name), place=f"{self.place}/{name}").document
+        return opened(turn, self.read(name), where=f"{self.place}/{name}").document
 
     def _failed(self, error: Exception) -> StateError:
         said = hidden_in(str(error), self._uri)
-        return StateError(f"can't be read: {said}", place=self.place, hint=_HINT)
+        return StateError(f"can't be read: {said}", where=self.place, hint=_HINT)
 
 
 def checkpoint_of(settings: Settings) -> CheckpointReader:

@@ -269,7 +269,7 @@ class HadoopStorage:
             if self.exists(source):
                 self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
-                raise StateError(f"can't be renamed from {source!r}", place=f"{self.place}/{target}")
+                raise StateError(f"can't be renamed from {source!r}", where=f"{self.place}/{target}")
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -308,30 +308,30 @@ class FileThere(StateError):
 
 
 @contextlib.contextmanager
-def failing(place: str) -> Iterator[None]:
+def failing(where: str) -> Iterator[None]:
     """Turn errors of the JVM and the system into a StateError about one file."""
     try:
         yield
     except Py4JJavaError as exc:
         reason = str(exc.java_exception.toString()).splitlines()[0]
-        raise _failed(reason, place) from exc
+        raise _failed(reason, where) from exc
     except PySparkException as exc:
         # PySpark replaces some of Java's exceptions by its own.
-        raise _failed(str(exc).splitlines()[0], place) from exc
+        raise _failed(str(exc).splitlines()[0], where) from exc
     except OSError as exc:
         if exc.errno in _FULL:
-            raise StateNotSaved(str(exc.strerror), place=place, hint=_FULL_HINT) from exc
-        raise StateError(exc.strerror or str(exc), place=place, hint=_HINT) from exc
+            raise StateNotSaved(str(exc.strerror), where=where, hint=_FULL_HINT) from exc
+        raise StateError(exc.strerror or str(exc), where=where, hint=_HINT) from exc
     except Py4JError as exc:
-        raise StateError(f"the storage can't be reached: {exc}", place=place, hint=_HINT) from exc
+        raise StateError(f"the storage can't be reached: {exc}", where=where, hint=_HINT) from exc
 
 
-def _failed(reason: str, place: str) -> StateError:
+def _failed(reason: str, where: str) -> StateError:
     if any(text in reason for text in _FULL_TEXTS):
-        return StateNotSaved(reason, place=place, hint=_FULL_HINT)
+        return StateNotSaved(reason, where=where, hint=_FULL_HINT)
     if "FileAlreadyExists" in reason:
-        return FileThere(reason, place=place)
-    return StateError(reason, place=place, hint=_HINT)
+        return FileThere(reason, where=where)
+    return StateError(reason, where=where, hint=_HINT)
 
 
 def _hadoop(spark: Any) -> tuple[Any, Any]:

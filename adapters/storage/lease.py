@@ -185,10 +185,10 @@ class FileLease:
         """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
         newest = self._newest()
         if newest < self.epoch:
-            raise LeaseLost("the lease's file is gone", place=self.place)
+            raise LeaseLost("the lease's file is gone", where=self.place)
         if newest > self.epoch:
             by = self._owner(newest)
-            raise LeaseLost(f"taken over by {by} (epoch {newest}, ours was {self.epoch})", place=self.place)
+            raise LeaseLost(f"taken over by {by} (epoch {newest}, ours was {self.epoch})", where=self.place)
         self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
 
     def release(self) -> None:
@@ -271,7 +271,7 @@ class Leases:
             if lease.lives and not self._claim.wait:
                 raise LeaseHeld(
                     f"held by {owner}",
-                    place=lease.place,
+                    where=lease.place,
                     hint="stop that job, or set tidemark.lease.wait=true to stand by",
                 )
             if told != owner.id and self._claim.wait:
@@ -316,7 +316,7 @@ class Leases:
         if self._thread is not None and unrenewed_s > self._ttl_s:
             raise LeaseLost(
                 f"not renewed for {unrenewed_s:.1f} s; another job may have taken over",
-                place=self._leases[0].place,
+                where=self._leases[0].place,
                 hint="the machine or its storage stood still; tidemark.lease.ttl.ms allows for longer",
             )
 

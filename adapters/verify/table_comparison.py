@@ -132,7 +132,7 @@ class TableComparison(ThreadedComparison):
                 return self._compared()
         except OSError as error:
             hint = "make room there"
-            raise SourceError(f"rows can't be sorted: {error}", place=work.directory, hint=hint) from error
+            raise SourceError(f"rows can't be sorted: {error}", where=work.directory, hint=hint) from error
         finally:
             if not self._kept:
                 shutil.rmtree(work.directory, ignore_errors=True)

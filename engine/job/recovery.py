@@ -45,7 +45,7 @@ def loss_of(error: PositionLost | OtherServer) -> PositionLost:
     """What is lost where the source raises this."""
     if isinstance(error, PositionLost):
         return error
-    return PositionLost(error.message, place=error.place, hint=error.hint, loss=Loss.REPLACED)
+    return PositionLost(error.message, where=error.where, hint=error.hint, loss=Loss.REPLACED)
 
 
 def lost(state: State, error: PositionLost, since: str) -> State:

@@ -77,10 +77,10 @@ def not_behind(state: State, job_parts: JobParts, pace: Pace) -> tuple[State, Po
     said = f"the sink holds turns up to {newest_turn}, and the checkpoint {knows}"
     if pace.recovers:
         loss = Loss.CHECKPOINT_OLD if state.turn else Loss.CHECKPOINT_LOST
-        return replace(state, turn=newest_turn), PositionLost(said, place="checkpoint", loss=loss)
+        return replace(state, turn=newest_turn), PositionLost(said, where="checkpoint", loss=loss)
     raise SinkRefused(
         said,
-        place="checkpoint",
+        where="checkpoint",
         hint="use the checkpoint that this sink belongs to, or an empty sink; or set"
         " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
         " what came since the checkpoint again",

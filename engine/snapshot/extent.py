@@ -307,7 +307,7 @@ def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
     for run in runs:
         if not rest or (run.after, run.holds_after) != (rest[0].after, rest[0].holds_after):
             raise InvariantError(
-                f"a run after {run.after} was read, and is not what comes next", place="plan"
+                f"a run after {run.after} was read, and is not what comes next", where="plan"
             )
         ends = (run.upto, run.lacks_upto) == (rest[0].upto, rest[0].lacks_upto)
         rest[:1] = [] if ends else [replace(rest[0], after=run.upto, holds_after=False)]

@@ -185,7 +185,7 @@ class BlockingViews:
                 held.close()
                 raise TableBusy(
                     f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
-                    place=name,
+                    where=name,
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
         superseded = superseded_keys.before(pending, names)

@@ -101,7 +101,7 @@ def check_same_fork(questions: Questions, opened: Fork | None) -> None:
     if found is None or found.id != opened.id:
         raise SourceError(
             "the database has changed to another recovery fork: it was failed over or restored",
-            place=questions.database,
+            where=questions.database,
         )
 
 
@@ -117,7 +117,7 @@ def _lost(sent: Sent, why: str) -> OtherHistory:
     return OtherHistory(
         f"the database was forced over to a replica that lagged, or restored: it is on another recovery fork,"
         f" {why}, and changes up to {sent.position} were sent",
-        place=sent.database,
+        where=sent.database,
         hint=_BEGIN_ANEW,
         loss=Loss.PROMOTED if sent.grouped else Loss.RESTORED,
     )

@@ -160,7 +160,7 @@ def test_what_is_not_in_the_list_is_refused_by_name(condition: str, why: str):
         written(condition)
 
     assert why in str(caught.value)
-    assert caught.value.place == "public.t"
+    assert caught.value.where == "public.t"
     assert len(str(caught.value)) < 1_000
 
 

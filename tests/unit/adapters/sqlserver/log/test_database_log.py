@@ -45,7 +45,7 @@ class Locked(ChangeTables):
 
     def counts(self, asked: Sequence[Share], most: int) -> list[int]:  # noqa: ARG002  no server
         if self.locked:
-            raise TableBusy("asking change tables failed: lock timeout", place="shop")
+            raise TableBusy("asking change tables failed: lock timeout", where="shop")
         return [0] * len(asked)
 
     def least(self) -> dict[str, str]:
