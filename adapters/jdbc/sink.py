@@ -84,7 +84,7 @@ class JdbcSink:
         if self._committed is not None and turn <= self._committed:
             raise SinkRefused(
                 f"turn {turn} is committed already",
-                where=self._target.place,
+                where=self._target.address,
                 hint="use the checkpoint that belongs to these tables",
             )
         self._withheld = frozenset()
@@ -177,7 +177,7 @@ class JdbcSink:
         if newest is not None and newest != turn - 1:
             raise SinkRefused(
                 f"the target's newest turn is {newest}, the checkpoint's {turn - 1}",
-                where=self._target.place,
+                where=self._target.address,
                 hint="was the database restored? use an empty checkpoint, with tidemark.sink.ahead=repeat for"
                 " one start, to take a new snapshot",
             )

@@ -165,13 +165,13 @@ class TableCopy:
         target = Target(self._sink.settings, f"tidemark compare {ticket}")
         with as_source_errors(), target.connection() as connection:
             if connection.info.server_version < _LEAST:
-                raise SourceError("the target is older than PostgreSQL 14", where=target.place)
+                raise SourceError("the target is older than PostgreSQL 14", where=target.address)
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             row = connection.execute(_TURN, [self._sink.job]).fetchone()
             if row is None or row[0] != asked.span.upto:
                 turn = None if row is None else row[0]
                 raise SourceError(
-                    f"the target is at turn {turn}, the job at {asked.span.upto}", where=target.place
+                    f"the target is at turn {turn}, the job at {asked.span.upto}", where=target.address
                 )
             if table.shape is None:
                 table.shape = _bare_shape(connection, table.name, self._sink.touched.key(topic))

@@ -146,7 +146,7 @@ class JdbcSettings:
     unavailable_value: bytes = b""
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The server and its database, for people."""
         return "{host}:{port}/{dbname}".format_map(self.parameters) if self.parameters else ""
 
