@@ -185,7 +185,7 @@ class Journal:
         try:
             yield
         except ValueError as error:
-            raise StateError("it is damaged", where=f"{self._notes.place}/{name}", hint=RESTORE) from error
+            raise StateError("it is damaged", where=f"{self._notes.location}/{name}", hint=RESTORE) from error
 
     def _found(self) -> list[WaitingTurn]:
         self._remove()

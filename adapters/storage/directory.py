@@ -48,7 +48,7 @@ class Storage(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory, for people."""
 
     def names(self) -> list[str]:
@@ -110,13 +110,13 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.place = str(root)
-        with failing(self.place):
+        self.location = str(root)
+        with failing(self.location):
             make_private(root)
 
     def names(self) -> list[str]:
         """List the files in it."""
-        with failing(self.place):
+        with failing(self.location):
             return os.listdir(self._root)  # noqa: PTH208  a directory of events has many entries
 
     def read(self, name: str) -> bytes:
@@ -190,7 +190,7 @@ class LocalStorage:
             return True
 
     def _failing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return failing(f"{self.place}/{name}")
+        return failing(f"{self.location}/{name}")
 
 
 class HadoopStorage:
@@ -198,13 +198,13 @@ class HadoopStorage:
 
     def __init__(self, system: Any, path_type: Any, root: Any, *, renames: bool) -> None:
         self._system, self._path_type, self._root, self._renames = system, path_type, root, renames
-        self.place = str(root.toString())
-        with failing(self.place):
+        self.location = str(root.toString())
+        with failing(self.location):
             system.mkdirs(root)
 
     def names(self) -> list[str]:
         """List the files in it."""
-        with failing(self.place):
+        with failing(self.location):
             return [status.getPath().getName() for status in self._system.listStatus(self._root)]
 
     def read(self, name: str) -> bytes:
@@ -269,7 +269,7 @@ class HadoopStorage:
             if self.exists(source):
                 self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
-                raise StateError(f"can't be renamed from {source!r}", where=f"{self.place}/{target}")
+                raise StateError(f"can't be renamed from {source!r}", where=f"{self.location}/{target}")
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -300,7 +300,7 @@ class HadoopStorage:
         return self._path_type(self._root, name)
 
     def _failing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return failing(f"{self.place}/{name}")
+        return failing(f"{self.location}/{name}")
 
 
 class FileThere(StateError):

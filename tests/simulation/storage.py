@@ -62,7 +62,7 @@ class Directory:
 class MemoryStorage:
     """The `Storage` of one process over a directory."""
 
-    place = "memory"
+    location = "memory"
 
     def __init__(self, directory: Directory, process: Process) -> None:
         self._directory, self._process = directory, process

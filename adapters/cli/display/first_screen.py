@@ -44,7 +44,7 @@ def _sink(settings: Settings) -> str:
         case SinkKind.JDBC:
             return f"jdbc, tables in {sink.jdbc.address}"
         case SinkKind.DELTA | SinkKind.ICEBERG:
-            return f"{sink.kind}, tables in {without_secrets(sink.lake.place)}"
+            return f"{sink.kind}, tables in {without_secrets(sink.lake.location)}"
         case _:
             return sink.kind
 

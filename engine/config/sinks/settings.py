@@ -180,7 +180,7 @@ class LakeSettings:
     unavailable_value: bytes = b""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the tables are, for people."""
         return self.warehouse or f"the catalog {self.catalog}"
 

@@ -38,7 +38,7 @@ def written(tmp_path: Path, offset: dict[str, Any], key: str = KEY) -> Path:
 
 
 def state_of(storage: LocalStorage) -> State:
-    saved = CheckpointReader(storage.place).newest()
+    saved = CheckpointReader(storage.location).newest()
     assert saved is not None
     return saved.state
 
@@ -99,7 +99,7 @@ def test_what_can_not_go_on_is_refused_and_nothing_is_saved(
 
     assert result.exit_code == 1
     assert said in result.stderr
-    assert CheckpointReader(storage.place).newest() is None
+    assert CheckpointReader(storage.location).newest() is None
 
 
 def test_the_last_record_of_a_snapshot_is_enough(config: Path, tmp_path: Path):
