@@ -89,7 +89,11 @@ class UndeliveredRecords:
     def _settle_large(self, failure: Undelivered, too_large: list[Undelivered]) -> None:
         topic, value, key = failure.record
         # A broker refuses a whole batch; only a batch of one record shows which record was too large.
-        batch = [other for other in too_large if other.place == failure.place and other.partition >= 0]
+        batch = [
+            other
+            for other in too_large
+            if other.topic_partition == failure.topic_partition and other.partition >= 0
+        ]
         if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
             raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", where=topic)
         shown = (key or b"").decode()[:200]

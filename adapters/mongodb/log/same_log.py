@@ -38,7 +38,7 @@ def check_same_log(
 
     Raises PositionLost if the log continues without it, and SourceError if the log has not come that far.
     """
-    with closing(questions.change_cursor(options.place, _DOING)) as cursor:
+    with closing(questions.change_cursor(options.namespace, _DOING)) as cursor:
         try:
             found = _found(cursor, options, event, monotonic)
         except HistoryLost:
