@@ -100,7 +100,7 @@ class CheckpointReader:
         return None if owner is None or owner.released or owner.process.gone else owner
 
     def unsettled(self) -> bool:
-        """Whether a turn was begun whose end only the sink knows."""
+        """Whether a turn was begun, and only the sink knows if it ended."""
         promoted, pending = turns_in(self.names())
         return any(turn > (promoted[-1] if promoted else -1) for _epoch, turn in pending)
 
@@ -150,7 +150,5 @@ class CheckpointReader:
 def checkpoint_of(settings: Settings) -> CheckpointReader:
     """The checkpoint that the settings name. Raises ConfigError if they name none."""
     if not settings.job.checkpoint:
-        raise ConfigError(
-            "'tidemark.checkpoint' is not set, so the job saves nothing that could be looked at"
-        )
+        raise ConfigError("'tidemark.checkpoint' is not set, so the job saves nothing to look at")
     return CheckpointReader(settings.job.checkpoint)

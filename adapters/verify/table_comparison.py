@@ -65,7 +65,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where files are sorted, the file of the rows seen, how many these are, and earlier scans in order."""
+    """The directory for sorting, the file of the rows seen, their number, and earlier scans in order."""
 
     directory: str
     seen: str

@@ -1,4 +1,4 @@
-"""What a job waits for while it tries again and again: each reason is told once, and the end."""
+"""Logs what a retrying job waits for: each reason once, and the end."""
 
 from __future__ import annotations
 

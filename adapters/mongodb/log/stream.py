@@ -161,7 +161,7 @@ def answer(raw: bytes, batch: str) -> Answer:
 
 
 def _has_come_to(raw: bytes, time: tuple[int, int]) -> bool:
-    """Whether the server has come to the time of a resume token that no event has.
+    """Whether the server has reached the time of a resume token that belongs to no event.
 
     A stream that starts at the end of the log starts one tick after it. The next operation may have exactly
     that time, so the token must not say that it has been streamed.

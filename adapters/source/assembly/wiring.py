@@ -102,7 +102,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
     verification = verification_of(settings, ground, wired.verifiable)
     if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:
         raise ConfigError(
-            f"'tidemark.recovery' is 'repair', and nothing can be repaired here: {verification.why}",
+            f"'tidemark.recovery' is 'repair', but nothing can be repaired here: {verification.why}",
             hint="leave it out; the job stops then once its log is lost",
         )
     return JobParts(
@@ -222,7 +222,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
 
 
 def pace(settings: Settings, wired: Wired) -> Pace:
-    """How fast the job goes, and how long it tries."""
+    """The job's pace, and how long it retries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(
         chunk_rows=snapshot.chunk_size,

@@ -74,7 +74,7 @@ def saved_fork(memory: Mapping[str, Any], database: str) -> str:
 
 
 def check_fork(sent: Sent, now: Fork | None) -> str:
-    """What is to be said of a fork whose log continues what was sent; empty if it is the saved one.
+    """The message about a fork whose log continues what was sent; empty if it is the saved one.
 
     A fork that is not known is not compared. Raises PositionLost if the log does not continue.
     """

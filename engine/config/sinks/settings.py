@@ -1,4 +1,4 @@
-"""What sinks are told: which one, where it writes, and what it does if others have changed its target."""
+"""The settings of sinks: which one, where it writes, and what it does if others have changed its target."""
 
 from __future__ import annotations
 
