@@ -181,7 +181,7 @@ class TopicRemade(SinkError):
 
     def __init__(self, topic: str, *, snapshot: bool = False, what: str = "the topic", why: str = "") -> None:
         hint = "" if snapshot else "take a snapshot of its table"
-        why = why or "was made anew, it lacks what was sent before"
+        why = why or "was recreated, it lacks what was sent before"
         super().__init__(f"{what} {why}", where=topic, hint=hint)
         self.topic, self.snapshot = topic, snapshot
 

@@ -116,7 +116,7 @@ def sink_error(error: KafkaError, text: str, where: str) -> SinkError:
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
         KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
         KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name
-        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it made anew?",  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it recreated?",  # noqa: SLF001
         KafkaError.INVALID_RECORD: _NO_KEY,
         KafkaError._INVALID_DIFFERENT_RECORD: _NO_KEY,  # noqa: SLF001
     }

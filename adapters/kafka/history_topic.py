@@ -77,7 +77,7 @@ class TopicStore:
             if message is None:
                 silent += 1
                 if silent > self._settings.recovery_attempts:
-                    raise self._failed("read", f"nothing came behind offset {at} of {end}")
+                    raise self._failed("read", f"nothing came after offset {at} of {end}")
                 (place,) = consumer.position([TopicPartition(topic, 0)])
                 at = max(at, place.offset)  # the last offsets may not be records
                 continue

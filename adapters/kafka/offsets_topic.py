@@ -55,7 +55,7 @@ def _partition(consumer: Consumer, topic: str, number: int) -> Iterator[tuple[by
         if message is None:
             silent += 1
             if silent > _SILENCE:
-                raise SourceError(f"nothing came behind offset {at} of {end}", where=f"{topic}-{number}")
+                raise SourceError(f"nothing came after offset {at} of {end}", where=f"{topic}-{number}")
             (place,) = consumer.position([TopicPartition(topic, number)])
             at = max(at, place.offset)  # the last offsets may not be records
             continue

@@ -208,7 +208,7 @@ def _remade(
     """The error for topics that somebody has recreated."""
     if recreated is TopicRecreated.STOP:
         return SinkRefused(
-            "the topic was made anew, it lacks what was sent before",
+            "the topic was recreated, it lacks what was sent before",
             where=", ".join(sorted(remade)),
             hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
         )

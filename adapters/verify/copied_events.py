@@ -136,7 +136,7 @@ class SortEvents:
         emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         if emptied.any() and not self.traits.in_order:
             raise SourceError(
-                "it was truncated, and its topic's partitions don't tell which rows came before",
+                "it was truncated, and nothing tells which rows of its topic's partitions came before",
                 where=self.topic,
             )
         begins = np.cumsum([0, *(len(piece.content) for piece in pieces)])[:-1]

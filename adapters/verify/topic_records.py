@@ -94,7 +94,7 @@ class ReadRecords:
                 silent += 1
                 if silent * _WAIT_S > _SILENCE_S:
                     raise SourceError(
-                        f"nothing came behind offset {at} of {share.end}",
+                        f"nothing came after offset {at} of {share.end}",
                         where=f"{self.topic}-{share.partition}",
                     )
                 (place,) = consumer.position([place])

@@ -91,7 +91,7 @@ class Isolation:
         """Restart collections whose rows were replaced outside the log while they were read."""
         snapshot, anew = restart_replaced(state.snapshot, collections)
         for table in anew:
-            _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
+            _log.warning("%s is read again: other rows replaced its own", table.target.collection)
         self._windows.in_progress.drop(anew)
         return state.queued(snapshot)
 

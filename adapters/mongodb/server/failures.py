@@ -108,7 +108,7 @@ collection_errors = source_errors.refined(
         SnapshotGone,
         _SNAPSHOT_GONE,
         hint="raise minSnapshotHistoryWindowInSeconds on the server, which says how long it keeps"
-        " a state (300 unless told otherwise)",
+        " a state (300 unless set otherwise)",
     ),
     Meaning(SchemaChanged, _COLLECTION_MOVED),
 )

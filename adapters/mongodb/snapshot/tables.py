@@ -203,12 +203,12 @@ class _Measuring:
             raise SignalError("a surrogate key means nothing here: documents are read by '_id'", where=place)
         if not described.uuid:
             raise SignalError(
-                "our role may not see its definition, which tells whether it was renamed while it was read",
+                "our role may not see its definition, so a rename during the read would go unnoticed",
                 where=place,
                 hint=f"grant listCollections on the database {target.collection.parts[0]!r}",
             )
         if described.capped and target.initial and self._beginning:
-            raise TableBusy("a capped collection is read behind the others, beside the log", where=place)
+            raise TableBusy("a capped collection is read after the others, beside the log", where=place)
         if target.condition and not target.initial and self._conditions is Conditions.OFF:
             raise SignalError(
                 "conditions are not taken", where=place, hint="see tidemark.snapshot.conditions"

@@ -227,7 +227,7 @@ class Readable:
             what = _KINDS.get(table.kind, "no table")
         if what is not None:
             raise SignalError(
-                f"{what} has no changes in the log, so a snapshot of it can't be kept right",
+                f"{what} has no changes in the log, so a snapshot of it can't be kept up to date",
                 where=table.id,
             )
 
@@ -297,7 +297,7 @@ class Readable:
         return SignalError(
             f"publication {name!r} does not have the table under its own name",
             where=table.id,
-            hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
+            hint="ALTER PUBLICATION … ADD TABLE …, or name the table that it is a partition of",
         )
 
 

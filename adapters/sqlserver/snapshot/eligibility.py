@@ -117,7 +117,7 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     if listed.view:
         kind = "an indexed view" if listed.indexed else "a view"
         raise SignalError(
-            f"{kind} can't be captured by CDC, so a snapshot of it can't be kept right", where=place
+            f"{kind} can't be captured by CDC, so a snapshot of it can't be kept up to date", where=place
         )
     table = known.logged.get(target.collection)
     if table is None:

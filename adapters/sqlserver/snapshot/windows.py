@@ -189,7 +189,7 @@ class OpenWindows:
         for run in window.runs:
             if tables[run.target].fingerprint != run.key:
                 raise SchemaChanged(
-                    "its key is another one, or it was made anew", where=run.target.collection
+                    "its key is another one, or it was recreated", where=run.target.collection
                 )
         return [
             RunRead(run, tables[run.target], events[run.target], self._tables.row_bytes(run.target))

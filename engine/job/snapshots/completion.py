@@ -81,7 +81,7 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
 def unsteady(table: Table, times: int) -> SourceError:
     """The error for a collection whose definition changes faster than it can be read."""
     return SourceError(
-        f"its definition was changed {times} times while it was read, and each time it had to be read anew",
+        f"its definition was changed {times} times while it was read, and each time it had to be read again",
         where=table.target.collection,
         hint="ask again when its definition stays for a while",
     )

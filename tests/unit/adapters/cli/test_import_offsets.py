@@ -89,7 +89,7 @@ def test_an_incremental_snapshot_goes_on(config: Path, storage: LocalStorage, tm
         ({"sec": 5, "ord": 1}, "names no lsn"),
         ({"lsn": "0/16B"}, "no position"),
         ({"lsn": -5}, "no position"),
-        ({**STREAMING, "incremental_snapshot_collections": "orders"}, "can't be told apart"),
+        ({**STREAMING, "incremental_snapshot_collections": "orders"}, "can't be split"),
     ],
 )
 def test_what_can_not_go_on_is_refused_and_nothing_is_saved(

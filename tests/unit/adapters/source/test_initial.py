@@ -208,7 +208,7 @@ class TestLostView:
 
         assert queued(first.start(state, database)) == [A, B]
         assert len(database.views) == 2
-        assert "begins again from nothing" in caplog.text
+        assert "starts over" in caplog.text
         assert "stays in the sink" not in caplog.text
 
 

@@ -468,7 +468,7 @@ class TestRemade:
 
         assert bench.streamed() == ["public.t"]
         assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.GAP)]
-        assert "the topic was made anew, it lacks what was sent before; take a snapshot" in caplog.text
+        assert "the topic was recreated, it lacks what was sent before; take a snapshot" in caplog.text
 
     def test_a_snapshot_is_taken_where_that_is_wanted(self, tmp_path):
         bench = RefusedBench(tmp_path)

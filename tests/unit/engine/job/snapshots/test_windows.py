@@ -474,7 +474,7 @@ class TestWindows:
                 bench.source.windows = [SchemaChanged("another definition", where=T)]
 
         assert bench.told() == ["accepted", "failed public.t"]
-        assert caplog.text.count("the definition of public.t has changed; it is read anew") == 20
+        assert caplog.text.count("the definition of public.t has changed; it is read again") == 20
         assert "its definition was changed 21 times while it was read" in bench.answers[-1].text
 
     def test_rows_that_took_the_place_of_others_have_a_table_read_anew(self, tmp_path):
@@ -741,7 +741,7 @@ class TestBehind:
             bench.turns(1)
         bench.turns(20)
 
-        assert caplog.text.count("the table is read anew") == 3
+        assert caplog.text.count("the table is read again") == 3
         assert bench.told() == ["accepted", "failed public.t"]
 
     def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):
