@@ -92,7 +92,7 @@ def _refuse_existing(reader: CheckpointReader) -> None:
         raise StateError(
             "there is a state already",
             where=reader.location,
-            hint="set tidemark.checkpoint to an empty directory, or go on from that state by tidemark run",
+            hint="set tidemark.checkpoint to an empty directory, or continue from that state by tidemark run",
         )
 
 

@@ -150,7 +150,7 @@ def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     if found is None:
         raise ConfigError(
             "this can't be done for this source",
-            hint="its jobs go on by themselves after a failover" if name == "moved" else "",
+            hint="its jobs continue by themselves after a failover" if name == "moved" else "",
         )
     return cast("Callable[..., Any]", found)
 

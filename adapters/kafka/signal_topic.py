@@ -200,7 +200,7 @@ class KafkaTopicReader:
         if low <= offset <= high:
             return offset
         _log.warning(
-            "%s-%d was read up to offset %d and holds %d to %d now; signals go on at offset %d",
+            "%s-%d was read up to offset %d and now holds %d to %d; signals continue at offset %d",
             *(self._topic, number, offset, low, high, low),
         )
         return low

@@ -212,6 +212,6 @@ def lost_or_failed(error: Exception, what: str) -> TidemarkError:
         return ExecutorsFailed(
             "rows that were staged are lost: the executor that kept them has ended",
             where="spark",
-            hint="they are read again; if this goes on, look at why executors end",
+            hint="they are read again; if this recurs, look at why executors end",
         )
     return of_executors(error, what)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESTORE: Final = "restore it with the rest of the journal, from the same backup"
-_DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
+_DAMAGED: Final = "the turn is begun again; if this recurs, look at the disk of the staging directory"
 
 
 class Staging:

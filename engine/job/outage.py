@@ -28,5 +28,5 @@ class Outage:
     def is_over(self, now_s: float) -> None:
         """Note that the job got further."""
         if self._attempts:
-            _log.info("goes on after %.0f s and %d attempts", now_s - self._since_s, self._attempts)
+            _log.info("continues after %.0f s and %d attempts", now_s - self._since_s, self._attempts)
             self._told, self._attempts = "", 0

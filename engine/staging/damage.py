@@ -22,5 +22,5 @@ def damaged(what: str, how: str, where: str) -> ExecutorsFailed:
     return ExecutorsFailed(
         f"{what} are damaged: {how}",
         where=where,
-        hint="they are read again; if this goes on, look at the disk of the staging directory",
+        hint="they are read again; if this recurs, look at the disk of the staging directory",
     )

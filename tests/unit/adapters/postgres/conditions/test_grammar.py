@@ -258,7 +258,7 @@ class TestTrusted:
             ("a = 'x", '"\'"'),
             ('"a = 1', "'\"'"),
             ("a = $1", "parameter"),
-            ("a = 'x' 'y'", "behind another"),
+            ("a = 'x' 'y'", "after another"),
             ("a = \x01", "sign"),
             (r"a = E'\000'", "NUL"),
             (r"a = E'x\ud83d'", "surrogate"),
