@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a job knows of time, and where its ids come from.
+    """A job's time, and the source of its ids.
 
     - `now` is Unix time in seconds, for events and logs. Somebody may set it ahead or back.
     - `monotonic` counts seconds and never goes back.

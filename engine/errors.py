@@ -23,8 +23,8 @@
     └─ InvariantError    our own bug: never caught
 
 A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line what to do;
-`place` says where (a collection, a position, a file). Nothing reacts to these texts: what a reaction needs is
-a field. Errors that are raised in a task reach the driver with their class and their fields.
+`where` names a collection, a position or a file. Nothing reacts to these texts: a reaction needs a field.
+Errors that are raised in a task reach the driver with their class and their fields.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ Error = TypeVar("Error", bound="TidemarkError")
 
 
 class TidemarkError(Exception):
-    """An error with the place that it concerns and a one-line hint for the operator.
+    """An error, where it happened, and a one-line hint for the operator.
 
-    If the place is a collection, `collection` is that collection, else None.
+    `collection` is the collection where it happened, or None if it happened elsewhere.
     """
 
-    def __init__(self, message: str, *, place: CollectionId | str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, where: CollectionId | str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.collection = None if isinstance(place, str) else place
-        self.place = str(place)
+        self.collection = None if isinstance(where, str) else where
+        self.where = str(where)
         self.hint = hint
 
     def recast(self, kind: type[Error], hint: str | None = None) -> Error:
         """The same error as another class, for another reaction; `hint` replaces its own."""
         return kind(
             self.message,
-            place=self.place if self.collection is None else self.collection,
+            where=self.where if self.collection is None else self.collection,
             hint=self.hint if hint is None else hint,
         )
 
     def __str__(self) -> str:
-        text = f"{self.place}: {self.message}" if self.place else self.message
+        text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}; {self.hint}" if self.hint else text
 
 
@@ -121,9 +121,9 @@ class PositionLost(SourceError):
     loss: Loss | None = None
 
     def __init__(
-        self, message: str, *, place: CollectionId | str = "", hint: str = "", loss: Loss | None = None
+        self, message: str, *, where: CollectionId | str = "", hint: str = "", loss: Loss | None = None
     ) -> None:
-        super().__init__(message, place=place, hint=hint)
+        super().__init__(message, where=where, hint=hint)
         if loss is not None:
             self.loss = loss
 
@@ -181,8 +181,8 @@ class TopicRemade(SinkError):
 
     def __init__(self, topic: str, *, snapshot: bool = False, what: str = "the topic", why: str = "") -> None:
         hint = "" if snapshot else "take a snapshot of its table"
-        why = why or "was made anew, it lacks what was sent before"
-        super().__init__(f"{what} {why}", place=topic, hint=hint)
+        why = why or "was recreated, it lacks what was sent before"
+        super().__init__(f"{what} {why}", where=topic, hint=hint)
         self.topic, self.snapshot = topic, snapshot
 
 

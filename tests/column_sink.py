@@ -52,7 +52,7 @@ class ColumnSink(Forgetful):
     def writer(self, turn: int) -> ColumnWriter:
         """Begin a turn."""
         if self.applied(turn):
-            raise SinkRefused(f"turn {turn} is committed already", place=str(self._directory))
+            raise SinkRefused(f"turn {turn} is committed already", where=str(self._directory))
         begun = self._directory / f"{turn}.begun"
         shutil.rmtree(begun, ignore_errors=True)
         begun.mkdir(parents=True)

@@ -75,7 +75,7 @@ class MemoryWriter:
 
     def _keep(self, part: int, events: list[Event]) -> Part:
         if self.attempt not in _ATTEMPTS:
-            raise SinkError("a newer attempt of the turn has begun", place="memory")
+            raise SinkError("a newer attempt of the turn has begun", where="memory")
         _ATTEMPTS[self.attempt][part] = events
         return Part(part, len(events))
 
@@ -94,7 +94,7 @@ class MemorySink:
 
     def writer(self, turn: int) -> MemoryWriter:
         if self.applied(turn):
-            raise SinkError(f"turn {turn} is committed already", place="memory")
+            raise SinkError(f"turn {turn} is committed already", where="memory")
         self._forget()
         attempt = uuid.uuid4().hex
         _ATTEMPTS[attempt] = {}
@@ -118,7 +118,7 @@ class MemorySink:
         written = _ATTEMPTS[self._begun[1]]
         found = {number: len(events) for number, events in written.items() if events}
         if found != {part.number: part.events for part in parts if part.events}:
-            raise SinkError("the turn's parts are not those that were written", place="memory")
+            raise SinkError("the turn's parts are not those that were written", where="memory")
         events = [event for number in sorted(written) for event in written[number]]
         self.turns[turn] = [event for event in events if event["topic"] not in self.withheld]
         self._forget()

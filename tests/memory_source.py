@@ -436,10 +436,10 @@ class MemorySource:
     def _measured(self, target: Target) -> Extent | SignalError | TableBusy:
         collection = target.collection
         if collection not in self.captured():
-            return SignalError("there is no such collection", place=str(collection))
+            return SignalError("there is no such collection", where=str(collection))
         shown = self._shown(initial=target.initial)
         if shown is None:
-            return TableBusy("waits for what was committed before the log began", place=collection)
+            return TableBusy("waits for what was committed before the log began", where=collection)
         places = sorted(self.places_of(collection, shown).values())
         greatest = (str(places[-1]),) if places else None
         key = ("place",) if self.by_place else ("key",)

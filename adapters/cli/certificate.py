@@ -31,7 +31,7 @@ def certificate(
         if not found:
             raise StateError(
                 f"there is no certificate of a signal {id_!r}",
-                place=reader.place,
+                where=reader.location,
                 hint="a snapshot gets one when it ends, unless tidemark.certificate=off",
             )
         for line in found:

@@ -83,7 +83,7 @@ def newest_of(reader: CheckpointReader) -> SavedTurn:
     """The newest saved state. Raises StateError if there is none."""
     saved = reader.newest()
     if saved is None:
-        raise StateError("no state was saved yet", place=reader.place, hint="run the job first")
+        raise StateError("no state was saved yet", where=reader.location, hint="run the job first")
     return saved
 
 
@@ -91,8 +91,8 @@ def _refuse_existing(reader: CheckpointReader) -> None:
     if reader.newest() is not None:
         raise StateError(
             "there is a state already",
-            place=reader.place,
-            hint="set tidemark.checkpoint to an empty directory, or go on from that state by tidemark run",
+            where=reader.location,
+            hint="set tidemark.checkpoint to an empty directory, or continue from that state by tidemark run",
         )
 
 
@@ -106,7 +106,7 @@ def _held(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
         if reader.unsettled():
             raise StateError(
                 "a turn was begun, and only the sink knows whether it ended",
-                place=reader.place,
+                where=reader.location,
                 hint="start the job and stop it again, which settles that turn",
             )
         yield storage
@@ -122,14 +122,14 @@ def _version(settings: Settings) -> int:
     return CURRENT if settings.job.state_form is StateForm.CURRENT else PREVIOUS
 
 
-def _local(place: str) -> Storage:
+def _local(location: str) -> Storage:
     """The checkpoint's directory. It can be changed on this machine's disks alone."""
     from adapters.storage.directory import LocalStorage  # noqa: PLC0415  PySpark takes long to import
 
-    path = urlparse(place)
+    path = urlparse(location)
     if path.scheme not in {"", "file"}:
         raise ConfigError(
-            f"the state in {without_secrets(place)!r} can be looked at, but changed only in a local"
+            f"the state in {without_secrets(location)!r} can be looked at, but changed only in a local"
             " directory",
             hint="copy the checkpoint, change the copy, and point tidemark.checkpoint to it",
         )

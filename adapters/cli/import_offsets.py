@@ -64,9 +64,9 @@ def _stored(settings: Settings, file: str) -> list[StoredOffset]:
         with Path(file).open("rb") as opened:
             data = opened.read(MOST_BYTES + 1)
     except OSError as error:
-        raise StateError(error.strerror or str(error), place=file) from error
+        raise StateError(error.strerror or str(error), where=file) from error
     if len(data) > MOST_BYTES:
-        raise StateError(f"has more than {MOST_BYTES} bytes", place=file, hint="is it a file of offsets?")
+        raise StateError(f"has more than {MOST_BYTES} bytes", where=file, hint="is it a file of offsets?")
     return offsets_in(data, file)
 
 
@@ -82,7 +82,7 @@ def _in_topic(settings: Settings, topic: str) -> list[StoredOffset]:
     try:
         return newest(records(topic, client))
     except ValueError as error:
-        raise StateError(f"holds no offsets: {error}", place=topic) from error
+        raise StateError(f"holds no offsets: {error}", where=topic) from error
 
 
 def _maker(settings: Settings) -> StateOf:

@@ -64,7 +64,7 @@ def export(
             with open_private(file) as out:
                 write_all(out, memoryview(to_json(replace(saved.state, beside=""), CURRENT)))
         except OSError as error:
-            raise StateError(error.strerror or str(error), place=str(file)) from error
+            raise StateError(error.strerror or str(error), where=str(file)) from error
         text = f"wrote the state after turn {saved.state.turn} to {file}"
         _say(text, {"turn": saved.state.turn, "file": str(file)}, as_json=as_json)
 
@@ -150,7 +150,7 @@ def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     if found is None:
         raise ConfigError(
             "this can't be done for this source",
-            hint="its jobs go on by themselves after a failover" if name == "moved" else "",
+            hint="its jobs continue by themselves after a failover" if name == "moved" else "",
         )
     return cast("Callable[..., Any]", found)
 

@@ -82,7 +82,7 @@ def job_status(settings: Settings, now_s: float, *, connect: bool = False) -> Jo
     owner, newest, figures = reader.owner(), reader.newest(), reader.figures()
     return JobStatus(
         job=settings.name,
-        checkpoint=reader.place,
+        checkpoint=reader.location,
         running=reader.holder() is not None,
         holder=None if owner is None else str(owner),
         overview=None if newest is None else overview(newest.state, newest.saved_s),

@@ -76,7 +76,7 @@ def _enforce(ended: threading.Event, number: int) -> None:
     if not ended.wait(_PATIENCE_S):
         _log.warning(
             "something hangs: not stopped %.0f s after %s, so all is killed;"
-            " the next start goes on from the last turn",
+            " the next start continues from the last turn",
             _PATIENCE_S,
             signal.Signals(number).name,
         )

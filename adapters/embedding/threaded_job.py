@@ -127,7 +127,7 @@ class ThreadedJob:
             return result
         if self._running:
             raise TimeoutError(f"the signal {signal.label} was not done within {timeout_s:g} s")
-        raise self.error or SignalError("the job was stopped before the signal was done", place=signal.label)
+        raise self.error or SignalError("the job was stopped before the signal was done", where=signal.label)
 
     def _awaited(self, signal: SentSignal, until_s: float | None) -> bool:
         in_time = until_s is None or self._clock.monotonic() < until_s

@@ -36,7 +36,7 @@ _WAITS = {
 
 
 def alive(monitor: Monitor) -> Health:
-    """Whether the job's loop goes round. A job that stands by or tries again is alive."""
+    """Whether the job's loop advances. A job that stands by or tries again is alive."""
     if monitor.tally.standing is Standing.STOPPED:
         return Health((_WAITS[Standing.STOPPED],))
     still_s = monitor.history.still_s()

@@ -21,7 +21,7 @@ STALLED_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How a job did at `at_s`, by a clock that never goes back: counters, and what held at that moment."""
+    """A job's counters and conditions at `at_s`, by a clock that never goes back."""
 
     at_s: float
     passes: int = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.snapshot.queue_entry import Table
 
 _LEAST = 0.01
-"""How wide a failed segment is at least whose place is not known."""
+"""The least width of a failed segment whose position is unknown."""
 
 
 class Fate(StrEnum):

@@ -103,7 +103,7 @@ def _outputs(settings: Settings, captured: Iterable[CollectionId]) -> list[dict[
     if sink.kind == SinkKind.FILES:
         return [{"namespace": "file", "name": sink.directory}]
     if sink.kind == SinkKind.JDBC:
-        server, _slash, database = sink.jdbc.place.rpartition("/")
+        server, _slash, database = sink.jdbc.address.rpartition("/")
         return [{"namespace": f"postgres://{server}", "name": database}]
     if sink.kind in LAKES and sink.lake.warehouse:
         place = urlsplit(sink.lake.warehouse)

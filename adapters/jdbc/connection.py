@@ -44,7 +44,7 @@ class Target:
     """The database of the settings. `owner` names the sessions of a job, of which there is one at a time."""
 
     def __init__(self, settings: JdbcSettings, owner: str) -> None:
-        self._parameters, self._owner, self.place = dict(settings.parameters), owner, settings.place
+        self._parameters, self._owner, self.address = dict(settings.parameters), owner, settings.address
         self._open: psycopg.Connection | None = None
 
     @contextmanager
@@ -71,7 +71,7 @@ class Target:
     def failure(self, error: psycopg.Error) -> SinkError:
         """The error to raise for one that no table is to blame for."""
         kind = SinkRefused if _is_final(error) else SinkError
-        return kind(said(error), place=self.place)
+        return kind(said(error), where=self.address)
 
     def cancel(self) -> None:
         """Cancel the statement that another thread waits for, if there is one."""

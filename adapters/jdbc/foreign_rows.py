@@ -83,11 +83,11 @@ class ForeignRows:
         """Choose the columns of the source, by the target's types."""
         known = types_of(connection, self._name)
         if not known:
-            raise SourceError("the target has no such table", place=str(self._name))
+            raise SourceError("the target has no such table", where=str(self._name))
         if lacking := sorted(self._reads.needed - known.keys()):
             hint = "column.exclude.list leaves columns out of the events"
             raise SourceError(
-                f"the target's table lacks the columns {', '.join(lacking)}", place=str(self._name), hint=hint
+                f"the target's table lacks the columns {', '.join(lacking)}", where=str(self._name), hint=hint
             )
         shown, faithful = [], []
         for name, (kind, modifier) in self._reads.types.items():
@@ -131,7 +131,7 @@ class ForeignRows:
     def _texts(self, number: int) -> tuple[pa.Array, pa.Array]:
         """The texts of a range's rows, in an order that stays, and whether each has lost nothing."""
         if self._columns is None:
-            raise SourceError("the table's snapshot was not taken", place=str(self._name))
+            raise SourceError("the table's snapshot was not taken", where=str(self._name))
         begin, end = self._ranges[number]
         until = sql.SQL("true") if end is None else sql.SQL("ctid < {}").format(_tid(end))
         asked = sql.SQL(

@@ -84,7 +84,7 @@ class JdbcSink:
         if self._committed is not None and turn <= self._committed:
             raise SinkRefused(
                 f"turn {turn} is committed already",
-                place=self._target.place,
+                where=self._target.address,
                 hint="use the checkpoint that belongs to these tables",
             )
         self._withheld = frozenset()
@@ -177,7 +177,7 @@ class JdbcSink:
         if newest is not None and newest != turn - 1:
             raise SinkRefused(
                 f"the target's newest turn is {newest}, the checkpoint's {turn - 1}",
-                place=self._target.place,
+                where=self._target.address,
                 hint="was the database restored? use an empty checkpoint, with tidemark.sink.ahead=repeat for"
                 " one start, to take a new snapshot",
             )
@@ -223,8 +223,8 @@ class JdbcSink:
                 raise
             if known:
                 # Somebody may have altered the table. The next attempt looks at it anew.
-                raise SinkError(said(error), place=str(name)) from error
-            refusal = SinkRefused(said(error), place=str(name))
+                raise SinkError(said(error), where=str(name)) from error
+            refusal = SinkRefused(said(error), where=str(name))
         else:
             return fold
         raise TopicsRefused(dict.fromkeys(topics, refusal)) from refusal
@@ -241,7 +241,7 @@ class JdbcSink:
         if recreated is TopicRecreated.STOP:
             return SinkRefused(
                 "the table was dropped, and what was written before is lost",
-                place=str(name),
+                where=str(name),
                 hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
             )
         self._written -= {str(name)}

@@ -174,7 +174,7 @@ class Table:
     def _create(self, connection: Connection, wanted: Mapping[str, str], key: Sequence[str]) -> None:
         if self._evolution is SchemaEvolution.NONE:
             raise SinkRefused(
-                "the table is missing", place=str(self._name), hint=f"create it, or set {EVOLUTION}"
+                "the table is missing", where=str(self._name), hint=f"create it, or set {EVOLUTION}"
             )
         if self._name.schema:
             row = connection.execute("SELECT to_regnamespace(%s)", [_quoted(self._name.schema)]).fetchone()
@@ -197,7 +197,7 @@ class Table:
         """Add a column. Rows that are there get its default, as they do in the source."""
         if self._evolution is SchemaEvolution.NONE:
             raise SinkRefused(
-                f"the column {name!r} is missing", place=str(self._name), hint=f"add it, or set {EVOLUTION}"
+                f"the column {name!r} is missing", where=str(self._name), hint=f"add it, or set {EVOLUTION}"
             )
         default = default_text(schema)
         added = sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(name), sql.SQL(kind))

@@ -83,7 +83,7 @@ class Turns:
         # A process that is frozen in the middle of a turn would hold the row for as long as it is.
         connection.execute(_END_SESSIONS, given)
         if not connection.execute(_CLAIM, given).rowcount:
-            raise LeaseLost("another job has taken over", place=TABLE)
+            raise LeaseLost("another job has taken over", where=TABLE)
 
     def newest(self, connection: Connection) -> tuple[str, int | None]:
         """What distinguishes the sink, and its newest turn."""
@@ -102,7 +102,7 @@ class Turns:
         """
         row = connection.execute(_LOCK, [self._us.job, self._us.owner]).fetchone()
         if row is None:
-            raise LeaseLost("another job has taken over", place=TABLE)
+            raise LeaseLost("another job has taken over", where=TABLE)
         turn: int | None = row[0]
         return turn
 

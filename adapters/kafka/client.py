@@ -79,7 +79,7 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
     try:
         return with_login(settings)
     except SourceError as exc:
-        raise SinkError(exc.message, place=exc.place) from exc
+        raise SinkError(exc.message, where=exc.where) from exc
 
 
 @dataclass(frozen=True, slots=True)

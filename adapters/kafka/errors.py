@@ -58,8 +58,8 @@ class BatchRefused(SinkError):
 class NotDelivered(SinkError):
     """The brokers acknowledged nothing for too long. `topic` is the first waiting event's, if known."""
 
-    def __init__(self, message: str, *, topic: str | None = None, place: str = "", hint: str = "") -> None:
-        super().__init__(message, place=topic or place, hint=hint)
+    def __init__(self, message: str, *, topic: str | None = None, where: str = "", hint: str = "") -> None:
+        super().__init__(message, where=topic or where, hint=hint)
         self.topic = topic
 
 
@@ -106,7 +106,7 @@ def refuses(error: KafkaError) -> bool:
     return error.code() in _REFUSING
 
 
-def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
+def sink_error(error: KafkaError, text: str, where: str) -> SinkError:
     """The error to raise; SinkRefused, which stops the job, if no retry helps."""
     kind = SinkRefused if error.code() in _FINAL else SinkError
     hints = {
@@ -116,8 +116,8 @@ def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
         KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
         KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name
-        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it made anew?",  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it recreated?",  # noqa: SLF001
         KafkaError.INVALID_RECORD: _NO_KEY,
         KafkaError._INVALID_DIFFERENT_RECORD: _NO_KEY,  # noqa: SLF001
     }
-    return kind(text, place=place, hint=hints.get(error.code(), ""))
+    return kind(text, where=where, hint=hints.get(error.code(), ""))

@@ -77,7 +77,7 @@ class TopicStore:
             if message is None:
                 silent += 1
                 if silent > self._settings.recovery_attempts:
-                    raise self._failed("read", f"nothing came behind offset {at} of {end}")
+                    raise self._failed("read", f"nothing came after offset {at} of {end}")
                 (place,) = consumer.position([TopicPartition(topic, 0)])
                 at = max(at, place.offset)  # the last offsets may not be records
                 continue
@@ -125,6 +125,6 @@ class TopicStore:
     def _failed(self, what: str, why: str) -> SourceError:
         return SourceError(
             f"the schema history can't be {what}: {why}",
-            place=f"kafka topic {self._settings.topic}",
+            where=f"kafka topic {self._settings.topic}",
             hint="see schema.history.internal.kafka.*",
         )

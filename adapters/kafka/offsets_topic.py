@@ -37,11 +37,11 @@ def records(topic: str, client: Mapping[str, str]) -> Iterator[tuple[bytes | Non
     try:
         known = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
         if not known.partitions:
-            raise SourceError("the topic does not exist, or may not be read", place=topic)
+            raise SourceError("the topic does not exist, or may not be read", where=topic)
         for partition in sorted(known.partitions):
             yield from _partition(consumer, topic, partition)
     except KafkaException as error:
-        raise SourceError(f"the offsets can't be read: {said(error.args[0])}", place=topic) from error
+        raise SourceError(f"the offsets can't be read: {said(error.args[0])}", where=topic) from error
     finally:
         consumer.close()
 
@@ -55,13 +55,13 @@ def _partition(consumer: Consumer, topic: str, number: int) -> Iterator[tuple[by
         if message is None:
             silent += 1
             if silent > _SILENCE:
-                raise SourceError(f"nothing came behind offset {at} of {end}", place=f"{topic}-{number}")
+                raise SourceError(f"nothing came after offset {at} of {end}", where=f"{topic}-{number}")
             (place,) = consumer.position([TopicPartition(topic, number)])
             at = max(at, place.offset)  # the last offsets may not be records
             continue
         fault, offset = message.error(), message.offset()
         if fault is not None or offset is None:
-            raise SourceError(said(fault) if fault else "a record without an offset", place=topic)
+            raise SourceError(said(fault) if fault else "a record without an offset", where=topic)
         silent, at = 0, offset + 1
         yield _bytes(message.key()), _bytes(message.value())
 

@@ -63,5 +63,5 @@ def _producer(topic: SignalTopic, reasons: list[str]) -> Producer:
 
 def _failed(topic: SignalTopic, text: str) -> SourceError:
     return SourceError(
-        f"the signal was not sent: {text}", place=topic.name, hint="look at signal.kafka.bootstrap.servers"
+        f"the signal was not sent: {text}", where=topic.name, hint="look at signal.kafka.bootstrap.servers"
     )

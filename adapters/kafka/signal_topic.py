@@ -166,7 +166,7 @@ class KafkaTopicReader:
     def _recognise(self, topic_id: str) -> None:
         """Forget the offsets of another topic that had the same name."""
         if self._topic_id not in {"", topic_id}:
-            _log.warning("the topic %r was made anew; signals are read from its beginning", self._topic)
+            _log.warning("the topic %r was recreated; signals are read from its beginning", self._topic)
             self._next.clear()
             self._unassign()
         self._topic_id = topic_id
@@ -200,7 +200,7 @@ class KafkaTopicReader:
         if low <= offset <= high:
             return offset
         _log.warning(
-            "%s-%d was read up to offset %d and holds %d to %d now; signals go on at offset %d",
+            "%s-%d was read up to offset %d and now holds %d to %d; signals continue at offset %d",
             *(self._topic, number, offset, low, high, low),
         )
         return low

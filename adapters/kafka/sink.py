@@ -79,7 +79,7 @@ class KafkaSink:
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn. The first time, the brokers must answer."""
         if self.applied(turn):
-            raise SinkRefused(f"turn {turn} is sent already", place="kafka")
+            raise SinkRefused(f"turn {turn} is sent already", where="kafka")
         if not self._reached:
             self._turns.topics.brokers.reach()
             self._reached = True

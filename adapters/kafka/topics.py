@@ -49,7 +49,7 @@ class Brokers:
         config = {**client(settings.client, self._reason), "enable.idempotence": False}
         self._client: AdminClient = opened(AdminClient, config)
         self._reached = False
-        self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+        self._where = f"kafka {settings.client.get('bootstrap.servers', '')}"
 
     @property
     def admin(self) -> AdminClient:
@@ -67,7 +67,7 @@ class Brokers:
             self.admin.poll(_POLL_S)
             if self._reason.login_refused and not self._reached:
                 text = self._reason.behind("the login is refused")
-                raise ConfigError(f"{self._place}: {text}", hint=_LOGIN_HINT)
+                raise ConfigError(f"{self._where}: {text}", hint=_LOGIN_HINT)
         try:
             cluster = asked.result(0).cluster_id
         except KafkaException as exc:
@@ -95,7 +95,7 @@ class Brokers:
         with suppress(TidemarkError):  # reported by the next attempt
             renew(self._settings.client, self._client)
         text = self._reason.behind(f"not reached: {said(error)}")
-        return SinkError(text, place=self._place, hint=self._reason.hint)
+        return SinkError(text, where=self._where, hint=self._reason.hint)
 
 
 class Topics:
@@ -150,7 +150,7 @@ class Topics:
                     self._note_failed(topic, "can't be looked up", exc.args[0], denied)
                 continue
             if allowed and AclOperation.WRITE not in allowed:
-                denied[topic] = SinkError("the topic may not be written to", place=topic, hint=MAY_WRITE)
+                denied[topic] = SinkError("the topic may not be written to", where=topic, hint=MAY_WRITE)
         if missing and self._settings.create_topics:
             self._request(missing, {}, denied, validate_only=True)
         return denied
@@ -262,7 +262,7 @@ class Topics:
                 self._missing.update(topics)
                 hint = "create it, or set topic.creation.enable=true"
                 for topic in topics:
-                    refused[topic] = SinkError("the topic is missing", place=topic, hint=hint)
+                    refused[topic] = SinkError("the topic is missing", where=topic, hint=hint)
                 return
             time.sleep(0.02)
 

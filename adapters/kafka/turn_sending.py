@@ -170,7 +170,7 @@ class TurnSending:
         if not isinstance(error, NotDelivered):
             return error
         text = f"{error.message}: {said}" if said else error.message
-        return SinkError(text, place=error.place, hint=error.hint)
+        return SinkError(text, where=error.where, hint=error.hint)
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """From now on send smaller batches than the one that was refused."""
@@ -208,8 +208,8 @@ def _remade(
     """The error for topics that somebody has recreated."""
     if recreated is TopicRecreated.STOP:
         return SinkRefused(
-            "the topic was made anew, it lacks what was sent before",
-            place=", ".join(sorted(remade)),
+            "the topic was recreated, it lacks what was sent before",
+            where=", ".join(sorted(remade)),
             hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
         )
     snapshot = recreated is TopicRecreated.SNAPSHOT

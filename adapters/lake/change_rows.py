@@ -153,7 +153,7 @@ class ChangeRows:
             raise ConfigError(
                 f"the query lacks the column {name!r}, which events of {self.topic!r} have",
                 hint="start the query again to read it; where the table has lost the column since, name all"
-                " columns with .schema(), or leave out what is not named with"
+                " columns with .schema(), or leave out other columns with"
                 ' .option("unknownColumns", "ignore")',
             )
 

@@ -154,7 +154,7 @@ class ChangeStreamReader(_Reading, DataSourceStreamReader):
         if {start["directory"], end["directory"]} != {files.identity()}:
             raise ConfigError(
                 "the query has read another directory before",
-                hint="read that one, or begin anew with an empty checkpointLocation",
+                hint="read that one, or start over with an empty checkpointLocation",
             )
         if end["turn"] < start["turn"]:
             raise ConfigError(

@@ -96,7 +96,7 @@ class TurnFiles:
         except FileNotFoundError:
             raise SourceError(
                 "the turn was removed before it was read",
-                place=str(directory),
+                where=str(directory),
                 hint="remove turns only after every query has read them",
             ) from None
 
@@ -108,7 +108,7 @@ def read_lines(piece: Piece, block: int = _BLOCK) -> Iterator[Lines]:
     except FileNotFoundError:
         raise SourceError(
             "the turn was removed before it was read",
-            place=piece.path,
+            where=piece.path,
             hint="remove turns only after every query has read them",
         ) from None
     with file:
@@ -124,7 +124,7 @@ def read_lines(piece: Piece, block: int = _BLOCK) -> Iterator[Lines]:
             if data[-1] != _LINE_BREAK:
                 data += file.readline()
             if data[data.rfind(b"\n") + 1 :].strip(b" "):
-                raise SourceError("the last line has no end", place=piece.path, hint="is the file damaged?")
+                raise SourceError("the last line has no end", where=piece.path, hint="is the file damaged?")
             yield _lines(data, position)
             position += len(data)
 

@@ -185,7 +185,7 @@ class Journal:
         try:
             yield
         except ValueError as error:
-            raise StateError("it is damaged", place=f"{self._notes.place}/{name}", hint=RESTORE) from error
+            raise StateError("it is damaged", where=f"{self._notes.location}/{name}", hint=RESTORE) from error
 
     def _found(self) -> list[WaitingTurn]:
         self._remove()
@@ -234,14 +234,14 @@ class _Contents:
             parts = {number: Checksum(size, digest) for number, size, digest in found["parts"]}
             return cls(parts, frozenset(found["withheld"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise StateError("it is damaged", place=str(path), hint=RESTORE) from error
+            raise StateError("it is damaged", where=str(path), hint=RESTORE) from error
 
     def files(self, directory: Path) -> Iterator[tuple[Path, Checksum]]:
         """The parts' files in order, with their checksums. Raises StateError if one is missing."""
         found = {number(path): path for path in part_files(directory)}
         for place, checksum in sorted(self.parts.items()):
             if place not in found:
-                raise StateError(f"part {place} is missing", place=str(directory), hint=RESTORE)
+                raise StateError(f"part {place} is missing", where=str(directory), hint=RESTORE)
             yield found[place], checksum
 
 

@@ -131,7 +131,7 @@ class Merger:
         """
         reason = f"can't take some changes: {error.message}"
         if self._settings.recreated is TopicRecreated.STOP:
-            raise SinkRefused(f"the table {reason}", place=str(name), hint=_ONE_START) from error
+            raise SinkRefused(f"the table {reason}", where=str(name), hint=_ONE_START) from error
         _log.error("%s: the table %s; it is incomplete, and other tables go on", name, reason)
         self._ids[str(name)] = _LACKS + reason
         self._journal.note_tables(self._ids)
@@ -159,7 +159,7 @@ class Merger:
             raise SinkRefused(
                 f"the table has turns up to {found.turn}, and the job merges turns up to {upto} behind"
                 f" {self._journal.merged}",
-                place=str(name),
+                where=str(name),
                 hint="was the checkpoint restored? use an empty one, which takes a new snapshot",
             )
         return found
@@ -178,7 +178,7 @@ class Merger:
         """Go on with another table, or stop. The topics' tables count as incomplete."""
         if self._settings.recreated is TopicRecreated.STOP:
             raise SinkRefused(
-                f"the table {how}, and what was written before is lost", place=str(name), hint=_ONE_START
+                f"the table {how}, and what was written before is lost", where=str(name), hint=_ONE_START
             )
         self._tell(name, gathered)
 
@@ -208,7 +208,7 @@ class Merger:
             _log.info("%s: created", name)
             found = self._tables.look(name)
             if found is None:
-                raise SinkError("the table is missing, though it was created", place=str(name))
+                raise SinkError("the table is missing, though it was created", where=str(name))
         elif evolution.added or evolution.widened:
             self._tables.alter(name, evolution.added, evolution.widened)
             _log.info("%s: changed columns: %s", name, {**evolution.added, **evolution.widened})

@@ -87,7 +87,7 @@ class LakeSink:
         if self.applied(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
-                place=self._journal.place,
+                where=self._journal.place,
                 hint="use the checkpoint that belongs to these tables",
             )
         self._withheld, self._committed = frozenset(), None

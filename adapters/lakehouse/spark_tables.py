@@ -255,7 +255,7 @@ class SparkTables:
             activate(self._spark)
             yield self._spark
         except SPARK_ERRORS as error:
-            raise SinkError(telling_line(error), place=str(name)) from error
+            raise SinkError(telling_line(error), where=str(name)) from error
 
 
 def _commit(write: FileWrite, rows: pa.Table, gone: Sequence[Gone], spark: str) -> None:

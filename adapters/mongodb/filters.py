@@ -32,7 +32,7 @@ def _matches(raw: str) -> tuple[str, ...] | None:
         if not isinstance(stage, dict) or list(stage) != ["$match"] or not isinstance(stage["$match"], dict):
             raise ValueError(
                 "a JSON array of $match stages alone; for other shapes of events use field.exclude.list,"
-                " field.renames, or a transformation behind the sink"
+                " field.renames, or a transformation after the sink"
             )
         found.append(orjson.dumps(stage["$match"]).decode())
     return tuple(found)

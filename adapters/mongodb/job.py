@@ -46,8 +46,8 @@ def _prepare(settings: Settings) -> None:
         questions.identity()
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
-    source = make_source(settings.in_form(places.form), spark, places)
+def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+    source = make_source(settings.in_form(locations.form), spark, locations)
     return Wired(
         source,
         source.close,
@@ -74,15 +74,15 @@ def _not_compared(settings: Settings) -> str:
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Locations,
+    locations: Locations,
 ) -> MongoSource:
     """The source of the settings."""
     connection = connection_of(settings.source_as(MongoSettings))
-    encoder = SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_CHANGES)
+    encoder = SpanEncoder(locations.encoders, locations.spans, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
-    reader = ChunkReader(spark, connection, places.windows, slots=slots_of(spark), batch_rows=fetch)
+    reader = ChunkReader(spark, connection, locations.windows, slots=slots_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
-    clock = places.clock
+    clock = locations.clock
     first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
         settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )

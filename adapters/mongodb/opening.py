@@ -110,7 +110,7 @@ class LogOpening:
         # and its clock is behind that event, what is written until the clock catches up would be passed over.
         if start is not None and self.streamed.event is not None:
             check_same_log(self._questions, options, self.streamed.event, self._tools.clock.monotonic)
-        stream = ChangeStream(self._questions.change_cursor(options.place), options, start)
+        stream = ChangeStream(self._questions.change_cursor(options.namespace), options, start)
         if start is not None:
             try:
                 stream.reach()

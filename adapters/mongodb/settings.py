@@ -85,7 +85,7 @@ class MongoSettings:
     oversize: Oversize = Oversize.FAIL
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The members, for people; empty if they can't be told from the credentials for certain."""
         if self.hosts:
             return self.hosts

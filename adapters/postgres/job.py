@@ -62,17 +62,17 @@ def _finish(settings: Settings) -> None:
         drop_slot(make_server(postgres), postgres.slot)
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
-    settings = settings.in_form(places.form)
-    postgres, clock = settings.source_as(PostgresSettings), places.clock
-    server = make_server(postgres, places.owner)
+def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+    settings = settings.in_form(locations.form)
+    postgres, clock = settings.source_as(PostgresSettings), locations.clock
+    server = make_server(postgres, locations.owner)
     locks = LockWatch(partial(server.open, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)
     first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
         settings.snapshot, chosen, clock.new_id(), clock.sleep
     )
-    tools = SlotTools(settings, server, chosen, clock, locks, places.previous)
-    source = _source(settings, spark, places, server, first, tools)
+    tools = SlotTools(settings, server, chosen, clock, locks, locations.previous)
+    source = _source(settings, spark, locations, server, first, tools)
     return Wired(
         source,
         source.close,
@@ -97,7 +97,7 @@ def _wired(settings: Settings, spark: SparkSession, places: Locations) -> Wired:
 def _source(
     settings: Settings,
     spark: SparkSession,
-    places: Locations,
+    locations: Locations,
     server: Server,
     first: InitialSnapshot[HeldSnapshot],
     tools: SlotTools,
@@ -105,17 +105,19 @@ def _source(
     postgres = settings.source_as(PostgresSettings)
     jdbc = Jdbc(
         jdbc_url(postgres),
-        jdbc_properties(postgres) | readers_key(postgres.ssl_key, places.staging),
+        jdbc_properties(postgres) | readers_key(postgres.ssl_key, locations.staging),
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
-    reader = ChunkReader(spark, jdbc, places.windows, slots=slots_of(spark), local=local)
-    xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
-    encoder = SpanEncoder(places.encoders, places.spans, local_rows=LOCAL_ROWS)
-    spans = PostgresSpans(settings.events, encoder, places.clock, xmin)
-    own = SourceTools(spans, reader, first, tools, places.clock, Path(places.staging), admit=places.admit)
+    reader = ChunkReader(spark, jdbc, locations.windows, slots=slots_of(spark), local=local)
+    xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, locations.clock.monotonic)
+    encoder = SpanEncoder(locations.encoders, locations.spans, local_rows=LOCAL_ROWS)
+    spans = PostgresSpans(settings.events, encoder, locations.clock, xmin)
+    own = SourceTools(
+        spans, reader, first, tools, locations.clock, Path(locations.staging), admit=locations.admit
+    )
     relations = partial(Relations, settings=settings.events)
     return PostgresSource(settings, own, LogOpening(settings, server, own, relations))
 

@@ -74,6 +74,6 @@ class PostgresSettings:
     wal_warn_bytes: int = 10 << 30
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The server and its database, for people."""
         return f"{self.host}:{self.port}/{self.database}, slot {self.slot}"

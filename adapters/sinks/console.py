@@ -45,7 +45,7 @@ class ConsoleSink(Forgetful):
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
         if self.applied(turn):
-            raise SinkRefused(f"turn {turn} is printed already", place="console")
+            raise SinkRefused(f"turn {turn} is printed already", where="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:

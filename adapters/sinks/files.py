@@ -87,7 +87,7 @@ class FilesSink:
         if self.applied(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
-                place=str(self._directory),
+                where=str(self._directory),
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
         self.held()
@@ -182,7 +182,7 @@ class FilesSink:
             with contextlib.suppress(FileNotFoundError):
                 epochs = filter(_EPOCH.fullmatch, _names(self._root.parent))
                 if any(name > self._root.name for name in epochs):
-                    raise LeaseLost("another job has taken over", place=str(self._directory))
+                    raise LeaseLost("another job has taken over", where=str(self._directory))
             make_private(self._root)
 
     def _describe(self, staged: Path, turn: int, parts: Sequence[Part]) -> None:

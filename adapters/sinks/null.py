@@ -45,7 +45,7 @@ class NullSink(Forgetful):
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
         if self.applied(turn):
-            raise SinkRefused(f"turn {turn} is committed already", place="null sink")
+            raise SinkRefused(f"turn {turn} is committed already", where="null sink")
         self._begun = turn
         return CountingWriter()
 

@@ -30,6 +30,6 @@ def admission(server: tuple[str, ...], *, renewable: bool = True) -> Iterator[No
     except LoginRefused as error:
         if renewable and server in _ADMITTED:
             raise
-        where = f"{error.place}: " if error.place else ""
+        where = f"{error.where}: " if error.where else ""
         raise ConfigError(f"{where}{error.message}", hint=error.hint) from error
     _ADMITTED.add(server)

@@ -50,25 +50,25 @@ class Refused(SourceError):
 class Meaning:
     """The error that some codes of the server stand for; `codes` None: any code.
 
-    `says` replaces what was being done and "failed"; `place` replaces where that was.
+    `says` replaces what was being done and "failed"; `where` replaces the caller's.
     """
 
     error: type[TidemarkError]
     codes: Collection[int | str] | None = None
     says: str = ""
-    place: str = ""
+    where: str = ""
     hint: str = ""
 
     def covers(self, fault: Fault) -> bool:
         """Whether it is the meaning of a fault."""
         return bool(fault.codes) if self.codes is None else any(code in self.codes for code in fault.codes)
 
-    def of(self, fault: Fault, doing: str, place: CollectionId | str) -> TidemarkError:
+    def of(self, fault: Fault, doing: str, where: CollectionId | str) -> TidemarkError:
         """The error."""
         message, hint = f"{self.says or f'{doing} failed'}: {fault.said}", self.hint or fault.hint
         if issubclass(self.error, ConfigError):
             return self.error(message, hint=hint)
-        error = self.error(message, place=self.place or place, hint=hint)
+        error = self.error(message, where=self.where or where, hint=hint)
         if isinstance(error, Refused):
             error.fault = fault
         return error
@@ -80,34 +80,34 @@ _OTHER: Final = Meaning(SourceError)
 class DriverErrors(Generic[DriverError]):
     """Raises the exceptions of one driver as ours: `with errors("measuring", table): …`.
 
-    The first of the `meanings` that covers a fault counts. `place` counts where a caller gives none.
+    The first of the `meanings` that covers a fault counts. `where` counts if a caller gives none.
     """
 
     def __init__(
         self,
         driver: type[DriverError],
         fault: Callable[[DriverError], Fault],
-        place: str,
+        where: str,
         meanings: tuple[Meaning, ...] = (),
     ) -> None:
-        self._driver, self._fault, self._place, self._meanings = driver, fault, place, meanings
+        self._driver, self._fault, self._where, self._meanings = driver, fault, where, meanings
 
     def refined(self, *meanings: Meaning) -> DriverErrors[DriverError]:
         """The same for a narrower use, where these meanings come before the others."""
-        return DriverErrors(self._driver, self._fault, self._place, (*meanings, *self._meanings))
+        return DriverErrors(self._driver, self._fault, self._where, (*meanings, *self._meanings))
 
     @contextmanager
-    def __call__(self, doing: str, place: CollectionId | str = "") -> Iterator[None]:
+    def __call__(self, doing: str, where: CollectionId | str = "") -> Iterator[None]:
         """Raise the driver's exceptions inside as ours."""
         try:
             yield
         except self._driver as error:
-            raise self.error(error, doing, place) from error
+            raise self.error(error, doing, where) from error
 
-    def error(self, error: DriverError, doing: str, place: CollectionId | str = "") -> TidemarkError:
+    def error(self, error: DriverError, doing: str, where: CollectionId | str = "") -> TidemarkError:
         """A driver's exception as ours, in one line. A refused login has credentials renewed."""
         fault = self._fault(error)
         meaning = next((meaning for meaning in self._meanings if meaning.covers(fault)), _OTHER)
         if issubclass(meaning.error, LoginRefused):
             refuse()
-        return meaning.of(fault, doing, place or self._place)
+        return meaning.of(fault, doing, where or self._where)

@@ -281,8 +281,8 @@ class InitialSnapshot(Generic[ViewT]):
 def _say_anew(way: Start, standing: Standing) -> None:
     """Say what becomes of an earlier snapshot."""
     if standing.log is Log.LOST:
-        _log.warning("the log is lost; it begins anew: of rows deleted meanwhile nothing is told")
+        _log.warning("the log is lost; a new one begins: rows deleted meanwhile are not reported")
     elif standing.left and way is Start.ALONE:
-        _log.warning("the initial snapshot begins again from nothing: no log could tell what has changed")
+        _log.warning("the initial snapshot starts over: no log has the changes made meanwhile")
     elif standing.left:
-        _log.warning("the initial snapshot begins anew; what was sent of the one before stays in the sink")
+        _log.warning("the initial snapshot starts over; events of the previous one stay in the sink")

@@ -56,14 +56,14 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
             raise
         if not stop.wait(_SIGNAL_WITHIN_S):
             raise _ended(spark) from error
-        _log.info("Spark ended before the job; what was in flight is done again at the next start")
+        _log.info("Spark ended before the job; the next start repeats the unfinished work")
 
 
 def _ended(spark: SparkSession) -> SourceError:
     if ran_out_of_memory() or _exit_code(spark) == _NO_MEMORY:
         hint = f"{MORE_MEMORY}; then start again, and the job goes on"
-        return SourceError("Spark ended for lack of memory", place="spark", hint=hint)
-    return SourceError("Spark ended", place="spark", hint="start again; the job goes on")
+        return SourceError("Spark ended for lack of memory", where="spark", hint=hint)
+    return SourceError("Spark ended", where="spark", hint="start again; the job continues")
 
 
 def _exit_code(spark: SparkSession) -> int | None:

@@ -39,18 +39,18 @@ MORE_MEMORY: Final = (
 _ran_out = threading.Event()
 
 
-def job_error(error: Exception, what: str, place: CollectionId | str = "spark") -> TidemarkError:
+def job_error(error: Exception, what: str, where: CollectionId | str = "spark") -> TidemarkError:
     """The error for a failed `what`, with the decisive line of Spark's error. Ours stay as they are."""
     if isinstance(error, TidemarkError):
         return error
     said = f"{what} failed: {telling_line(error)}"
     if _login_was_refused(error):
         refuse()
-        return LoginRefused(said, place=place)
+        return LoginRefused(said, where=where)
     if _NO_MEMORY in said:
         _ran_out.set()
-        return SourceError(said, place=place, hint=MORE_MEMORY)
-    return SourceError(said, place=place)
+        return SourceError(said, where=where, hint=MORE_MEMORY)
+    return SourceError(said, where=where)
 
 
 def ran_out_of_memory() -> bool:

@@ -211,7 +211,7 @@ def lost_or_failed(error: Exception, what: str) -> TidemarkError:
     if any(sign in str(error) for sign in _LOST):
         return ExecutorsFailed(
             "rows that were staged are lost: the executor that kept them has ended",
-            place="spark",
-            hint="they are read again; if this goes on, look at why executors end",
+            where="spark",
+            hint="they are read again; if this recurs, look at why executors end",
         )
     return of_executors(error, what)

@@ -89,7 +89,7 @@ def spark_session(
         _log.debug("Spark's own words:", exc_info=error)
         raise SourceError(
             f"can't be started: {telling_line(error)}",
-            place="spark",
+            where="spark",
             hint="look at what Java wrote above, spark.local.dir (is its disk full?), spark.driver.memory and"
             " JAVA_HOME; tidemark run -v shows all of it",
         ) from error

@@ -47,7 +47,7 @@ class DatabaseChecks:
     def _checked(self, database: str) -> str:
         found = self._databases.questions(database).catalog.description()
         if found is None:
-            raise SourceError("the server does not tell of the database", place=database)
+            raise SourceError("the server does not tell of the database", where=database)
         if not found.cdc:
             raise ConfigError(
                 f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
@@ -92,7 +92,7 @@ class DatabaseChecks:
         signal = self._settings.source_as(SqlServerSettings).signal_table(database)
         for name in uncaptured(listed, captures):
             if self._settings.capture.include_tables and name != signal:
-                _log.warning("%s is listed, but CDC does not capture it: its changes are not told", name)
+                _log.warning("%s is listed, but CDC does not capture it: its changes are not streamed", name)
         for table in listed:
             if table.indexed and self._settings.capture.include_tables:
                 _log.warning("%s is an indexed view, which CDC can't capture", table.id)
@@ -151,7 +151,7 @@ def refused_replica(database: str) -> SourceError:
     return SourceError(
         f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
         " changes that were told",
-        place=database,
+        where=database,
         hint="connect to the primary replica",
     )
 
@@ -162,7 +162,7 @@ def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         if not _marks(saved[name]) & _marks(found[name]):
             raise OtherServer(
                 f"the saved state is of another database {name!r}: {saved[name]!r}, not {found[name]!r}",
-                hint="set tidemark.checkpoint to an empty directory to begin anew",
+                hint="set tidemark.checkpoint to an empty directory to start over",
             )
 
 

@@ -132,7 +132,7 @@ class Databases:
         rows_are_written = self._settings.snapshot.watermarking is not Watermarking.VISIBILITY
         if rows_are_written and self._settings.source_as(SqlServerSettings).signal_table(database) is None:
             return SignalError(
-                f"database {database!r} has no signal table, and LSNs of one database say nothing of another",
+                f"database {database!r} has no signal table, and no other's LSNs compare with its own",
                 hint="name a table of each database in signal.data.collection, or set read.only=true",
             )
         return None

@@ -79,8 +79,8 @@ def _server(reach: ReachOf, settings: Settings) -> Server:
     return Server(reach(sqlserver), connection.login_of(sqlserver))
 
 
-def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Locations) -> Wired:
-    source = make_source(settings.in_form(places.form), spark, places, reach)
+def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+    source = make_source(settings.in_form(locations.form), spark, locations, reach)
     return Wired(
         source,
         source.close,
@@ -99,18 +99,18 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, places: Loca
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    places: Locations,
+    locations: Locations,
     reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
     """The source of the settings."""
     found = _server(reach, settings)
     chosen = snapshotter(settings.snapshot)
     databases, slots = Databases(settings, found, chosen.statement), slots_of(spark)
-    jdbc, clock = found.reach.jdbc, places.clock
+    jdbc, clock = found.reach.jdbc, locations.clock
     tools = SourceTools(
-        SpanEncoder(places.encoders, places.spans, local_rows=_LOCAL_ROWS),
-        ChunkReader(spark, jdbc, places.windows, settings.snapshot, slots=slots),
-        lambda database: ChangeReader(spark, jdbc, database, places.spans.within("log"), clock.new_id),
+        SpanEncoder(locations.encoders, locations.spans, local_rows=_LOCAL_ROWS),
+        ChunkReader(spark, jdbc, locations.windows, settings.snapshot, slots=slots),
+        lambda database: ChangeReader(spark, jdbc, database, locations.spans.within("log"), clock.new_id),
         _bounds(settings, slots()),
         clock,
         history(settings.source_as(SqlServerSettings).history, settings.events.topic_prefix),

@@ -92,7 +92,7 @@ class SqlServerSettings:
         return next((table for table in self.signal_tables if table.parts[0] == database), None)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The server and its databases, for people."""
         port = f":{self.port}" if self.port else f"\\{self.instance}"
         return f"{self.host}{port}, databases {', '.join(self.databases)}"

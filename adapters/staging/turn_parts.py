@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESTORE: Final = "restore it with the rest of the journal, from the same backup"
-_DAMAGED: Final = "the turn is begun again; if this goes on, look at the disk of the staging directory"
+_DAMAGED: Final = "the turn is begun again; if this recurs, look at the disk of the staging directory"
 
 
 class Staging:
@@ -172,14 +172,14 @@ class ArrowPart:
         """Its batches, memory-mapped. Raises SinkError if they are not what was written."""
         with self._content() as content:
             if checksum_of(content) != self.checksum:
-                raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
+                raise SinkError("is damaged: its checksum is wrong", where=str(self.path), hint=_DAMAGED)
             yield from _batches_in(content)
 
     def committed(self) -> Iterator[pa.RecordBatch]:
         """As `batches`, of a turn that is not begun again. Raises StateError if it is damaged."""
         with self._content() as content:
             if checksum_of(content) != self.checksum:
-                raise StateError("is damaged: its checksum is wrong", place=str(self.path), hint=RESTORE)
+                raise StateError("is damaged: its checksum is wrong", where=str(self.path), hint=RESTORE)
             yield from _batches_in(content)
 
     @contextlib.contextmanager
@@ -220,7 +220,7 @@ def _copy(source: str, target: Path, checksum: Checksum, mode: int | None) -> No
             copy.write(piece)
         copy.force()
         if copy.checksum != checksum:
-            raise SinkError("rows that were staged are damaged", place=source, hint="they are read again")
+            raise SinkError("rows that were staged are damaged", where=source, hint="they are read again")
 
 
 @contextlib.contextmanager
@@ -261,10 +261,10 @@ def written_files(directory: Path, parts: Sequence[Part]) -> list[Path]:
     for part in sorted(expected.keys() | sizes.keys()):
         if part not in sizes or part not in expected:
             how = "is missing" if part not in sizes else "was written by somebody else"
-            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+            raise SinkError(f"part {part} {how}", where=str(directory), hint="the turn is begun again")
         if expected[part] != sizes[part]:
             how = f"has {sizes[part]} bytes of {expected[part]}"
-            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+            raise SinkError(f"part {part} {how}", where=str(directory), hint="the turn is begun again")
     return found
 
 

@@ -48,7 +48,7 @@ class CertificateDirectory:
         except ValueError as error:
             hint = "remove it: a new one is drawn, and snapshots that run now get no certificate"
             raise StateError(
-                "the seed of the certificates is damaged", place=self._storage.place, hint=hint
+                "the seed of the certificates is damaged", where=self._storage.location, hint=hint
             ) from error
 
 

@@ -46,15 +46,15 @@ class CheckpointReader:
     `place` is the path or URI as it may be shown: a URI may have a login.
     """
 
-    def __init__(self, place: str) -> None:
-        self._uri, self.place = place, without_secrets(place)
+    def __init__(self, location: str) -> None:
+        self._uri, self.location = location, without_secrets(location)
         try:
-            if "://" in place:
-                scheme, rest = place.split("://", 1)
+            if "://" in location:
+                scheme, rest = location.split("://", 1)
                 scheme = "s3" if scheme in {"s3a", "s3n"} else scheme
                 self._files, self._root = fs.FileSystem.from_uri(f"{scheme}://{rest}")
             else:
-                path = place.removeprefix("file:")
+                path = location.removeprefix("file:")
                 self._files, self._root = fs.LocalFileSystem(), str(Path(path).absolute())
         except (ArrowException, OSError, ValueError) as error:
             raise self._failed(error) from error
@@ -69,7 +69,7 @@ class CheckpointReader:
                 return self._saved(promoted[-1])
             except FileNotFoundError:
                 continue
-        raise StateError("the states change too fast to be read", place=self.place, hint="try again")
+        raise StateError("the states change too fast to be read", where=self.location, hint="try again")
 
     def figures(self) -> figures.Figures | None:
         """What the job wrote last about how it does; None if there is nothing."""
@@ -100,7 +100,7 @@ class CheckpointReader:
         return None if owner is None or owner.released or owner.process.gone else owner
 
     def unsettled(self) -> bool:
-        """Whether a turn was begun whose end only the sink knows."""
+        """Whether a turn was begun, and only the sink knows if it ended."""
         promoted, pending = turns_in(self.names())
         return any(turn > (promoted[-1] if promoted else -1) for _epoch, turn in pending)
 
@@ -136,21 +136,19 @@ class CheckpointReader:
     def _beside(self, name: str) -> bytes:
         match = QUEUE.fullmatch(name)
         if match is None:
-            raise StateError(f"the saved state names no queue: {name!r}", place=self.place)
+            raise StateError(f"the saved state names no queue: {name!r}", where=self.location)
         return self._document(int(match[1]), name)
 
     def _document(self, turn: int, name: str) -> bytes:
-        return opened(turn, self.read(name), place=f"{self.place}/{name}").document
+        return opened(turn, self.read(name), where=f"{self.location}/{name}").document
 
     def _failed(self, error: Exception) -> StateError:
         said = hidden_in(str(error), self._uri)
-        return StateError(f"can't be read: {said}", place=self.place, hint=_HINT)
+        return StateError(f"can't be read: {said}", where=self.location, hint=_HINT)
 
 
 def checkpoint_of(settings: Settings) -> CheckpointReader:
     """The checkpoint that the settings name. Raises ConfigError if they name none."""
     if not settings.job.checkpoint:
-        raise ConfigError(
-            "'tidemark.checkpoint' is not set, so the job saves nothing that could be looked at"
-        )
+        raise ConfigError("'tidemark.checkpoint' is not set, so the job saves nothing to look at")
     return CheckpointReader(settings.job.checkpoint)

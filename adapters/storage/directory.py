@@ -48,7 +48,7 @@ class Storage(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory, for people."""
 
     def names(self) -> list[str]:
@@ -110,13 +110,13 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.place = str(root)
-        with failing(self.place):
+        self.location = str(root)
+        with failing(self.location):
             make_private(root)
 
     def names(self) -> list[str]:
         """List the files in it."""
-        with failing(self.place):
+        with failing(self.location):
             return os.listdir(self._root)  # noqa: PTH208  a directory of events has many entries
 
     def read(self, name: str) -> bytes:
@@ -190,7 +190,7 @@ class LocalStorage:
             return True
 
     def _failing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return failing(f"{self.place}/{name}")
+        return failing(f"{self.location}/{name}")
 
 
 class HadoopStorage:
@@ -198,13 +198,13 @@ class HadoopStorage:
 
     def __init__(self, system: Any, path_type: Any, root: Any, *, renames: bool) -> None:
         self._system, self._path_type, self._root, self._renames = system, path_type, root, renames
-        self.place = str(root.toString())
-        with failing(self.place):
+        self.location = str(root.toString())
+        with failing(self.location):
             system.mkdirs(root)
 
     def names(self) -> list[str]:
         """List the files in it."""
-        with failing(self.place):
+        with failing(self.location):
             return [status.getPath().getName() for status in self._system.listStatus(self._root)]
 
     def read(self, name: str) -> bytes:
@@ -269,7 +269,7 @@ class HadoopStorage:
             if self.exists(source):
                 self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
-                raise StateError(f"can't be renamed from {source!r}", place=f"{self.place}/{target}")
+                raise StateError(f"can't be renamed from {source!r}", where=f"{self.location}/{target}")
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -300,7 +300,7 @@ class HadoopStorage:
         return self._path_type(self._root, name)
 
     def _failing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return failing(f"{self.place}/{name}")
+        return failing(f"{self.location}/{name}")
 
 
 class FileThere(StateError):
@@ -308,30 +308,30 @@ class FileThere(StateError):
 
 
 @contextlib.contextmanager
-def failing(place: str) -> Iterator[None]:
+def failing(where: str) -> Iterator[None]:
     """Turn errors of the JVM and the system into a StateError about one file."""
     try:
         yield
     except Py4JJavaError as exc:
         reason = str(exc.java_exception.toString()).splitlines()[0]
-        raise _failed(reason, place) from exc
+        raise _failed(reason, where) from exc
     except PySparkException as exc:
         # PySpark replaces some of Java's exceptions by its own.
-        raise _failed(str(exc).splitlines()[0], place) from exc
+        raise _failed(str(exc).splitlines()[0], where) from exc
     except OSError as exc:
         if exc.errno in _FULL:
-            raise StateNotSaved(str(exc.strerror), place=place, hint=_FULL_HINT) from exc
-        raise StateError(exc.strerror or str(exc), place=place, hint=_HINT) from exc
+            raise StateNotSaved(str(exc.strerror), where=where, hint=_FULL_HINT) from exc
+        raise StateError(exc.strerror or str(exc), where=where, hint=_HINT) from exc
     except Py4JError as exc:
-        raise StateError(f"the storage can't be reached: {exc}", place=place, hint=_HINT) from exc
+        raise StateError(f"the storage can't be reached: {exc}", where=where, hint=_HINT) from exc
 
 
-def _failed(reason: str, place: str) -> StateError:
+def _failed(reason: str, where: str) -> StateError:
     if any(text in reason for text in _FULL_TEXTS):
-        return StateNotSaved(reason, place=place, hint=_FULL_HINT)
+        return StateNotSaved(reason, where=where, hint=_FULL_HINT)
     if "FileAlreadyExists" in reason:
-        return FileThere(reason, place=place)
-    return StateError(reason, place=place, hint=_HINT)
+        return FileThere(reason, where=where)
+    return StateError(reason, where=where, hint=_HINT)
 
 
 def _hadoop(spark: Any) -> tuple[Any, Any]:

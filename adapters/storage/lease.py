@@ -130,9 +130,9 @@ class FileLease:
         """The previous holder."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory, for people."""
-        return self._storage.place
+        return self._storage.location
 
     def try_take(self) -> Owner | None:
         """Take the lease if it is free and return None; otherwise return its holder.
@@ -185,10 +185,12 @@ class FileLease:
         """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
         newest = self._newest()
         if newest < self.epoch:
-            raise LeaseLost("the lease's file is gone", place=self.place)
+            raise LeaseLost("the lease's file is gone", where=self.location)
         if newest > self.epoch:
             by = self._owner(newest)
-            raise LeaseLost(f"taken over by {by} (epoch {newest}, ours was {self.epoch})", place=self.place)
+            raise LeaseLost(
+                f"taken over by {by} (epoch {newest}, ours was {self.epoch})", where=self.location
+            )
         self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
 
     def release(self) -> None:
@@ -271,17 +273,17 @@ class Leases:
             if lease.lives and not self._claim.wait:
                 raise LeaseHeld(
                     f"held by {owner}",
-                    place=lease.place,
+                    where=lease.location,
                     hint="stop that job, or set tidemark.lease.wait=true to stand by",
                 )
             if told != owner.id and self._claim.wait:
                 told = owner.id
-                _log.info("%s is held by %s; standing by", lease.place, owner)
+                _log.info("%s is held by %s; standing by", lease.location, owner)
             self.check()
             if pause(min(_LOOK_S, self._ttl_s / _RENEWALS)):
                 return False
         if told is not None:
-            _log.info("%s is ours now (epoch %d)", lease.place, lease.epoch)
+            _log.info("%s is ours now (epoch %d)", lease.location, lease.epoch)
         return True
 
     def _begin_renewing(self) -> None:
@@ -316,7 +318,7 @@ class Leases:
         if self._thread is not None and unrenewed_s > self._ttl_s:
             raise LeaseLost(
                 f"not renewed for {unrenewed_s:.1f} s; another job may have taken over",
-                place=self._leases[0].place,
+                where=self._leases[0].location,
                 hint="the machine or its storage stood still; tidemark.lease.ttl.ms allows for longer",
             )
 

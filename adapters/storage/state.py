@@ -72,7 +72,7 @@ class FileStateStore:
         more.
         """
         if pending and max(epoch for epoch, _turn in pending) > self._epoch:
-            raise LeaseLost("a newer job has saved its state", place=self._storage.place)
+            raise LeaseLost("a newer job has saved its state", where=self._storage.location)
         ahead = [(epoch, turn) for epoch, turn in sorted(pending) if turn > newest]
         kept = ahead[-1] if ahead else None
         for epoch, turn in pending:
@@ -104,7 +104,7 @@ class FileStateStore:
         """Read and verify the file."""
         match = QUEUE.fullmatch(name)
         if match is None:
-            raise StateError(f"the saved state names no queue: {name!r}", place=self._storage.place)
+            raise StateError(f"the saved state names no queue: {name!r}", where=self._storage.location)
         return self._read(name, int(match[1])).document
 
     def _drop_beside(self, oldest: int) -> None:
@@ -148,7 +148,7 @@ class FileStateStore:
         promoted, pending = turns_in(names)
         newer = newest_lease(names) > self._epoch or any(epoch > self._epoch for epoch, _turn in pending)
         if newer or promoted[-1:] > [turn]:
-            raise LeaseLost(f"another job has settled turn {turn}", place=self._storage.place) from error
+            raise LeaseLost(f"another job has settled turn {turn}", where=self._storage.location) from error
         if turn not in promoted:
             text = f"state of turn {turn} is promoted without having been saved"
             raise InvariantError(text) from error
@@ -165,4 +165,4 @@ class FileStateStore:
                 self._storage.delete(name)
 
     def _read(self, name: str, turn: int) -> SavedState:
-        return opened(turn, self._storage.read(name), place=f"{self._storage.place}/{name}")
+        return opened(turn, self._storage.read(name), where=f"{self._storage.location}/{name}")

@@ -64,16 +64,16 @@ def sealed(turn: int, document: bytes) -> bytes:
     return head.encode("ascii") + document + _TAIL
 
 
-def opened(turn: int, content: bytes, *, place: str) -> SavedState:
+def opened(turn: int, content: bytes, *, where: str) -> SavedState:
     """Extract the document from a file's content. Raises StateError unless it is exactly what was saved."""
     hint = "restore the file, or move it away to go on from the state before it"
     head = _HEAD.match(content)
     if head is None:
-        raise StateError("holds no saved state", place=place, hint=hint)
+        raise StateError("holds no saved state", where=where, hint=hint)
     document = content[head.end() : -len(_TAIL)]
     whole = content.endswith(_TAIL) and len(document) == int(head[2])
     if not whole or hashlib.sha256(document).hexdigest().encode("ascii") != head[3]:
-        raise StateError("is damaged: its length or checksum is wrong", place=place, hint=hint)
+        raise StateError("is damaged: its length or checksum is wrong", where=where, hint=hint)
     if int(head[1]) != turn:
-        raise StateError(f"holds the state of turn {int(head[1])}", place=place, hint=hint)
+        raise StateError(f"holds the state of turn {int(head[1])}", where=where, hint=hint)
     return SavedState(turn, document)

@@ -116,7 +116,7 @@ class SortEvents:
             return self._decoded(pieces)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if len(pieces) == 1:
-                raise SourceError(f"a line is no event: {error}", place=pieces[0].file.path) from error
+                raise SourceError(f"a line is no event: {error}", where=pieces[0].file.path) from error
         # One of them is damaged, or they were written under different settings.
         found = [self._sorted([piece]) for piece in pieces]
         return pa.concat_tables(table for table, _places in found), [
@@ -136,15 +136,15 @@ class SortEvents:
         emptied = pc.fill_null(pc.equal(ops, "t"), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         if emptied.any() and not self.traits.in_order:
             raise SourceError(
-                "it was truncated, and its topic's partitions don't tell which rows came before",
-                place=self.topic,
+                "it was truncated, and nothing tells which rows of its topic's partitions came before",
+                where=self.topic,
             )
         begins = np.cumsum([0, *(len(piece.content) for piece in pieces)])[:-1]
         at = np.searchsorted(begins, starts, side="right") - 1
         keyless = pc.equal(keys, b"null").to_numpy(zero_copy_only=False) & ~emptied
         if keyless.any():
             place = pieces[int(at[keyless][0])].file.path
-            raise SourceError("an event has no key, so its row can't be found", place=place)
+            raise SourceError("an event has no key, so its row can't be found", where=place)
         own = {
             "turn": np.array([piece.file.turn for piece in pieces], np.int64)[at],
             "part": np.array([piece.file.part for piece in pieces], np.int64)[at],

@@ -77,7 +77,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise SourceError(f"a line can't be read again: {error}", place=path) from error
+        raise SourceError(f"a line can't be read again: {error}", where=path) from error
 
 
 class Lines:

@@ -97,7 +97,7 @@ class FilesCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Sorting:
-    """What is to be sorted: a topic's events in `directory`, and the rows seen. Results go below `work`."""
+    """The input of sorting: a topic's events in `directory`, and the rows seen. Results go below `work`."""
 
     directory: str
     work: str

@@ -49,7 +49,7 @@ _MOST_AGAIN: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look has found to differ, in files by partition, and the turn before it began."""
+    """The differences that a look has found, in files by partition, and the turn before it began."""
 
     began: int
     paths: tuple[str, ...]
@@ -79,7 +79,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where rows are sorted, the topic, the file of the rows seen, and how many these are."""
+    """The directory for sorting, the topic, the file of the rows seen, and their number."""
 
     directory: str
     topic: str

@@ -24,7 +24,7 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPartition:
-    """What was found, the places of the first extra rows, and the file with what differs."""
+    """The findings, the positions of the first extra rows, and the file of the differences."""
 
     findings: Findings
     extra: tuple[int, ...]

@@ -106,7 +106,7 @@ class HeldVersion:
         there = {name.lower() for name in self._pinned.rows.columns}
         key = tuple(self._pinned.key.split(","))
         if not there.issuperset(name.lower() for name in key):
-            raise SinkRefused("the columns of its key are not known", place=str(self._name))
+            raise SinkRefused("the columns of its key are not known", where=str(self._name))
         return Shape(key, key)
 
     def size(self) -> int:
@@ -144,7 +144,7 @@ class HeldVersion:
     def _scanned(self, task: SortRows | FindKeys, made: StructType) -> pa.Table:
         """What tasks make of the rows."""
         if self._pinned is None:
-            raise SinkError("the table is missing", place=str(self._name))
+            raise SinkError("the table is missing", where=str(self._name))
         frame = self._pinned.rows
         there = {name.lower() for name in frame.columns}
         asked = [

@@ -1,4 +1,4 @@
-"""How rows of a collection are read from another table with its columns, and become what its events say."""
+"""Reads a collection's rows from another table with its columns, in the form of the collection's events."""
 
 from __future__ import annotations
 

@@ -78,5 +78,5 @@ def _errors(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SourceError(
-            f"rows to compare can't be kept: {error}", place=str(directory), hint="make room there"
+            f"rows to compare can't be kept: {error}", where=str(directory), hint="make room there"
         ) from error

@@ -65,7 +65,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where files are sorted, the file of the rows seen, how many these are, and earlier scans in order."""
+    """The directory for sorting, the file of the rows seen, their number, and earlier scans in order."""
 
     directory: str
     seen: str
@@ -132,7 +132,7 @@ class TableComparison(ThreadedComparison):
                 return self._compared()
         except OSError as error:
             hint = "make room there"
-            raise SourceError(f"rows can't be sorted: {error}", place=work.directory, hint=hint) from error
+            raise SourceError(f"rows can't be sorted: {error}", where=work.directory, hint=hint) from error
         finally:
             if not self._kept:
                 shutil.rmtree(work.directory, ignore_errors=True)

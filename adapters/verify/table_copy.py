@@ -151,7 +151,7 @@ class TableCopy:
                 other.digests = None
         if table.digests is None:
             if table.shape is None:
-                raise SourceError("its columns are not known", place=str(table.name))
+                raise SourceError("its columns are not known", where=str(table.name))
             self._numbers += 1
             table.digests = StagedDigests(connection, table.shape, self._numbers)
         return table.digests
@@ -165,13 +165,13 @@ class TableCopy:
         target = Target(self._sink.settings, f"tidemark compare {ticket}")
         with as_source_errors(), target.connection() as connection:
             if connection.info.server_version < _LEAST:
-                raise SourceError("the target is older than PostgreSQL 14", place=target.place)
+                raise SourceError("the target is older than PostgreSQL 14", where=target.address)
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             row = connection.execute(_TURN, [self._sink.job]).fetchone()
             if row is None or row[0] != asked.span.upto:
                 turn = None if row is None else row[0]
                 raise SourceError(
-                    f"the target is at turn {turn}, the job at {asked.span.upto}", place=target.place
+                    f"the target is at turn {turn}, the job at {asked.span.upto}", where=target.address
                 )
             if table.shape is None:
                 table.shape = _bare_shape(connection, table.name, self._sink.touched.key(topic))
@@ -215,7 +215,7 @@ class TableCopy:
         """The keys to delete, as the target writes them."""
         table = self._tables[topic]
         if table.shape is None:
-            raise SourceError("its columns are not known", place=str(table.name))
+            raise SourceError("its columns are not known", where=str(table.name))
         fields = [field_of(table.extra[row.key]) for row in extra if row.key in table.extra]
         return Removal(table.name, table.shape.key, pa.array(fields, pa.large_string())).batch
 
@@ -251,7 +251,7 @@ def _bare_shape(connection: Connection, name: TableName, key: tuple[str, ...]) -
     found = types_of(connection, name)
     key = key or _unique(connection, name)
     if found and not key:
-        raise SourceError("the target's table has no unique index", place=str(name))
+        raise SourceError("the target's table has no unique index", where=str(name))
     types = {column: found[column] for column in key if column in found}
     return Shape(name, key, types, frozenset(types))
 

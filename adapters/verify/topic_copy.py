@@ -107,7 +107,7 @@ class TopicCopy:
 
     def _topic(self, name: str) -> _Topic:
         if name not in self._topics:
-            raise SourceError("the topic's turns are not known", place=name)
+            raise SourceError("the topic's turns are not known", where=name)
         return self._topics[name]
 
     def _files(self, topic: _Topic) -> FilesCopy:

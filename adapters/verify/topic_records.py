@@ -94,8 +94,8 @@ class ReadRecords:
                 silent += 1
                 if silent * _WAIT_S > _SILENCE_S:
                     raise SourceError(
-                        f"nothing came behind offset {at} of {share.end}",
-                        place=f"{self.topic}-{share.partition}",
+                        f"nothing came after offset {at} of {share.end}",
+                        where=f"{self.topic}-{share.partition}",
                     )
                 (place,) = consumer.position([place])
                 at = max(at, place.offset)  # the last offsets may not be records
@@ -190,7 +190,7 @@ class TopicEnds:
                 return found
             if time.monotonic() > until:
                 hint = "look for producers that have begun one and not ended it"
-                raise SourceError("a transaction in it stays open", place=topic, hint=hint)
+                raise SourceError("a transaction in it stays open", where=topic, hint=hint)
             time.sleep(_DECIDED_S)
 
     def forget(self) -> None:
@@ -224,4 +224,4 @@ def _json(text: bytes | str | None) -> bytes:
 
 
 def _failed(error: KafkaException, topic: str) -> SourceError:
-    return SourceError(f"the topic can't be read: {said(error.args[0])}", place=topic)
+    return SourceError(f"the topic can't be read: {said(error.args[0])}", where=topic)

@@ -33,11 +33,11 @@ class TurnEnds:
     def note(self, turn: int, ends: Mapping[int, int]) -> None:
         """Note the ends after a turn, by partition. Turns are noted in order.
 
-        Raises SourceError if a partition has lost records at its end: the topic was made anew.
+        Raises SourceError if a partition has lost records at its end: the topic was recreated.
         """
         before = self._ends[-1] if self._ends else {}
         if any(ends.get(partition, -1) < end for partition, end in before.items()):
-            raise SourceError("the topic was made anew while it was compared", hint="ask again")
+            raise SourceError("the topic was recreated while it was compared", hint="ask again")
         self.newest = turn
         if ends != before or not self._ends:
             self._turns.append(turn)

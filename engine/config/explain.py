@@ -26,7 +26,7 @@ class Explained:
 
 
 def explain(properties: Mapping[str, str], *, defaults: bool = False) -> tuple[Explained, ...]:
-    """What becomes of each known property in the file, and with `defaults` of all others.
+    """How each known property in the file is handled, and with `defaults` all others.
 
     Those in the file come first, in its order. Secrets are masked.
     """

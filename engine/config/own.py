@@ -128,7 +128,7 @@ _SHARED = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic, or a sink's table, is made anew: its table is told to be incomplete",
+        "what to do where a Kafka topic, or a sink's table, is recreated: its table is reported incomplete",
         choice(TopicRecreated),
         "warn",
     ),

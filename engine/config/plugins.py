@@ -1,4 +1,4 @@
-"""What a source or a sink tells the configuration about itself, and how other packages register theirs.
+"""How a source or a sink declares itself to the configuration, and how other packages register theirs.
 
 A package registers a source by an entry point of the group `tidemark.sources`. The entry point's name is the
 value of `connector.class`, its object a `Connector`. A sink's is of the group `tidemark.sinks`; its name is

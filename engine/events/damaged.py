@@ -17,11 +17,11 @@ _DAMAGE: Final = (LookupError, ValueError, OverflowError, struct.error, pa.Arrow
 
 
 @contextmanager
-def reading_bytes(what: str, place: str = "") -> Iterator[None]:
+def reading_bytes(what: str, where: str = "") -> Iterator[None]:
     """Turn the errors that parsing a damaged `what` raises into a SourceError."""
     try:
         yield
     except _DAMAGE as error:
         raise SourceError(
-            f"{what} can't be read: it is damaged", place=place, hint="read it again"
+            f"{what} can't be read: it is damaged", where=where, hint="read it again"
         ) from error

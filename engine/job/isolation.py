@@ -78,7 +78,7 @@ class Isolation:
         for fault in new:
             isolates = self._pace.isolates or fault.cause is Cause.DELETIONS
             if not isolates and not isinstance(self.topics.reason(fault.collection), TopicRemade):
-                raise PositionLost(fault.why, place=fault.collection, hint="see tidemark.table.errors")
+                raise PositionLost(fault.why, where=fault.collection, hint="see tidemark.table.errors")
             _log.error("%s; %s", fault, incomplete.advice(fault))
         if encoded.incomplete:
             state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
@@ -91,7 +91,7 @@ class Isolation:
         """Restart collections whose rows were replaced outside the log while they were read."""
         snapshot, anew = restart_replaced(state.snapshot, collections)
         for table in anew:
-            _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
+            _log.warning("%s is read again: other rows replaced its own", table.target.collection)
         self._windows.in_progress.drop(anew)
         return state.queued(snapshot)
 
@@ -111,7 +111,7 @@ class Isolation:
             snapshot = self._with_snapshot(restart_collection(snapshot, fault.collection), fault.collection)
             return replace(state, snapshot=snapshot)
         for table in tables:
-            self._parts.listener.failed(table, SourceError(fault.why, place=fault.collection))
+            self._parts.listener.failed(table, SourceError(fault.why, where=fault.collection))
         return replace(state, snapshot=snapshot.without(tables))
 
     def _with_snapshot(self, snapshot: Snapshot, collection: CollectionId) -> Snapshot:
@@ -150,7 +150,7 @@ class Isolation:
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
         self._windows.in_progress.drop(in_vain)
         for table in in_vain:
-            self._parts.listener.failed(table, SignalError(_IN_PART, place=table.target.collection))
+            self._parts.listener.failed(table, SignalError(_IN_PART, where=table.target.collection))
         back = aside - incomplete.aside(state.incomplete)
         return replace(
             state, incomplete=settled, snapshot=forget_failures(state.snapshot.without(in_vain), back)

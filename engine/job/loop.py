@@ -179,7 +179,7 @@ class Job:
         turns.opened(self._log)
 
     def _recovers(self, lost: PositionLost) -> bool:
-        """Whether a new log is to begin. Not before there was one, and not if that is just what fails."""
+        """Whether to begin a new log: only if there was one, and if beginning one is not what fails."""
         saved = self._checkpoint.state
         return self._pace.recovers and lost.loss is not None and saved.turn > 0 and not saved.awaits_log
 

@@ -1,4 +1,4 @@
-"""What becomes of collections and columns that are captured only since the job runs: announced, and read.
+"""Announces and reads the collections and columns that became captured while the job runs.
 
 A collection that was published, or enabled for CDC, had rows before that, and the log has none of them. So it
 is read by an incremental snapshot of its own, whose id begins with `tidemark-new-`. Of one that was created

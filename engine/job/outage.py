@@ -1,4 +1,4 @@
-"""What a job waits for while it tries again and again: each reason is told once, and the end."""
+"""Logs what a retrying job waits for: each reason once, and the end."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class Outage:
     def is_over(self, now_s: float) -> None:
         """Note that the job got further."""
         if self._attempts:
-            _log.info("goes on after %.0f s and %d attempts", now_s - self._since_s, self._attempts)
+            _log.info("continues after %.0f s and %d attempts", now_s - self._since_s, self._attempts)
             self._told, self._attempts = "", 0

@@ -1,4 +1,4 @@
-"""What becomes of a job whose log is lost: a new log begins, and the copy is repaired against it.
+"""Recovers a job whose log is lost: begins a new log, and repairs the copy against it.
 
     turn       n                 n+1                      n+2 …
     state      the old log's     the loss is saved        a new log; gaps and repairs are noted
@@ -45,7 +45,7 @@ def loss_of(error: PositionLost | OtherServer) -> PositionLost:
     """What is lost where the source raises this."""
     if isinstance(error, PositionLost):
         return error
-    return PositionLost(error.message, place=error.place, hint=error.hint, loss=Loss.REPLACED)
+    return PositionLost(error.message, where=error.where, hint=error.hint, loss=Loss.REPLACED)
 
 
 def lost(state: State, error: PositionLost, since: str) -> State:

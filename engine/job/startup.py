@@ -67,7 +67,7 @@ def not_behind(state: State, job_parts: JobParts, pace: Pace) -> tuple[State, Po
         return state, None
     if pace.repeats_behind_sink:
         _log.warning(
-            "the sink holds turns up to %d, the checkpoint knows %d: going on behind them;"
+            "the sink holds turns up to %d, the checkpoint knows %d: continuing after them;"
             " what was sent since is sent again",
             newest_turn,
             state.turn,
@@ -77,12 +77,12 @@ def not_behind(state: State, job_parts: JobParts, pace: Pace) -> tuple[State, Po
     said = f"the sink holds turns up to {newest_turn}, and the checkpoint {knows}"
     if pace.recovers:
         loss = Loss.CHECKPOINT_OLD if state.turn else Loss.CHECKPOINT_LOST
-        return replace(state, turn=newest_turn), PositionLost(said, place="checkpoint", loss=loss)
+        return replace(state, turn=newest_turn), PositionLost(said, where="checkpoint", loss=loss)
     raise SinkRefused(
         said,
-        place="checkpoint",
+        where="checkpoint",
         hint="use the checkpoint that this sink belongs to, or an empty sink; or set"
-        " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
+        " tidemark.sink.ahead=repeat for one start, which continues after those turns and sends"
         " what came since the checkpoint again",
     )
 

@@ -306,9 +306,7 @@ def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
     rest = list(left)
     for run in runs:
         if not rest or (run.after, run.holds_after) != (rest[0].after, rest[0].holds_after):
-            raise InvariantError(
-                f"a run after {run.after} was read, and is not what comes next", place="plan"
-            )
+            raise InvariantError(f"a run after {run.after} was read, but it does not come next", where="plan")
         ends = (run.upto, run.lacks_upto) == (rest[0].upto, rest[0].lacks_upto)
         rest[:1] = [] if ends else [replace(rest[0], after=run.upto, holds_after=False)]
     return tuple(rest)

@@ -23,13 +23,13 @@ def key_columns(target: Target, key: tuple[str, ...], columns: Sequence[str]) ->
     if not names:
         raise NoUsableKey(
             "the table has neither a primary key nor a unique index over NOT NULL columns",
-            place=place,
+            where=place,
             hint='name a column to order it by in "surrogate-key"',
         )
     if not set(names) <= set(columns):
         raise SignalError(
             f"no column {target.surrogate_key!r} for a surrogate key",
-            place=place,
+            where=place,
             hint=f"columns: {', '.join(columns)}",
         )
     return names

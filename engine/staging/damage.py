@@ -12,15 +12,15 @@ _SHARED: Final = (
 )
 
 
-def gone(what: str, place: str, hint: str = _SHARED) -> ExecutorsFailed:
+def gone(what: str, where: str, hint: str = _SHARED) -> ExecutorsFailed:
     """The error for a block that nobody has any more. `what` is a plural."""
-    return ExecutorsFailed(f"{what} are gone", place=place, hint=hint)
+    return ExecutorsFailed(f"{what} are gone", where=where, hint=hint)
 
 
-def damaged(what: str, how: str, place: str) -> ExecutorsFailed:
+def damaged(what: str, how: str, where: str) -> ExecutorsFailed:
     """The error for a block that is not what was written. `what` is a plural."""
     return ExecutorsFailed(
         f"{what} are damaged: {how}",
-        place=place,
-        hint="they are read again; if this goes on, look at the disk of the staging directory",
+        where=where,
+        hint="they are read again; if this recurs, look at the disk of the staging directory",
     )

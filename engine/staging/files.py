@@ -32,4 +32,4 @@ def sink_errors(path: Path | str) -> Iterator[None]:
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
         kind = SinkRefused if exc.errno == errno.EPIPE else SinkError
-        raise kind(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
+        raise kind(reason, where=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc

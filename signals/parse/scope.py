@@ -102,13 +102,13 @@ def _check_ranges(ranges: object) -> None:
                     raise SignalError(f"{name!r} in {place} holds null, which is no bound")
 
 
-def _check_key(key: object, place: str) -> None:
+def _check_key(key: object, where: str) -> None:
     if not isinstance(key, list):
-        raise SignalError(f"{place} must be an array of a key's values, not {kind(key)}")
+        raise SignalError(f"{where} must be an array of a key's values, not {kind(key)}")
     if not 1 <= len(key) <= _COLUMNS:
-        raise SignalError(f"{place} has {len(key)} values, and no key has so many")
+        raise SignalError(f"{where} has {len(key)} values, and no key has so many")
     if any(isinstance(value, str) and "\0" in value for value in key):
-        raise SignalError(f"{place} holds a NUL character")
+        raise SignalError(f"{where} holds a NUL character")
 
 
 # Made at the import, as in `engine/job/saved/state_document.py`.

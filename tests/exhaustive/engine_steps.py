@@ -336,7 +336,7 @@ class _Source:
 
     def open_window(self, window: Window) -> _Reading:
         if not self.opens:
-            raise TableBusy("a lock is held", place=T)
+            raise TableBusy("a lock is held", where=T)
         self.opened = window
         return _Reading(0, Superseded())
 

@@ -120,7 +120,7 @@ def _state(data: bytes) -> object:
 
 
 def _state_file(data: bytes) -> object:
-    return opened(3, data, place="state")
+    return opened(3, data, where="state")
 
 
 def _span(data: bytes) -> object:

@@ -67,7 +67,7 @@ def test_a_jvm_that_dies_under_load_ends_the_job_and_a_restart_loses_nothing(
 
     assert code == 1
     assert "Traceback" not in log
-    assert "Spark ended; start again; the job goes on" in log
+    assert "Spark ended; start again; the job continues" in log
     assert 0 < sent < ROWS
     assert keys == set(range(ROWS + 1))
 

@@ -180,7 +180,7 @@ class TestInterrupted:
             check(one, filled, "a", "b")
             assert Counter(reads(one, "a"))[1] == 2
             assert marks(one, "a").count("first") == 2
-        assert "begins anew" in caplog.text
+        assert "starts over; events of the previous one" in caplog.text
 
     def test_a_lost_checkpoint_loses_nothing(self, filled, tmp_path, spark):
         interrupted(filled, tmp_path / "lost", spark)
@@ -271,7 +271,7 @@ class TestAlone:
             run_to_its_end(one)
 
             check(one, filled, "a", "b")
-        assert "begins again from nothing" in caplog.text
+        assert "starts over: no log has the changes" in caplog.text
 
 
 class TestLostLog:
@@ -293,7 +293,7 @@ class TestLostLog:
             finish(one, lost)
 
             check(one, lost, "a", "b")
-        assert "of rows deleted meanwhile nothing is told" in caplog.text
+        assert "rows deleted meanwhile are not reported" in caplog.text
 
 
 def test_never_reads_nothing(filled, tmp_path, spark):

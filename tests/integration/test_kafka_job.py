@@ -274,7 +274,7 @@ def test_a_topic_made_anew_stops_the_job_where_that_is_wanted(broker, items, tmp
         broker.recreate_topic(TOPIC)
         write(items, 2)
         with pytest.raises(
-            SinkRefused, match=f"{TOPIC}: the topic was made anew, it lacks what was sent before"
+            SinkRefused, match=f"{TOPIC}: the topic was recreated, it lacks what was sent before"
         ):
             job.job.run(lambda: False)
 

@@ -297,7 +297,7 @@ def test_a_topic_that_was_deleted_is_made_again(kafka, sink, topic):
     kafka.delete_topic(topic)
     with pytest.raises(SinkError):
         send(opened, [changes(topic, range(1, 2))], turn=2)
-    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was made anew, it lacks what"):
+    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was recreated, it lacks what"):
         send(opened, [changes(topic, range(1, 2))], turn=2)
     send(opened, [changes(topic, range(1, 2))], turn=2)
 
@@ -311,7 +311,7 @@ def test_a_topic_that_somebody_else_made_anew_is_noticed(kafka, sink, topic, rec
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     monkeypatch.setattr("adapters.kafka.topics._LOOK_EVERY_S", 0.0)
-    with pytest.raises(SinkRefused, match=f"{topic}: the topic was made anew") as raised:
+    with pytest.raises(SinkRefused, match=f"{topic}: the topic was recreated") as raised:
         send(opened, [changes(topic, range(1, 2))], turn=2)
     send(opened, [changes(topic, range(1, 2))], turn=2)
 
@@ -407,7 +407,7 @@ def test_a_topic_made_anew_while_no_job_ran_is_noticed(kafka, sink, topic, made_
         kafka.create_topic(topic)
     opened = sink()
     opened.resume(saved)
-    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was made anew"):
+    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was recreated"):
         send(opened, [changes(topic, range(1, 2))])
     opened.resume(saved)  # as a retry does: it is told once
     send(opened, [changes(topic, range(1, 2))])

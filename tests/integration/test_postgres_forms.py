@@ -172,7 +172,7 @@ class TestOtherKey:
         rows = replayed_rows(job.events("t"))
         assert sorted(row["n"] for row in rows.values()) == list(range(1, ROWS + 1))
         assert {row["body"] for row in rows.values()} == {"large" * 1000}
-        assert "is read anew" in caplog.text
+        assert "is read again" in caplog.text
 
 
 class TestPartitions:

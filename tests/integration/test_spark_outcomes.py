@@ -23,12 +23,12 @@ from engine.model import CollectionId
 pytestmark = pytest.mark.integration
 T = CollectionId(("public", "t"))
 ERRORS = [
-    SourceError("a document is damaged", place=T, hint="look at it"),
-    SchemaChanged("it was dropped", place=T),
-    TableBusy("locked", place=T),
-    SinkError("no space left on device", place="/data/run-00001-7.arrow", hint="free some space"),
-    SinkRefused("broken pipe", place="console"),
-    TopicsRefused({"a topic": SinkRefused("denied", place="a topic")}),
+    SourceError("a document is damaged", where=T, hint="look at it"),
+    SchemaChanged("it was dropped", where=T),
+    TableBusy("locked", where=T),
+    SinkError("no space left on device", where="/data/run-00001-7.arrow", hint="free some space"),
+    SinkRefused("broken pipe", where="console"),
+    TopicsRefused({"a topic": SinkRefused("denied", where="a topic")}),
 ]
 
 

@@ -37,7 +37,7 @@ ERRORS: dict[str, Callable[[], TidemarkError]] = {
     "rename": lambda: StateNotSaved("no space left for a name"),
     "failed": lambda: SourceError("rows could not be read"),
     "gone": lambda: SnapshotGone("the state at that time is gone"),
-    "busy": lambda: TableBusy("another session holds a lock", place=T),
+    "busy": lambda: TableBusy("another session holds a lock", where=T),
     "login": lambda: LoginRefused("the credential has expired"),
     "yield": lambda: GaveWay("a session waits for the table"),
     "changed": lambda: SchemaChanged("the table has changed"),

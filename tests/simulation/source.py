@@ -261,10 +261,10 @@ class SimSource:
     def _measured(self, target: Target, *, bounded: bool) -> Extent | SignalError | TableBusy:
         shown = self._shown(initial=target.initial)
         if shown is None:
-            return TableBusy("waits for what was committed before the log began", place=target.collection)
+            return TableBusy("waits for what was committed before the log began", where=target.collection)
         places = sorted(place for place, _key, _row in self._rows(target.collection, shown))
         if target.scope is not None and self._database.cuts[target.collection] == "place":
-            return SignalError("it has another key than the signal's", place=target.collection)
+            return SignalError("it has another key than the signal's", where=target.collection)
         whole = len(places) <= self._setup.whole_rows and not bounded and target.scope is None
         greatest = (_bound(places[-1]),) if places and not whole else None
         return Extent(
@@ -331,7 +331,7 @@ class SimSource:
         with fallible(self._life, "open_window"):
             for run in window.runs:
                 if run.key and run.key != self.key(run.target.collection):
-                    raise SchemaChanged("its definition has changed", place=run.target.collection)
+                    raise SchemaChanged("its definition has changed", where=run.target.collection)
             shown = self._shown(initial=window.initial)
             if shown is None:
                 raise TableBusy("waits for what was committed before the log began")
@@ -387,7 +387,7 @@ class SimSource:
         )
         poisoned = self._database.poisoned[collection]
         if poisoned and any(key in poisoned for _place, key, _row in rows):
-            raise SourceError("a row can't be read", place=collection)
+            raise SourceError("a row can't be read", where=collection)
         if run.target.compared:
             content = self._compared(window, index, collection, rows)
         else:

@@ -62,7 +62,7 @@ class Directory:
 class MemoryStorage:
     """The `Storage` of one process over a directory."""
 
-    place = "memory"
+    location = "memory"
 
     def __init__(self, directory: Directory, process: Process) -> None:
         self._directory, self._process = directory, process
@@ -78,7 +78,7 @@ class MemoryStorage:
         try:
             return self._directory.files[name]
         except KeyError:
-            raise StateError("there is no such file", place=name) from None
+            raise StateError("there is no such file", where=name) from None
 
     def create(self, name: str, content: bytes, *, forced: bool = True) -> None:
         """Write a file; torn, it leaves a partial file that nobody may read."""
@@ -111,7 +111,7 @@ class MemoryStorage:
     def stamp(self, name: str) -> str:
         """What changes with each write."""
         if name not in self._directory.files:
-            raise StateError("there is no such file", place=name)
+            raise StateError("there is no such file", where=name)
         return str(self._directory.stamps[name])
 
     def rename(self, source: str, target: str, *, forced: bool = True) -> None:
@@ -121,7 +121,7 @@ class MemoryStorage:
             return
         with fallible(self._process, "rename") as fault:
             if source not in self._directory.files:
-                raise StateError("there is no such file", place=source)
+                raise StateError("there is no such file", where=source)
             if fault != "torn":
                 promoted = _PROMOTED.fullmatch(target)
                 if promoted and not self._directory.sent(int(promoted[1])):

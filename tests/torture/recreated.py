@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.torture.play import Play
     from tests.torture.truth import Row
 
-SAYS = "the topic was made anew"
+SAYS = "the topic was recreated"
 SETTING = "tidemark.sink.topic.recreated"
 _NOTICED_S, _NUDGED_EVERY_S = 60.0, 0.5
 _SENT_S = 20.0

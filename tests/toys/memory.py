@@ -69,10 +69,10 @@ def problems(values: Values) -> Iterable[str]:
 CONNECTOR = Connector(__name__, Catalogue(ROWS), read, problems=problems)
 
 
-def _wired(settings: Settings, _spark: SparkSession, places: Locations) -> Wired:
+def _wired(settings: Settings, _spark: SparkSession, locations: Locations) -> Wired:
     own = settings.source
     assert isinstance(own, MemorySettings)
-    source = MemorySource(DATABASES[own.database], places.staging, span_rows=own.span_rows)
+    source = MemorySource(DATABASES[own.database], locations.staging, span_rows=own.span_rows)
     return Wired(cast("Source", source), lambda: None, str)
 
 

@@ -65,7 +65,7 @@ class ShelfSink:
 
     def writer(self, turn: int) -> ShelfWriter:
         if self.applied(turn):
-            raise SinkRefused(f"turn {turn} is on the shelf already", place="shelf")
+            raise SinkRefused(f"turn {turn} is on the shelf already", where="shelf")
         self._shelf.begun, self._shelf.written = turn, {}
         return ShelfWriter(self._name)
 

@@ -244,7 +244,7 @@ def reactions_to_text(source: str) -> set[str]:
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
-            if any(isinstance(part, ast.Attribute) and part.attr in {"place", "message"} for part in parts):
+            if any(isinstance(part, ast.Attribute) and part.attr in {"where", "message"} for part in parts):
                 texts = [ast.unparse(part) for part in parts]
                 found |= {text for text in texts if text.startswith("error.")}
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
@@ -289,12 +289,12 @@ def test_a_module_reacts_to_no_text(module: str):
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("[t for t in tables if str(t) == error.place]", {"error.place"}),
+        ("[t for t in tables if str(t) == error.where]", {"error.where"}),
         ("if 'lock' in error.message: pass", {"error.message"}),
         ("isinstance(window.watermark, SignalRows)", {"SignalRows"}),
         ("isinstance(sink, (FilesSink, KafkaSink))", {"FilesSink", "KafkaSink"}),
         ("isinstance(error, SinkRefused)", set()),
-        ("table.place == other.place", set()),
+        ("table.where == other.where", set()),
     ],
 )
 def test_a_reaction_to_text_is_found(source: str, expected: set[str]):

@@ -29,7 +29,7 @@ def first_screen(settings: Settings) -> list[str]:
 def _source(settings: Settings) -> str:
     kind = settings.runs.removesuffix(".job").rpartition(".")[2]
     return (
-        f"{kind} {getattr(settings.source, 'place', '')}".rstrip()
+        f"{kind} {getattr(settings.source, 'address', '')}".rstrip()
         + f", topics {settings.events.topic_prefix}.*"
     )
 
@@ -42,9 +42,9 @@ def _sink(settings: Settings) -> str:
         case SinkKind.KAFKA:
             return f"kafka at {sink.kafka.client.get('bootstrap.servers', '?')}"
         case SinkKind.JDBC:
-            return f"jdbc, tables in {sink.jdbc.place}"
+            return f"jdbc, tables in {sink.jdbc.address}"
         case SinkKind.DELTA | SinkKind.ICEBERG:
-            return f"{sink.kind}, tables in {without_secrets(sink.lake.place)}"
+            return f"{sink.kind}, tables in {without_secrets(sink.lake.location)}"
         case _:
             return sink.kind
 

@@ -85,7 +85,7 @@ class SendRows:
     def __call__(self, emission: Emission) -> Emitted:
         """Send an emission's survivors. Raises SinkError, or SourceError if the staged rows are gone."""
         if self.transactional_id and self not in _kept:
-            raise SinkError("the producer that was prepared is gone", place=self.transactional_id)
+            raise SinkError("the producer that was prepared is gone", where=self.transactional_id)
         delivery = _kept[self] if self in _kept else self._opened()
         try:
             emitted = emission.write(SentRows(delivery))

@@ -116,14 +116,14 @@ class ProcessSenders:
             answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
             if answer is None:
                 self._drop(slot, sender)
-                raise ExecutorsFailed("a process that sent rows has ended", place="kafka")
+                raise ExecutorsFailed("a process that sent rows has ended", where="kafka")
         done: Result = result(pickle.loads(answer))  # noqa: S301  our own process wrote it
         return done
 
     def _sender(self, slot: int) -> _Sender:
         with self._changing:
             if self._closed:
-                raise ExecutorsFailed("nobody sends rows any more", place="kafka")
+                raise ExecutorsFailed("nobody sends rows any more", where="kafka")
             known = self._processes.get(slot)
             if known is None or known.idle_s > self._idle_s:
                 if known is not None:

@@ -33,7 +33,7 @@ class Undelivered:
     error: KafkaError
 
     @property
-    def place(self) -> tuple[str, int]:
+    def topic_partition(self) -> tuple[str, int]:
         """Topic and partition; -1 for a record that was not sent at all."""
         return self.record[0], self.partition
 

@@ -60,7 +60,7 @@ class Delivery:
     def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
         self._settings, self.transactional_id = settings, transactional_id
         self._reason = Reason()
-        self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+        self._where = f"kafka {settings.client.get('bootstrap.servers', '')}"
         config = client(settings.client, self._reason)
         self._timeout_ms = int(config["delivery.timeout.ms"])
         config["delivery.timeout.ms"] = "0"  # it would count from `produce`, including the whole queue
@@ -161,11 +161,11 @@ class Delivery:
 
     def _tell(self, now_s: float) -> None:
         if self._flow.silent_s(now_s) >= _TOLD_EVERY_S:
-            _log.warning("%s: %s", self._place, self._reason.behind("events wait to be taken"))
+            _log.warning("%s: %s", self._where, self._reason.behind("events wait to be taken"))
             return
         done = max(0, self._sent - len(self._producer))
         of = f" of {self._total}" if self._total else ""
-        _log.info("%s: %d%s events sent, %.0f kB/s", self._place, done, of, self._flow.rate / 1000)
+        _log.info("%s: %d%s events sent, %.0f kB/s", self._where, done, of, self._flow.rate / 1000)
 
     def _stalled(self) -> SinkError:
         """The error if nothing has been acknowledged for too long."""
@@ -175,7 +175,7 @@ class Delivery:
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         topic = undelivered[0].record[0] if undelivered else None
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
-        return NotDelivered(self._reason.behind(text), topic=topic, place=self._place, hint=hint)
+        return NotDelivered(self._reason.behind(text), topic=topic, where=self._where, hint=hint)
 
     def _serve(self, step: Callable[[float], int], seconds: float) -> int:
         """Let the producer work.
@@ -191,7 +191,7 @@ class Delivery:
                 raise
             if self.transactional_id:
                 raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
-            raise sink_error(error, f"nothing more can be sent: {said(error)}", self._place) from exc
+            raise sink_error(error, f"nothing more can be sent: {said(error)}", self._where) from exc
 
     def close(self) -> None:
         """Discard what was not delivered. May be called twice."""

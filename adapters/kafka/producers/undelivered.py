@@ -89,16 +89,20 @@ class UndeliveredRecords:
     def _settle_large(self, failure: Undelivered, too_large: list[Undelivered]) -> None:
         topic, value, key = failure.record
         # A broker refuses a whole batch; only a batch of one record shows which record was too large.
-        batch = [other for other in too_large if other.place == failure.place and other.partition >= 0]
+        batch = [
+            other
+            for other in too_large
+            if other.topic_partition == failure.topic_partition and other.partition >= 0
+        ]
         if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
-            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
+            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", where=topic)
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
         # A record that a broker has refused ends its transaction: it can't be left out of it.
         if not aside or aside == topic or (self._aborts and failure.partition >= 0):
             self.refused[topic] = SinkRefused(
                 f"the event of {failure.size} bytes with the key {shown!r} is too large",
-                place=topic,
+                where=topic,
                 hint="raise producer.max.request.size and the topic's max.message.bytes,"
                 " or name a tidemark.sink.kafka.dead.letter.topic",
             )

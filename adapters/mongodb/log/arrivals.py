@@ -1,4 +1,4 @@
-"""Which collections are captured only since the job runs, and whether the stream tells their documents.
+"""Which collections became captured while the job runs, and whether the stream has their documents.
 
 It does for a collection that is created: the stream has every document from the first on. It does not for one
 that gets a captured name by a rename, or that other include and exclude lists capture than before a restart.

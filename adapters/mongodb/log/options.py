@@ -70,7 +70,7 @@ class StreamOptions:
         return {"allChangesForCluster": True} if self.scope is CaptureScope.DEPLOYMENT else {}
 
     @property
-    def place(self) -> tuple[str, str | int]:
+    def namespace(self) -> tuple[str, str | int]:
         """The database, and what to aggregate in it."""
         if self.scope is CaptureScope.DEPLOYMENT:
             return "admin", 1

@@ -38,7 +38,7 @@ def position_of(raw: bytes, token: Value) -> Position:
     parts = fields(raw, token.start)
     data = parts.get("_data")
     if data is None or data.kind != Kind.STRING or not _TOKEN.fullmatch(text := string(raw, data.start)):
-        raise SourceError("a resume token is damaged", place="change stream", hint="read the span again")
+        raise SourceError("a resume token is damaged", where="change stream", hint="read the span again")
     bits = parts.get("_typeBits")
     return Position((text, raw[bits.start + 5 : bits.end].hex() if bits else "", 0))
 

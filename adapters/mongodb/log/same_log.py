@@ -38,7 +38,7 @@ def check_same_log(
 
     Raises PositionLost if the log continues without it, and SourceError if the log has not come that far.
     """
-    with closing(questions.change_cursor(options.place, _DOING)) as cursor:
+    with closing(questions.change_cursor(options.namespace, _DOING)) as cursor:
         try:
             found = _found(cursor, options, event, monotonic)
         except HistoryLost:
@@ -67,5 +67,5 @@ def _found(
                 cursor.end(number)
             return place is not None and cluster_time(raw, fields(raw, place)["clusterTime"].start) == wanted
         if monotonic() > deadline:
-            raise SourceError(f"the server's log has not come to {shown(event)} yet", place=_PLACE)
+            raise SourceError(f"the server's log has not come to {shown(event)} yet", where=_PLACE)
         raw, batch = cursor.more(number, 1, _AWAIT_MS), "nextBatch"

@@ -49,7 +49,7 @@ class Parts:
             number, of = (int32(raw, about[name].start)[0] for name in ("fragment", "of"))
         if number != len(self._came) + 1:
             raise SourceError(
-                f"part {number} of a large event came behind {len(self._came)} others", place=_PLACE
+                f"part {number} of a large event came after {len(self._came)} others", where=_PLACE
             )
         self._came.append(raw)
         if number < of:

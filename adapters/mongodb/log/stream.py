@@ -128,7 +128,7 @@ class ChangeStream:
             # A stream resumed after only some parts of an event would not get the others.
             end = event_position(changes[-1]) if changes else self.position
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
-            raise SourceError("the server ended the change stream", place="change stream")
+            raise SourceError("the server ended the change stream", where="change stream")
         self.position = max(self.position, end)
         return Batch(changes, self.position, found.cluster_s)
 
@@ -154,14 +154,14 @@ def answer(raw: bytes, batch: str) -> Answer:
         came = tuple(raw[start:end] for start, end in documents(raw, cursor[batch].start))
         token = cursor.get("postBatchResumeToken")
         if token is None or token.kind != Kind.DOCUMENT:
-            raise SourceError("the server gave no resume token", place="change stream")
+            raise SourceError("the server gave no resume token", where="change stream")
         position = position_of(raw, token)
         end = marked(position, whole=not came and _has_come_to(raw, time_of(position)))
         return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
 
 
 def _has_come_to(raw: bytes, time: tuple[int, int]) -> bool:
-    """Whether the server has come to the time of a resume token that no event has.
+    """Whether the server has reached the time of a resume token that belongs to no event.
 
     A stream that starts at the end of the log starts one tick after it. The next operation may have exactly
     that time, so the token must not say that it has been streamed.

@@ -187,5 +187,5 @@ def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
         if saved[name] != found[name]:
             raise OtherServer(
                 f"the saved state is of another replica set: {name} {saved[name]!r}, not {found[name]!r}",
-                hint="set tidemark.checkpoint to an empty directory to begin anew",
+                hint="set tidemark.checkpoint to an empty directory to start over",
             )

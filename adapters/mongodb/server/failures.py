@@ -58,7 +58,7 @@ class HistoryLost(LogRemoved):
 
 def another_log(said: str) -> PositionLost:
     """The error for a server that lacks what was streamed from it."""
-    return OtherHistory(f"{_STREAMED_ELSEWHERE}: {said}", place="change stream", hint=_ANEW_ELSEWHERE)
+    return OtherHistory(f"{_STREAMED_ELSEWHERE}: {said}", where="change stream", hint=_ANEW_ELSEWHERE)
 
 
 def _said(error: PyMongoError) -> str:
@@ -85,14 +85,14 @@ source_errors = DriverErrors(
             LogRemoved,
             _HISTORY_LOST,
             _NO_LONGER_THERE,
-            place="change stream",
+            where="change stream",
             hint=_ENLARGE,
         ),
         Meaning(
             OtherHistory,
             (_ANOTHER_LOG,),
             _STREAMED_ELSEWHERE,
-            place="change stream",
+            where="change stream",
             hint=_ANEW_ELSEWHERE,
         ),
         Meaning(Refused, (_UNAUTHORIZED,), hint="grant our role the privilege"),
@@ -108,7 +108,7 @@ collection_errors = source_errors.refined(
         SnapshotGone,
         _SNAPSHOT_GONE,
         hint="raise minSnapshotHistoryWindowInSeconds on the server, which says how long it keeps"
-        " a state (300 unless told otherwise)",
+        " a state (300 unless set otherwise)",
     ),
     Meaning(SchemaChanged, _COLLECTION_MOVED),
 )

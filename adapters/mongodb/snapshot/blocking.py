@@ -78,10 +78,10 @@ class BlockingViews:
     def tick(self, state: State) -> None:
         """Let the stream go on once no blocking entry leads the queue, or to a signal that may end it."""
         if self.view is not None and not any(table.blocking for table in state.snapshot.leading):
-            _log.info("the blocking snapshot is complete; the stream goes on")
+            _log.info("the blocking snapshot is complete; the stream continues")
             self.release()
         elif self._stops and self.waits(state.position) and self._stops.found():
-            _log.info("the signal collection may ask to stop; the stream goes on to there")
+            _log.info("the signal collection may ask to stop; the stream continues up to there")
             self.release()
 
     def waits(self, position: Position | None) -> bool:

@@ -40,7 +40,7 @@ def condition_filter(target: Target) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def _document(condition: str, place: CollectionId) -> dict[str, Any]:
+def _document(condition: str, collection: CollectionId) -> dict[str, Any]:
     """The condition's document, if it can be sent at all."""
     hint = 'write it as JSON, such as {"status": "open"}'
     try:
@@ -49,26 +49,28 @@ def _document(condition: str, place: CollectionId) -> dict[str, Any]:
     except Exception as error:
         # Untrusted input: numbers that BSON lacks, keys with NUL, a thousand brackets.
         said = str(error) if isinstance(error, JSONDecodeError) else type(error).__name__
-        raise SignalError(f"the condition is no filter document: {said}", place=place, hint=hint) from error
+        raise SignalError(
+            f"the condition is no filter document: {said}", where=collection, hint=hint
+        ) from error
     if not isinstance(found, dict):
-        raise SignalError("the condition must be a document", place=place, hint=hint)
+        raise SignalError("the condition must be a document", where=collection, hint=hint)
     check_depth(found, "the condition")
     return found
 
 
-def _refuse_scripts(document: dict[str, Any], place: CollectionId) -> None:
+def _refuse_scripts(document: dict[str, Any], collection: CollectionId) -> None:
     """Raise SignalError for anything that runs JavaScript on the server."""
     left: list[Any] = [document]
     while left:
         value = left.pop()
         if isinstance(value, dict):
             for name in _SCRIPTS & value.keys():
-                raise SignalError(f"the condition is refused: {name} runs a script", place=place)
+                raise SignalError(f"the condition is refused: {name} runs a script", where=collection)
             left.extend(value.values())
         elif isinstance(value, list):
             left.extend(value)
         elif isinstance(value, Code):
-            raise SignalError("the condition is refused: it holds a script", place=place)
+            raise SignalError("the condition is refused: it holds a script", where=collection)
 
 
 def check_condition(probes: CollectionProbes, target: Target) -> None:
@@ -80,14 +82,14 @@ def check_condition(probes: CollectionProbes, target: Target) -> None:
         if name in _OF_OTHER_INDEXES:
             raise SignalError(
                 f"the condition can't be used: {name!r} needs an index of its own, and windows read by '_id'",
-                place=target.collection,
+                where=target.collection,
                 hint=f"use {_OF_OTHER_INDEXES[name]}",
             )
     refusal = probes.refusal(target.collection, condition)
     if refusal is not None:
         raise SignalError(
             f"the condition can't be used: {refusal.reason}",
-            place=target.collection,
+            where=target.collection,
             hint=refusal.hint or "explain a find with this filter says more",
         )
 

@@ -56,4 +56,4 @@ class Meanwhile:
         """Raise SchemaChanged if a collection was dropped or renamed after the time that was asked for."""
         for emptying in self._emptied:
             if emptying.at > asked.now and (lost := emptying.among(self.collections)):
-                raise SchemaChanged("it was dropped or renamed", place=min(lost))
+                raise SchemaChanged("it was dropped or renamed", where=min(lost))

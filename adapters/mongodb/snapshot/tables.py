@@ -117,9 +117,9 @@ class MongoCollections:
         for run in runs:
             described = known.get(run.target.collection)
             if described is None:
-                raise SchemaChanged("it was dropped or renamed", place=run.target.collection)
+                raise SchemaChanged("it was dropped or renamed", where=run.target.collection)
             if described.key != run.key:
-                raise SchemaChanged("it was dropped and made again", place=run.target.collection)
+                raise SchemaChanged("it was dropped and made again", where=run.target.collection)
             try:
                 condition_filter(run.target)
             except SignalError as error:
@@ -188,30 +188,30 @@ class _Measuring:
             ranks = list(range(len(bounds)))  # in an empty collection no order matters
         return within.inside(scope, [Ranked(*pair) for pair in zip(bounds, ranks, strict=True)])
 
-    def _ranks(self, place: CollectionId, keys: Sequence[Key]) -> list[int]:
-        with self._checking.of(place):
-            return self._probes.ranks(place, keys)
+    def _ranks(self, collection: CollectionId, keys: Sequence[Key]) -> list[int]:
+        with self._checking.of(collection):
+            return self._probes.ranks(collection, keys)
 
     def _checked(self, target: Target, described: Described | None) -> Described:
         """The collection, if the target can be read as requested. Raises SignalError or TableBusy."""
         place = target.collection
         if described is None:
-            raise UnknownCollection("there is no such collection", place=place)
+            raise UnknownCollection("there is no such collection", where=place)
         if described.kind != "collection":
-            raise SignalError(f"it is a {described.kind}, which has no change stream", place=place)
+            raise SignalError(f"it is a {described.kind}, which has no change stream", where=place)
         if target.surrogate_key is not None:
-            raise SignalError("a surrogate key means nothing here: documents are read by '_id'", place=place)
+            raise SignalError("a surrogate key means nothing here: documents are read by '_id'", where=place)
         if not described.uuid:
             raise SignalError(
-                "our role may not see its definition, which tells whether it was renamed while it was read",
-                place=place,
+                "our role may not see its definition, so a rename during the read would go unnoticed",
+                where=place,
                 hint=f"grant listCollections on the database {target.collection.parts[0]!r}",
             )
         if described.capped and target.initial and self._beginning:
-            raise TableBusy("a capped collection is read behind the others, beside the log", place=place)
+            raise TableBusy("a capped collection is read after the others, beside the log", where=place)
         if target.condition and not target.initial and self._conditions is Conditions.OFF:
             raise SignalError(
-                "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                "conditions are not taken", where=place, hint="see tidemark.snapshot.conditions"
             )
         if target.condition:
             with nullcontext() if target.initial else self._checking.of(place):
@@ -219,15 +219,15 @@ class _Measuring:
         return described
 
 
-def _key(key: JsonKey, place: CollectionId) -> Key:
+def _key(key: JsonKey, collection: CollectionId) -> Key:
     if len(key) != 1:
-        raise SignalError(f"a key of the signal has {len(key)} values, and '_id' is one", place=place)
+        raise SignalError(f"a key of the signal has {len(key)} values, and '_id' is one", where=collection)
     try:
         return key_from_json(key[0])
     except ValueError as error:
         raise SignalError(
             f"a key of the signal is no '_id' in extended JSON: {error}",
-            place=place,
+            where=collection,
             hint='write it as {"$oid": "…"}, a number or a string',
         ) from error
 

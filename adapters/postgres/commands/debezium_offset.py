@@ -63,7 +63,7 @@ def collection(text: str, database: str) -> CollectionId:
     parts = parts[1:] if len(parts) == 3 and parts[0] == database else parts
     if len(parts) != 2:
         raise StateError(
-            f"the snapshot's table {text!r} can't be told apart into schema and table",
+            f"the snapshot's table {text!r} can't be split into schema and table",
             hint="let the connector finish its snapshot, or stop it by a signal and request it here",
         )
     return CollectionId(parts)

@@ -113,7 +113,7 @@ def _drained(settings: Settings, state: State, questions: Questions, write: Call
 def _unsent(lsn: int) -> StateError:
     return StateError(
         f"the slot holds changes after {format_lsn(lsn)}, which the job has not sent",
-        hint="stop all writers, let the job send what is left, stop it, and move again",
+        hint="stop all writers, let the job send the rest, stop it, and move again",
     )
 
 

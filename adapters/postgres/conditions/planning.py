@@ -49,7 +49,7 @@ class ConditionPlanning:
         if refusal is not None:
             raise SignalError(
                 f"the condition is refused: {refusal}",
-                place=table,
+                where=table,
                 hint="EXPLAIN a SELECT with this condition says more",
             )
 
@@ -65,9 +65,9 @@ class ConditionPlanning:
             self._planner = self._questions
 
 
-def _takes_too_long(place: CollectionId) -> SignalError:
+def _takes_too_long(collection: CollectionId) -> SignalError:
     return SignalError(
         "the condition is refused: the server takes too long to plan it",
-        place=place,
+        where=collection,
         hint="leave out arithmetic of constants",
     )

@@ -85,17 +85,17 @@ class Selections:
         try:
             text = plain_condition(statement)
         except ValueError as error:
-            raise SignalError(f"the SELECT is refused: it has {error}", place=place) from error
+            raise SignalError(f"the SELECT is refused: it has {error}", where=place) from error
         if not is_query(text):
-            raise SignalError("the filter of a blocking snapshot must be a SELECT", place=place)
+            raise SignalError("the filter of a blocking snapshot must be a SELECT", where=place)
         try:
             given = self._questions.layouts.columns_of(text, place)
         except ConfigError as error:
-            raise SignalError(error.message, place=place) from error
+            raise SignalError(error.message, where=place) from error
         lacking = [name for name in table.columns if name not in given]
         if lacking:
             named = ", ".join(map(repr, lacking[:_NAMED]))
-            raise SignalError(f"the SELECT does not give the columns {named}", place=place)
+            raise SignalError(f"the SELECT does not give the columns {named}", where=place)
         return text
 
     def _condition(self, target: Target, table: _PublishedTable) -> str | None:
@@ -105,12 +105,12 @@ class Selections:
         match self._conditions:
             case Conditions.OFF:
                 raise SignalError(
-                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                    "conditions are not taken", where=place, hint="see tidemark.snapshot.conditions"
                 )
             case Conditions.SQL:
                 try:
                     return plain_condition(target.condition)
                 except ValueError as error:
-                    raise SignalError(f"the condition is refused: it has {error}", place=place) from error
+                    raise SignalError(f"the condition is refused: it has {error}", where=place) from error
             case Conditions.EXPRESSIONS:
                 return rendered(target.condition, GRAMMAR, table.found, place)

@@ -58,7 +58,7 @@ def plain_condition(condition: str) -> str:
     depth, before = 0, ""
     for kind, text, plain in _tokens(condition):
         if kind in _STRINGS and before in _STRINGS:
-            raise ValueError("a string directly behind another one")
+            raise ValueError("a string directly after another one")
         if kind == "parameter":
             raise ValueError(f"the parameter {text}")
         if kind == "sign":

@@ -254,7 +254,7 @@ class Assembler:
         if commit_lsn != lsn:
             raise OtherHistory(
                 f"the log begins at a transaction that commits at {commit_lsn}, not at {lsn}",
-                place=f"position ({lsn}, {sequence})",
+                where=f"position ({lsn}, {sequence})",
                 hint="the slot was moved; start with an empty checkpoint and an empty sink directory,"
                 " and take snapshots again",
             )
@@ -308,7 +308,7 @@ def _other_log(sent: Commit, instead: str) -> OtherHistory:
     return OtherHistory(
         f"the last commit that was sent, of transaction {sent.xid} at {format_lsn(sent.end)},"
         f" does not come again: the log has {instead}",
-        place="replication slot",
+        where="replication slot",
         hint="the server was restored from a copy, or is another one; start with an empty checkpoint,"
         " an empty sink directory and a new slot, and take snapshots again",
     )

@@ -75,7 +75,7 @@ def await_past(log: PostgresLog, sent: Sent | None, clock: Clock) -> None:
     tell_at = clock.monotonic() + _TOLD_AFTER_S
     while not log.await_past(_LOOK_S):
         if clock.sleep(0.0):
-            raise SourceError("stopped while the log passed over what was sent before")
+            raise SourceError("stopped while the log skipped entries sent before")
         if sent and clock.monotonic() >= tell_at:
             tell_at = float("inf")
-            _log.info("passing over what was sent before, up to %s", format_lsn(sent.commit.end))
+            _log.info("skipping entries sent before, up to %s", format_lsn(sent.commit.end))

@@ -185,7 +185,9 @@ def _whole(what: str) -> Iterator[None]:
 
 
 def _damaged(what: str) -> SourceError:
-    return SourceError(f"{what} is damaged: it ends too early, or has what is no text", hint=_HINT)
+    return SourceError(
+        f"{what} is damaged: it ends too early, or contains something other than text", hint=_HINT
+    )
 
 
 def _text_at(payload: bytes, at: int) -> tuple[str, int]:

@@ -100,13 +100,13 @@ class StreamedTransactions:
         elif kind == _ABORT and self._block is None:
             self._abort(*_two_ids(payload, _BODY))
         else:
-            raise SourceError(f"a message {chr(kind)!r} comes out of order", place="replication connection")
+            raise SourceError(f"a message {chr(kind)!r} comes out of order", where="replication connection")
 
     def _commit(self, payload: bytes) -> None:
         xid, _flags, lsn, _end, time = _commit(payload, _BODY)
         header, ended = payload[:_KIND], payload[_BODY + _ID_BYTES :]
         if xid not in self._open:
-            raise SourceError(f"transaction {xid} commits and was not sent", place="replication connection")
+            raise SourceError(f"transaction {xid} commits and was not sent", where="replication connection")
         begin = header + _begin(b"B", lsn, time, xid)
         self._replay = self._replayed(begin, xid, header + b"C" + ended)
 
@@ -205,7 +205,7 @@ class _Transaction:
     def _failed(self, error: OSError) -> SourceError:
         reason = (error.strerror or str(error)).lower()
         return SourceError(
-            f"a large open transaction can't be kept: {reason}", place=str(self._directory), hint=_HINT
+            f"a large open transaction can't be kept: {reason}", where=str(self._directory), hint=_HINT
         )
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ def pairs_of(lacking: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
     return zip(lacking.column("old").to_pylist(), lacking.column("key").to_pylist(), strict=True)
 
 
-def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
+def pending_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
     """The rows `(oid, xid, key)` whose transactions the snapshot does not show."""
     if not touched.num_rows:
         return touched
@@ -36,7 +36,7 @@ def lacking_pairs(
     if not lacking.num_rows:
         return ()
     rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
-    rows = unsettled_rows(rows, visibility)
+    rows = pending_rows(rows, visibility)
     return tuple(pairs_of(rows))
 
 
@@ -57,7 +57,7 @@ def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
     if not counted.num_rows:
         return copies.NOTHING
     rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
-    return copies.together([balances_of(unsettled_rows(rows, visibility))])
+    return copies.together([balances_of(pending_rows(rows, visibility))])
 
 
 def balances_of(counted: pa.Table) -> pa.Table:

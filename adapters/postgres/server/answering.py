@@ -101,11 +101,11 @@ def answer(connection: pq.abc.PGconn, text: str, within_s: float) -> pq.abc.PGre
         result = connection.get_result()
         first = first or result
         if first is None:
-            raise SourceError("the connection was closed", place="replication connection")
+            raise SourceError("the connection was closed", where="replication connection")
         if result is None or result.status == pq.ExecStatus.COPY_BOTH:
             return first
 
 
 def _await(readers: list[int], writers: list[int], until: float, within_s: float) -> None:
     if not any(select.select(readers, writers, [], max(0.0, until - time.monotonic()))):
-        raise SourceError(no_answer(within_s), place="replication connection")
+        raise SourceError(no_answer(within_s), where="replication connection")

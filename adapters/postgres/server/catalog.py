@@ -168,7 +168,7 @@ class Catalog:
         except psycopg.errors.LockNotAvailable as error:
             raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:
-            raise SourceError(f"the catalog can't be read: {said(error)}", place="catalog") from error
+            raise SourceError(f"the catalog can't be read: {said(error)}", where="catalog") from error
 
 
 def _sent_together(

@@ -47,7 +47,7 @@ source_errors = DriverErrors(psycopg.Error, fault_of, "postgresql")
 
 table_errors = source_errors.refined(
     Meaning(TableBusy, (_LOCK_NOT_AVAILABLE,), hint="another session holds it locked"),
-    Meaning(SourceError, _NOT_THE_TABLES_FAULT, place="postgresql"),
+    Meaning(SourceError, _NOT_THE_TABLES_FAULT, where="postgresql"),
     Meaning(SchemaChanged),
 )
 """Raises TableBusy or SchemaChanged for a table, and SourceError where it is not the table's fault."""

@@ -42,7 +42,7 @@ def refusal(said: str) -> LoginRefused | None:
         for pattern, hint in _HINTS.items():
             if pattern.search(line):
                 refuse()
-                return LoginRefused(line.strip(), place="postgresql", hint=hint)
+                return LoginRefused(line.strip(), where="postgresql", hint=hint)
     return None
 
 
@@ -87,14 +87,14 @@ def log_error(said: str, detailed: str = "") -> SourceError:
     """
     whole = f"{said}\n{detailed}"
     if re.search(r'publication ".*" does not exist', whole):
-        return PublicationMissing(f"the change log failed: {said}", place="replication slot")
+        return PublicationMissing(f"the change log failed: {said}", where="replication slot")
     lost = "requested WAL segment" in whole or "can no longer get changes from replication slot" in whole
     if lost or "has been invalidated" in whole:
         return PositionLost(
             f"the change log is gone: {said}",
-            place="replication slot",
+            where="replication slot",
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
             loss=Loss.SLOT_INVALIDATED if "invalidated" in whole else Loss.LOG_REMOVED,
         )
-    return SourceError(f"the change log failed: {said}", place="replication connection")
+    return SourceError(f"the change log failed: {said}", where="replication connection")

@@ -44,4 +44,4 @@ def quote_literal(text: str) -> str:
 
 def _refuse_nul(text: str) -> None:
     if "\0" in text:
-        raise InvariantError("a NUL character can't stand in SQL", place=repr(text))
+        raise InvariantError("a NUL character can't stand in SQL", where=repr(text))

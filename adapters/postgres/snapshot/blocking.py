@@ -130,7 +130,7 @@ class BlockingViews:
         if self.view is None:
             return
         if not self._wanted:
-            _log.info("the blocking snapshot is complete; the stream goes on")
+            _log.info("the blocking snapshot is complete; the stream continues")
             self.release()
         elif not reading and not self.view.usable:
             why = "is outdated" if self.view.outdated else "has ended"
@@ -146,7 +146,9 @@ class BlockingViews:
         view.waits_at = self._questions.transactions.insert_end()
         if self._log_reader is not None:
             self._log_reader.hold(view.waits_at, lasting=True)
-        _log.info("the signal table may ask to stop; the stream goes on to %s", format_lsn(view.waits_at))
+        _log.info(
+            "the signal table may ask to stop; the stream continues up to %s", format_lsn(view.waits_at)
+        )
 
     def waits(self, position: Position | None) -> bool:
         """Whether the stream stays where it is: it has reached the view."""
@@ -185,7 +187,7 @@ class BlockingViews:
                 held.close()
                 raise TableBusy(
                     f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
-                    place=name,
+                    where=name,
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
         superseded = superseded_keys.before(pending, names)

@@ -164,7 +164,7 @@ class Readable:
         """How to read a target. Raises SignalError with the reason if it can't be read."""
         table = looked.tables.get(target.collection)
         if table is None:
-            raise UnknownCollection("there is no such table", place=target.collection)
+            raise UnknownCollection("there is no such table", where=target.collection)
         if target.initial and self._first is not None:
             return self._first_reading(table, looked, self._first)
         self._check_kind(table)
@@ -215,7 +215,7 @@ class Readable:
         if table.row_security and self._questions.layouts.hides_rows(table.oid):
             raise SignalError(
                 "row-level security hides rows of the table from the role",
-                place=table.id,
+                where=table.id,
                 hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
             )
 
@@ -227,8 +227,8 @@ class Readable:
             what = _KINDS.get(table.kind, "no table")
         if what is not None:
             raise SignalError(
-                f"{what} has no changes in the log, so a snapshot of it can't be kept right",
-                place=table.id,
+                f"{what} has no changes in the log, so a snapshot of it can't be kept up to date",
+                where=table.id,
             )
 
     def _check_leaves(self, table: Table) -> None:
@@ -251,7 +251,7 @@ class Readable:
         """Raise SignalError, unless the user accepts the risk for this table; then log a warning."""
         if not self.accepts_risk(table):
             hint = f"{mend}; or list the table in tidemark.snapshot.accept.risk"
-            raise SignalError(said, place=table, hint=hint)
+            raise SignalError(said, where=table, hint=hint)
         self.warn(table, f"{said}: {taken}; {RISK_TAKEN}")
 
     def _share(self, table: Table, looked: CatalogAnswer) -> Share:
@@ -291,13 +291,13 @@ class Readable:
             more = f" and {len(leaves) - _LEAVES_NAMED} more" if len(leaves) > _LEAVES_NAMED else ""
             return SignalError(
                 f"publication {name!r} has its partitions under their own names",
-                place=table.id,
+                where=table.id,
                 hint=f"ask for {named}{more}; or ALTER PUBLICATION … SET (publish_via_partition_root = true)",
             )
         return SignalError(
             f"publication {name!r} does not have the table under its own name",
-            place=table.id,
-            hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
+            where=table.id,
+            hint="ALTER PUBLICATION … ADD TABLE …, or name the table that it is a partition of",
         )
 
 
@@ -342,6 +342,6 @@ def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:
     if generated:
         raise SignalError(
             f"the key column {generated[0]!r} is generated, and the log leaves it out",
-            place=table.id,
+            where=table.id,
             hint="set REPLICA IDENTITY FULL on the table, or give it a key of other columns",
         )

@@ -99,7 +99,7 @@ class LocalReader:
         with self._lock:
             cancelled = window_id in self._cancelled
         if cancelled:
-            raise SourceError("the window was cancelled while its rows were read", place="postgresql")
+            raise SourceError("the window was cancelled while its rows were read", where="postgresql")
 
 
 def _batches(

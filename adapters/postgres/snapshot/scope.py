@@ -71,7 +71,7 @@ def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[R
     if isinstance(found, str):
         raise SignalError(
             f"the server can't read the signal's keys as values of its key columns: {found}",
-            place=read.table.id,
+            where=read.table.id,
             hint=f"they are {', '.join(column.type for column in read.keyset.columns)}",
         )
     if any(len(text) > _LONGEST for _rank, key in found for text in key if text):
@@ -83,5 +83,5 @@ def _too_long(read: ReadTable) -> SignalError:
     return SignalError(
         "the signal's keys are too long as the server writes them: a value has at most"
         f" {_LONGEST} characters, all of them {_MOST}",
-        place=read.table.id,
+        where=read.table.id,
     )

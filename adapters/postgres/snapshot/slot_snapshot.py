@@ -227,7 +227,7 @@ def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> 
 def _refuse_lost(server: Server, connection: pq.abc.PGconn, silent_s: float) -> None:
     """Raise SourceError if nobody will answer: the wait has no bound, and a lost connection looks like it."""
     if not server.serves(connection.backend_pid):
-        raise SourceError(no_answer(silent_s), place="replication connection")
+        raise SourceError(no_answer(silent_s), where="replication connection")
 
 
 def _waited_for(server: Server) -> str:
@@ -241,4 +241,4 @@ def _refusal(result: pq.abc.PGresult | None, connection: pq.abc.PGconn) -> Excep
     if state.decode() in _REFUSED:
         hint = "run as a superuser: ALTER ROLE … REPLICATION, or raise max_replication_slots"
         return ConfigError(f"the replication slot can't be created: {said}", hint=hint)
-    return SourceError(f"the replication slot can't be created: {said}", place="postgresql")
+    return SourceError(f"the replication slot can't be created: {said}", where="postgresql")

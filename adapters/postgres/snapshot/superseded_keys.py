@@ -71,9 +71,9 @@ def noted(
     """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
     waiting = waiting.seen(visibility)
     for part in decoded:
-        waiting = waiting.add_keys(unseen_rows.unsettled_rows(part.touched, visibility))
-        waiting = waiting.add_lacking(unseen_rows.unsettled_rows(part.incomplete, visibility))
-        waiting = waiting.add_copies(unseen_rows.unsettled_rows(part.copies, visibility))
+        waiting = waiting.add_keys(unseen_rows.pending_rows(part.touched, visibility))
+        waiting = waiting.add_lacking(unseen_rows.pending_rows(part.incomplete, visibility))
+        waiting = waiting.add_copies(unseen_rows.pending_rows(part.copies, visibility))
         if part.truncated:
             hidden = visibility.missing({xid for _oid, xid in part.truncated})
             waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)

@@ -51,7 +51,7 @@ class _Measuring:
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
     """Raise SchemaChanged if a bound has more or fewer columns than the table's key has now."""
     if len(bound) != len(read.keyset.columns):
-        raise SchemaChanged("its key was changed", place=read.table.id)
+        raise SchemaChanged("its key was changed", where=read.table.id)
 
 
 class PostgresTables:

@@ -276,7 +276,7 @@ def _refuse_unknown_keys(tables: Mapping[Target, ReadTable], pending: PendingVis
         if pending.everything_of(read.table.oid):
             raise TableBusy(
                 f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
-                place=target.collection,
+                where=target.collection,
                 hint="it may wait for a standby that the server's synchronous_standby_names asks for",
             )
 
@@ -290,7 +290,7 @@ def _refuse_other_forms(extents: PostgresTables, window: Window, tables: Mapping
         read = tables[run.target]
         if read.fingerprint != run.key:
             extents.await_writers(read)
-            raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
+            raise SchemaChanged(difference(run.key, read.fingerprint), where=run.target.collection)
 
 
 def _settle(clock: Clock, pending: PendingVisibility, session: Questions) -> None:

@@ -136,12 +136,12 @@ class SourceJob:
         with (
             leased_checkpoint(settings, spark, sleep) as checkpoint,
             _opened(settings, spark, checkpoint, sleep) as site,
-            closing(self.wire(settings, spark, site.places)) as wired,
+            closing(self.wire(settings, spark, site.locations)) as wired,
             closing(_desk(settings, site, onlookers, wired)) as desk,
             closing(_figures(checkpoint, wired)) as figures,
             closing(Notifier(settings.notifications)) as notifier,
         ):
-            notices = make_notices(settings, notifier, site.places.clock)
+            notices = make_notices(settings, notifier, site.locations.clock)
             parts = replace(job_parts(settings, spark, site, wired, desk), notices=notices)
             if monitor is not None:
                 monitor.attach(wired.kept, wired.show, wired.numbers, wired.figures, wired.database)
@@ -160,7 +160,7 @@ def _opened(
 
 
 def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
-    now = site.places.clock.now
+    now = site.locations.clock.now
     journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
 
     def record(turn: int, answers: Sequence[Answer]) -> None:

@@ -43,7 +43,7 @@ def leased_checkpoint(
         leases = Leases(claim, [states, *([events] if events else [])])
         held.callback(leases.release)
         if not leases.take(sleep):
-            raise LeaseLost("stopped while standing by", place=checkpoint)
+            raise LeaseLost("stopped while standing by", where=checkpoint)
         workspace = workspace_of(base, settings.name, checkpoint)
         yield LeasedCheckpoint(
             checkpoint,

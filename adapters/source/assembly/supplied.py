@@ -136,7 +136,7 @@ class Site:
     checkpoint: LeasedCheckpoint
     sink: Sink
     emitters: Executors
-    places: Locations
+    locations: Locations
     made: Sink
     certificates: CertificateDirectory | None = None
     shared_disk: bool = True

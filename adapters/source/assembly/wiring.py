@@ -72,7 +72,7 @@ def opened(
         seed = certificates.seed() if certificates is not None else None
         windows = replace(stages.windows(made), seed=seed)
         held.callback(windows.clear)
-        places = Locations(
+        locations = Locations(
             leased.checkpoint,
             leased.staging,
             windows,
@@ -84,7 +84,7 @@ def opened(
             sink.form,
             partial(_admit, settings, made),
         )
-        yield Site(leased, sink, stages.emitters, places, made, certificates, stages.shared_disk)
+        yield Site(leased, sink, stages.emitters, locations, made, certificates, stages.shared_disk)
 
 
 def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> CertificateDirectory | None:
@@ -95,14 +95,14 @@ def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> C
 
 def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired, desk: Desk) -> JobParts:
     """What the job's loop works with."""
-    leased, clock = site.checkpoint, site.places.clock
+    leased, clock = site.checkpoint, site.locations.clock
     ground = Ground(
-        site.made, site.places.encoders, leased.staging, site.shared_disk, database=wired.database
+        site.made, site.locations.encoders, leased.staging, site.shared_disk, database=wired.database
     )
     verification = verification_of(settings, ground, wired.verifiable)
     if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:
         raise ConfigError(
-            f"'tidemark.recovery' is 'repair', and nothing can be repaired here: {verification.why}",
+            f"'tidemark.recovery' is 'repair', but nothing can be repaired here: {verification.why}",
             hint="leave it out; the job stops then once its log is lost",
         )
     return JobParts(
@@ -137,10 +137,10 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
 
 def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
     """What issues the certificates of a job's snapshots."""
-    seed = site.places.windows.seed
+    seed = site.locations.windows.seed
     if site.certificates is None or seed is None:
         return None
-    return Certificates(seed, f"tidemark {release()}", site.certificates, site.places.clock.now, show)
+    return Certificates(seed, f"tidemark {release()}", site.certificates, site.locations.clock.now, show)
 
 
 def all_done(wired: Wired, sink: Sink, state: State) -> bool:
@@ -222,7 +222,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
 
 
 def pace(settings: Settings, wired: Wired) -> Pace:
-    """How fast the job goes, and how long it tries."""
+    """The job's pace, and how long it retries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(
         chunk_rows=snapshot.chunk_size,

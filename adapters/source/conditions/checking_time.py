@@ -33,11 +33,11 @@ class CheckingTime:
         self._left_s, self._at_s = _AT_ONCE_S, monotonic()
 
     @contextmanager
-    def of(self, place: CollectionId) -> Iterator[None]:
+    def of(self, collection: CollectionId) -> Iterator[None]:
         """Check something for a collection inside. Raises TableBusy if there is no time left."""
         self._save_up()
         if self._left_s <= 0:
-            raise TableBusy("checking what other signals ask for has taken its time", place=place)
+            raise TableBusy("checking what other signals ask for has taken its time", where=collection)
         try:
             yield
         finally:

@@ -77,7 +77,7 @@ class Template:
 
 
 def rendered(
-    text: str, grammar: Grammar, find: Callable[[Reference], Found | None], place: CollectionId | str
+    text: str, grammar: Grammar, find: Callable[[Reference], Found | None], where: CollectionId | str
 ) -> str:
     """The condition as it may be sent, in brackets. Raises SignalError if something in it is not in the list.
 
@@ -85,12 +85,12 @@ def rendered(
     """
     template = _template(text, grammar)
     if isinstance(template, str):
-        raise refused(template, place)
+        raise refused(template, where)
     columns = []
     for reference in template.references:
         column = find(reference)
         if column is None:
-            raise refused(f"the table has no column {str(reference)[:200]!r}", place)
+            raise refused(f"the table has no column {str(reference)[:200]!r}", where)
         columns.append(column)
     return template.filled(columns)
 
@@ -104,11 +104,11 @@ def why_refused(error: Exception, otherwise: str) -> str:
     return f"{otherwise} ({type(error).__name__})"
 
 
-def refused(why: str, place: CollectionId | str) -> SignalError:
+def refused(why: str, where: CollectionId | str) -> SignalError:
     """The error for a condition that is not sent."""
     return SignalError(
         f"the condition is refused: {why}",
-        place=place,
+        where=where,
         hint="it must be an expression over the table's columns; see tidemark.snapshot.conditions",
     )
 

@@ -42,14 +42,14 @@ class StoredOffset:
         return next((str(self.partition[name]) for name in _NAMES if name in self.partition), None)
 
 
-def offsets_in(data: bytes, place: str) -> list[StoredOffset]:
+def offsets_in(data: bytes, where: str) -> list[StoredOffset]:
     """The offsets of a file. Raises StateError, which names the `place`."""
     try:
         if data.startswith(MAGIC):
             return newest(read_map(data).items())
         return _from_text(data)
     except (UnknownObject, orjson.JSONDecodeError, UnicodeDecodeError, ValueError) as error:
-        raise StateError(f"holds no offsets: {error}", place=place, hint=_HINT) from error
+        raise StateError(f"holds no offsets: {error}", where=where, hint=_HINT) from error
 
 
 def newest(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[StoredOffset]:

@@ -51,17 +51,17 @@ class ScopeTexts:
         return [bound for part in self.ranges for bound in (part.after, part.upto) if bound is not None]
 
 
-def texts_of(scope: Scope, columns: Sequence[ScopeColumn], place: CollectionId) -> ScopeTexts:
+def texts_of(scope: Scope, columns: Sequence[ScopeColumn], collection: CollectionId) -> ScopeTexts:
     """The scope as text. Raises SignalError, which never shows a value."""
-    keys = dict.fromkeys(key_of(key, columns, place) for key in scope.keys)
-    return ScopeTexts(tuple(keys), tuple(_range(part, columns, place) for part in scope.stretches))
+    keys = dict.fromkeys(key_of(key, columns, collection) for key in scope.keys)
+    return ScopeTexts(tuple(keys), tuple(_range(part, columns, collection) for part in scope.stretches))
 
 
-def _range(part: Stretch, columns: Sequence[ScopeColumn], place: CollectionId) -> Range:
+def _range(part: Stretch, columns: Sequence[ScopeColumn], collection: CollectionId) -> Range:
     bounded = [column if not column.nullable else _filled(column) for column in columns]
     return Range(
-        after=None if part.start is None else key_of(part.start, bounded, place),
-        upto=None if part.end is None else key_of(part.end, bounded, place),
+        after=None if part.start is None else key_of(part.start, bounded, collection),
+        upto=None if part.end is None else key_of(part.end, bounded, collection),
         holds_after=part.start is not None,
         lacks_upto=part.end is not None,
     )
@@ -72,19 +72,19 @@ def _filled(column: ScopeColumn) -> ScopeColumn:
     return ScopeColumn(column.name, column.kind)
 
 
-def key_of(key: JsonKey, columns: Sequence[ScopeColumn], place: CollectionId) -> Key:
+def key_of(key: JsonKey, columns: Sequence[ScopeColumn], collection: CollectionId) -> Key:
     """A key as text, column by column. Raises SignalError if it does not fit the columns."""
     if len(key) != len(columns):
         names = ", ".join(column.name for column in columns)
         raise SignalError(
             f"a key of the signal has {len(key)} values, and the key that the table is read by has"
             f" {len(columns)}: {names}",
-            place=place,
+            where=collection,
         )
-    return tuple(_value(text, column, place) for text, column in zip(key, columns, strict=True))
+    return tuple(_value(text, column, collection) for text, column in zip(key, columns, strict=True))
 
 
-def _value(text: str, column: ScopeColumn, place: CollectionId) -> str | None:
+def _value(text: str, column: ScopeColumn, collection: CollectionId) -> str | None:
     if text.startswith('"'):
         value: str = orjson.loads(text)
         return value
@@ -97,7 +97,7 @@ def _value(text: str, column: ScopeColumn, place: CollectionId) -> str | None:
         return text
     raise SignalError(
         f"a value for the key column {column.name!r} must be {column.kind}, not {_kind(text, number=number)}",
-        place=place,
+        where=collection,
     )
 
 

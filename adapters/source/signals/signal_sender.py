@@ -82,5 +82,5 @@ def append(path: Path, line: bytes) -> str:
             unfinished = size > 0 and file.read(1) != b"\n"
             file.write((b"\n" if unfinished else b"") + line + b"\n")
     except OSError as error:
-        raise SourceError(f"the signal was not written: {error.strerror}", place=str(path)) from error
+        raise SourceError(f"the signal was not written: {error.strerror}", where=str(path)) from error
     return str(path)

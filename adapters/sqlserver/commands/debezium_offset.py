@@ -102,7 +102,7 @@ def collection(text: str) -> CollectionId:
     parts = tuple(text.split("."))
     if len(parts) != 3:
         raise StateError(
-            f"the snapshot's table {text!r} can't be told apart into database, schema and table",
+            f"the snapshot's table {text!r} can't be split into database, schema and table",
             hint="let the connector finish its snapshot, or stop it by a signal and request it here",
         )
     return CollectionId(parts)

@@ -27,11 +27,11 @@ _DRIVERS: Final = frozenset({TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PLA
 _STATEMENTS: Final = (exp.Command, exp.DDL, exp.DML, exp.Drop, exp.Alter, exp.Set, exp.Use)
 
 
-def check_trusted(condition: str, place: CollectionId | str) -> None:
+def check_trusted(condition: str, where: CollectionId | str) -> None:
     """Raise SignalError unless a condition, which may be any SQL, can stand in brackets for every driver."""
     why = _fault(condition)
     if why:
-        raise SignalError(f"the condition is no condition of T-SQL: {why}", place=place)
+        raise SignalError(f"the condition is no condition of T-SQL: {why}", where=where)
 
 
 def _fault(condition: str) -> str:

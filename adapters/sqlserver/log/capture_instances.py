@@ -139,7 +139,7 @@ def check_kept(
         if begins == ZERO:
             raise SourceError(
                 f"the server does not tell since when the change table of {table} is whole",
-                place=f"capture instance {name!r}",
+                where=f"capture instance {name!r}",
                 hint="grant SELECT on the table's captured columns, and membership in the gating role",
             )
         if begins > share.first:
@@ -161,7 +161,7 @@ def _apart(
 def _lost(capture: Capture, begins: str, stands: object) -> PositionLost:
     return LogRemoved(
         f"the change table of {capture.table} begins at {begins}, and the stream stands at {stands}",
-        place=f"{capture.table.parts[0]}, capture instance {capture.name!r}",
+        where=f"{capture.table.parts[0]}, capture instance {capture.name!r}",
         hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
         " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
     )

@@ -246,7 +246,7 @@ class DatabaseLogReader:
                 _log.warning(
                     "capture instance %s of database %s has changes without __$command_id: inside a"
                     " transaction they are told in the order of __$seqval, which an update of keys does not"
-                    " follow; make the instance anew on a server that is up to date",
+                    " follow; recreate the instance on a server that is up to date",
                     *(capture.name, self._database),
                 )
 
@@ -254,7 +254,7 @@ class DatabaseLogReader:
         """Log once per instance that it is gone."""
         for name, _object_id in (instance for instance in instances if instance not in self._asking.gone):
             _log.warning(
-                "capture instance %s of database %s is gone; what it had not told yet is lost",
+                "capture instance %s of database %s is gone; its changes that were not read yet are lost",
                 *(name, self._database),
             )
         self._asking.gone.update(instances)

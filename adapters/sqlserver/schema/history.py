@@ -125,7 +125,7 @@ class FileStore:
     def _failed(self, what: str, error: OSError) -> SourceError:
         return SourceError(
             f"the schema history can't be {what}: {error.strerror}",
-            place=str(self.path),
+            where=str(self.path),
             hint="see schema.history.internal.file.filename",
         )
 

@@ -87,29 +87,29 @@ def stated_tables(data: Mapping[str, Any], databases: Collection[str]) -> list[S
     ]
 
 
-def _table(database: str, change: _Change, members: Mapping[str, Any], place: str) -> StatedTable:
-    collection = _collection(database, change.id, place)
+def _table(database: str, change: _Change, members: Mapping[str, Any], where: str) -> StatedTable:
+    collection = _collection(database, change.id, where)
     if change.type is ChangeType.DROP:
         return StatedTable(change.type, collection, None)
     if change.table is None or not change.table.columns:
-        raise SignalError(f"{place} has no columns", hint=_HINT)
+        raise SignalError(f"{where} has no columns", hint=_HINT)
     names = [column.name for column in change.table.columns]
     if len(set(names)) < len(names):
-        raise SignalError(f"{place} has two columns of the same name")
+        raise SignalError(f"{where} has two columns of the same name")
     for name in change.table.primary_key_column_names or ():
         if name not in names:
-            raise SignalError(f"{place} has no column {shown(name)}, which is in its key")
+            raise SignalError(f"{where} has no column {shown(name)}, which is in its key")
     return StatedTable(change.type, collection, table_of(collection, members["table"]))
 
 
-def _collection(database: str, text: str, place: str) -> CollectionId:
+def _collection(database: str, text: str, where: str) -> CollectionId:
     """The table that an id names, with or without its database."""
     parts = (quoted_parts(text) or ()) if '"' in text else tuple(text.split("."))
     if len(parts) not in _NAMES or not all(parts):
         forms = " or ".join(_NAMES.values())
-        raise SignalError(f"the id {shown(text)} in {place} does not name {forms}")
+        raise SignalError(f"the id {shown(text)} in {where} does not name {forms}")
     if len(parts) == len(_NAMES):
         parts = (database, *parts)
     if parts[0] != database:
-        raise SignalError(f"the id {shown(text)} in {place} is of another database than {shown(database)}")
+        raise SignalError(f"the id {shown(text)} in {where} is of another database than {shown(database)}")
     return CollectionId(parts)

@@ -98,7 +98,7 @@ class SchemaTracker:
         for stated in tables:
             table = stated.table or self._shapes.get(stated.collection)
             if table is None:
-                raise SignalError(f"nothing is known of {stated.collection}, which is to be dropped")
+                raise SignalError(f"nothing is known of {stated.collection}, which the signal drops")
             position = ReadPosition(now_ms, positions[stated.collection.parts[0]].commit, snapshot="false")
             made.append(SchemaChange(stated.type, table, position, now_ms))
         self._record(made)

@@ -74,7 +74,7 @@ def saved_fork(memory: Mapping[str, Any], database: str) -> str:
 
 
 def check_fork(sent: Sent, now: Fork | None) -> str:
-    """What is to be said of a fork whose log continues what was sent; empty if it is the saved one.
+    """The message about a fork whose log continues what was sent; empty if it is the saved one.
 
     A fork that is not known is not compared. Raises PositionLost if the log does not continue.
     """
@@ -101,7 +101,7 @@ def check_same_fork(questions: Questions, opened: Fork | None) -> None:
     if found is None or found.id != opened.id:
         raise SourceError(
             "the database has changed to another recovery fork: it was failed over or restored",
-            place=questions.database,
+            where=questions.database,
         )
 
 
@@ -117,7 +117,7 @@ def _lost(sent: Sent, why: str) -> OtherHistory:
     return OtherHistory(
         f"the database was forced over to a replica that lagged, or restored: it is on another recovery fork,"
         f" {why}, and changes up to {sent.position} were sent",
-        place=sent.database,
+        where=sent.database,
         hint=_BEGIN_ANEW,
         loss=Loss.PROMOTED if sent.grouped else Loss.RESTORED,
     )

@@ -58,7 +58,7 @@ class Questions:
                     raise
                 unknown = LogEndUnknown(
                     "the server does not have sys.dm_db_log_stats, which came with SQL Server 2016 SP2",
-                    place=self.database,
+                    where=self.database,
                     hint="let windows write rows: read.only=false",
                 )
                 unknown.lacking = "sys.dm_db_log_stats (SQL Server 2016 SP2)"
@@ -66,7 +66,7 @@ class Questions:
         if not found or not found[0][0]:
             unknown = LogEndUnknown(
                 "the server does not say where its log ends",
-                place=self.database,
+                where=self.database,
                 hint="GRANT VIEW DATABASE STATE, or let windows write rows: read.only=false",
             )
             unknown.lacking = "VIEW DATABASE STATE"

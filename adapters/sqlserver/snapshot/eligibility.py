@@ -113,17 +113,17 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     place = target.collection
     listed = known.listed.get(target.collection)
     if listed is None:
-        raise UnknownCollection("there is no such table", place=place)
+        raise UnknownCollection("there is no such table", where=place)
     if listed.view:
         kind = "an indexed view" if listed.indexed else "a view"
         raise SignalError(
-            f"{kind} can't be captured by CDC, so a snapshot of it can't be kept right", place=place
+            f"{kind} can't be captured by CDC, so a snapshot of it can't be kept up to date", where=place
         )
     table = known.logged.get(target.collection)
     if table is None:
         raise SignalError(
             "CDC does not capture the table",
-            place=place,
+            where=place,
             hint="run: EXEC sys.sp_cdc_enable_table; and see table.include.list",
         )
     actual = known.actual[target.collection]
@@ -150,7 +150,7 @@ def _scope_columns(keyset: Keyset) -> list[ScopeColumn]:
     ]
 
 
-def _check_values(scope: ScopeTexts, keyset: Keyset, place: CollectionId) -> None:
+def _check_values(scope: ScopeTexts, keyset: Keyset, collection: CollectionId) -> None:
     """Refuse values that have no literal: binary ones that are not in hexadecimal digits."""
     for key in (*scope.keys, *scope.bounds):
         for column, text in zip(keyset.columns, key, strict=True):
@@ -159,27 +159,27 @@ def _check_values(scope: ScopeTexts, keyset: Keyset, place: CollectionId) -> Non
                     key_literal(column, text)
             except (ValueError, InvariantError) as error:
                 said = f"a value for the key column {column.name!r} is no value of type {column.type!r}"
-                raise SignalError(said, place=place) from error
+                raise SignalError(said, where=collection) from error
 
 
-def _check_merge(table: Table, keyset: Keyset, place: CollectionId) -> None:
+def _check_merge(table: Table, keyset: Keyset, collection: CollectionId) -> None:
     """Without a key of the table, the log must have all columns of the surrogate key."""
     logged = {column.name for column in readable(table) if not column.computed}
     lacking = [column.name for column in keyset.columns if column.name not in logged]
     if lacking:
-        raise SignalError(f"the log does not have the key column {lacking[0]!r}", place=place)
+        raise SignalError(f"the log does not have the key column {lacking[0]!r}", where=collection)
 
 
-def _keyset(table: Table, names: Sequence[str], place: CollectionId) -> Keyset:
+def _keyset(table: Table, names: Sequence[str], collection: CollectionId) -> Keyset:
     columns = tuple(column for name in names if (column := table.column(name)))
     for column in columns:
-        _check_key(column, place)
+        _check_key(column, collection)
     return Keyset(columns)
 
 
-def _check_key(column: Column, place: CollectionId) -> None:
+def _check_key(column: Column, collection: CollectionId) -> None:
     """Refuse a column that can't be ordered or compared."""
     try:
         key_literal(column, "00" if column.type in _BYTES else "0")
     except InvariantError as error:
-        raise SignalError(f"column {column.name!r}: {error}", place=place) from error
+        raise SignalError(f"column {column.name!r}: {error}", where=collection) from error

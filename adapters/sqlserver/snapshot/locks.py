@@ -66,7 +66,7 @@ def log_end(questions: Questions, captured: LogPosition) -> LogPosition:
         lacking = error.lacking if isinstance(error, LogEndUnknown) else "VIEW DATABASE STATE"
     _log.warning(
         "database %s: without %s the log begins where it was captured last; changes that"
-        " were not captured yet come again behind the rows that show them",
+        " were not captured yet are repeated after the rows that show them",
         *(questions.database, lacking),
     )
     return captured

@@ -48,4 +48,4 @@ class Meanwhile:
     def check(self) -> None:
         """Raise SchemaChanged if the catalog may be older than what was streamed of a table."""
         if self._switched:
-            raise SchemaChanged("another capture instance took over", place=self._switched[0])
+            raise SchemaChanged("another capture instance took over", where=self._switched[0])

@@ -38,7 +38,7 @@ def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[R
     if isinstance(found, str):
         raise SignalError(
             f"the server can't read the signal's keys as values of its key columns: {found}",
-            place=read.table.id,
+            where=read.table.id,
             hint=f"they are {', '.join(column.type for column in read.keyset.columns)}",
         )
     return found

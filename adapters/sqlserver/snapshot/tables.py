@@ -144,10 +144,10 @@ class SqlServerTables:
     def _reading(self, target: Target, known: Mapping[str, Known]) -> ReadTable:
         database = target.collection.parts[0]
         if database not in known:
-            raise SignalError("'database.names' does not name its database", place=target.collection)
+            raise SignalError("'database.names' does not name its database", where=target.collection)
         refusal = None if target.initial else self._databases.refusal(database)
         if refusal is not None:
-            raise SignalError(refusal.message, place=target.collection, hint=refusal.hint)
+            raise SignalError(refusal.message, where=target.collection, hint=refusal.hint)
         keyless = target.initial and self._keyless()
         read = self._databases.adapted(reading(target, known[database], keyless=keyless), target)
         if target.condition is None:
@@ -157,12 +157,12 @@ class SqlServerTables:
         return replace(read, condition=self._condition(target, read))
 
     @staticmethod
-    def _statement(text: str, place: CollectionId) -> str:
+    def _statement(text: str, collection: CollectionId) -> str:
         """A signal's SELECT of any kind as it can stand in brackets. Raises SignalError if it can't."""
         try:
             return derived(text, "the filter of a blocking snapshot")
         except ConfigError as error:
-            raise SignalError(error.message, place=place, hint=error.hint) from error
+            raise SignalError(error.message, where=collection, hint=error.hint) from error
 
     def _condition(self, target: Target, read: ReadTable) -> str | None:
         """The signal's condition as sent to the server; None if a SELECT has none. Raises SignalError."""
@@ -170,7 +170,7 @@ class SqlServerTables:
         match self._conditions:
             case Conditions.OFF:
                 raise SignalError(
-                    "conditions are not taken", place=position, hint="see tidemark.snapshot.conditions"
+                    "conditions are not taken", where=position, hint="see tidemark.snapshot.conditions"
                 )
             case Conditions.SQL:
                 check_trusted(text, position)
@@ -215,7 +215,7 @@ class SqlServerTables:
         if refusal is not None:
             raise SignalError(
                 f"the condition is refused: {refusal}",
-                place=read.table.id,
+                where=read.table.id,
                 hint="a SELECT TOP 0 with this condition says more",
             )
 

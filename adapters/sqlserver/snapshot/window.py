@@ -45,7 +45,7 @@ class SqlServerWindow:
     def poll(self) -> Sequence[Staged] | None:
         """The staged rows; None while they are being read."""
         if self._switched:
-            raise SchemaChanged("another capture instance took over", place=self._switched[0])
+            raise SchemaChanged("another capture instance took over", where=self._switched[0])
         return self._rows.staged()
 
     @property

@@ -174,7 +174,7 @@ class OpenWindows:
         merging = self.merges
         for table, names in merges.items():
             if merging.get(table, names) != names:
-                raise TableBusy("it is being read by another surrogate key", place=table)
+                raise TableBusy("it is being read by another surrogate key", where=table)
 
     def _reads(
         self,
@@ -189,7 +189,7 @@ class OpenWindows:
         for run in window.runs:
             if tables[run.target].fingerprint != run.key:
                 raise SchemaChanged(
-                    "its key is another one, or it was made anew", place=run.target.collection
+                    "its key is another one, or it was recreated", where=run.target.collection
                 )
         return [
             RunRead(run, tables[run.target], events[run.target], self._tables.row_bytes(run.target))

@@ -1,4 +1,4 @@
-"""What sinks are told: which one, where it writes, and what it does if others have changed its target."""
+"""The settings of sinks: which one, where it writes, and what it does if others have changed its target."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class JdbcSettings:
     unavailable_value: bytes = b""
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The server and its database, for people."""
         return "{host}:{port}/{dbname}".format_map(self.parameters) if self.parameters else ""
 
@@ -180,7 +180,7 @@ class LakeSettings:
     unavailable_value: bytes = b""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the tables are, for people."""
         return self.warehouse or f"the catalog {self.catalog}"
 

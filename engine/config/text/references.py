@@ -108,7 +108,7 @@ def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, F
     try:
         found = Hidden(_resolve(template, os.environ), template)
     except LookupError as exc:
-        raise SourceError(f"a credential can't be had: {exc.args[0]}", place="credentials") from exc
+        raise SourceError(f"can't get a credential: {exc.args[0]}", where="credentials") from exc
     return found.strip() if trimmed else found
 
 

@@ -80,7 +80,7 @@ _log = logging.getLogger("engine")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What becomes of each property, and what is worth a warning."""
+    """How each property is handled, and the warnings."""
 
     properties: tuple[Explained, ...]
     warnings: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What is counted of snapshots: how many collections there were, how each ended, and for how long.
+"""Counts of snapshots: how many collections there were, how each ended, and for how long.
 
 Initial and blocking snapshots are counted apart from incremental ones, as Debezium does. A snapshot in this
 sense begins with the first collection in the queue and ends with the last one.

@@ -29,7 +29,7 @@ def ended(state: State, parts: JobParts) -> State:
     """
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
-            error = SourceError(table.progress.missing[-1].why, place=table.target.collection)
+            error = SourceError(table.progress.missing[-1].why, where=table.target.collection)
             state = gave_up(state, parts.listener, [table], error)
             continue
         if table.target.judged:
@@ -73,7 +73,7 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
     """The error for a collection that other sessions need so often that not even a chunk can be read."""
     return SourceError(
         f"{error.message}, time and again before a chunk was read",
-        place=table.target.collection,
+        where=table.target.collection,
         hint="ask again when it is quieter, or with a smaller incremental.snapshot.chunk.size",
     )
 
@@ -81,8 +81,8 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
 def unsteady(table: Table, times: int) -> SourceError:
     """The error for a collection whose definition changes faster than it can be read."""
     return SourceError(
-        f"its definition was changed {times} times while it was read, and each time it had to be read anew",
-        place=table.target.collection,
+        f"its definition was changed {times} times while it was read, and each time it had to be read again",
+        where=table.target.collection,
         hint="ask again when its definition stays for a while",
     )
 
@@ -97,6 +97,6 @@ def _unread(table: Table, what: str) -> SourceError:
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
         f"{left} rows {what}",
-        place=table.target.collection,
+        where=table.target.collection,
         hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
     )

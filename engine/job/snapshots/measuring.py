@@ -88,7 +88,7 @@ class Measuring:
                     self._parts.listener.failed(table, unsteady(table, times))
                     snapshot = remember_failures(snapshot, [table])
                     continue
-                _log.warning("the definition of %s has changed; it is read anew", table.target.collection)
+                _log.warning("the definition of %s has changed; it is read again", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
 

@@ -42,7 +42,7 @@ class Opened:
     beside: RowsBeside = field(default_factory=RowsBeside)
 
     def opens(self) -> bool:
-        """Whether it is open only now. Its source told nothing of it before, so nothing was superseded."""
+        """Whether it is open only now. Its source reported nothing before, so nothing was superseded."""
         superseded = self.reading.superseded
         if self.is_open or superseded is None:
             return False

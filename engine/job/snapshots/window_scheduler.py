@@ -117,7 +117,7 @@ class WindowScheduler:
             if times > _ANEW:
                 state = self._given_up(state, [table], overrun(table))
             else:
-                _log.warning("%s; the table is read anew", overrun(table))
+                _log.warning("%s; the table is read again", overrun(table))
                 state = replace(state, snapshot=restart_collection(state.snapshot, table.target.collection))
         return state
 

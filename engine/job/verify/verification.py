@@ -349,14 +349,14 @@ def _restless(table: Table, found: Findings) -> SourceError:
     """The error for rows that can't be decided, time and again."""
     if found.stale:
         why = "the copy was truncated or altered each time it was compared"
-        return SourceError(why, place=table.target.collection, hint="ask again when it is quieter")
+        return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
     if found.unsettled:
         why = f"{found.unsettled} rows were sent by transactions that no snapshot of the server shows"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
-        return SourceError(why, place=table.target.collection, hint=hint)
+        return SourceError(why, where=table.target.collection, hint=hint)
     why = f"{len(found.undecided)} rows could not be compared, since they changed each time"
-    return SourceError(why, place=table.target.collection, hint="ask again when it is quieter")
+    return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
 
 
 def _unsupported(why: str, collection: CollectionId) -> SignalError:
-    return SignalError(f"it can't be verified: {why}", place=collection)
+    return SignalError(f"it can't be verified: {why}", where=collection)

@@ -263,7 +263,7 @@ class ContainedDatabase:
         deadline = time.monotonic() + _CAPTURE_TIMEOUT_S
         while self.query(found) == [(0,)]:
             if time.monotonic() > deadline:
-                raise SourceError("the Agent does not capture", place=self.name)
+                raise SourceError("the Agent does not capture", where=self.name)
             time.sleep(0.1)
         return 1
 

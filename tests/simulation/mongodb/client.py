@@ -283,7 +283,7 @@ class SimDatabase:
         found = chosen(plain, self._read(name, concern).docs)
         poisoned, whole = self._client.deployment.poisoned, "projection" not in plain
         if whole and any((name, document["_id"]) in poisoned for document in found):
-            raise SourceError("a document can't be read", place=name)
+            raise SourceError("a document can't be read", where=name)
         number = next(self._client.deployment.numbers)
         self._client.cursors[number] = (self._client.deployment.sessions, found)
         most = len(found) if plain.get("singleBatch") else plain["batchSize"]

@@ -331,12 +331,12 @@ class SimSnapshots(_Asked, Snapshots):
         self._process.asked()
         found = next((entry for entry in self._cluster.tables.values() if entry.id == table), None)
         if found is None:
-            raise SchemaChanged("there is no such table", place=table)
+            raise SchemaChanged("there is no such table", where=table)
         server = self._process.server
         if found in server.waiting or any(
             found.oid in value.emptied for value in self._cluster.open.values()
         ):
-            raise TableBusy("another session holds a lock", place=table)
+            raise TableBusy("another session holds a lock", where=table)
         self._cluster.locks.setdefault(self._process.pid, set()).add(found.oid)
 
     def adopt(self, name: str) -> None:

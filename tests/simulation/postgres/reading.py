@@ -86,7 +86,7 @@ class SimChunks(WindowChunks):
                 process.cluster.locks.setdefault(process.pid, set()).add(table.oid)
                 rows = rows_of(table, process.snapshot(), rows_wanted(read))
             if any((table.id, row.get("id", row.get("n"))) in self._life.world.poisoned for row in rows):
-                raise SourceError("a row can't be read", place=table.id)
+                raise SourceError("a row can't be read", where=table.id)
             texts = [_text(row, read.events.shape) for row in rows]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(texts, _TEXT), pa.array([index] * len(texts), pa.int32())], names=["r", "run"]

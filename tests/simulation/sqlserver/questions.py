@@ -127,14 +127,14 @@ class SimQuestions(Questions):
         """Insert a row into the signal table."""
         with fallible(self._session.life, "mark"):
             if not self._session.alive:
-                raise SourceError("communication link failure", place=table)
+                raise SourceError("communication link failure", where=table)
             self._session.database.signal(dict(zip(columns, (*row, None), strict=False)))
 
     def remove_signal(self, table: CollectionId, column: str, row_id: str) -> None:  # noqa: ARG002  there is one
         """Delete a row of the signal table."""
         with fallible(self._session.life, "mark"):
             if not self._session.alive:
-                raise SourceError("communication link failure", place=table)
+                raise SourceError("communication link failure", where=table)
             self._session.database.unsignal(row_id)
 
     def begin(self, lock_timeout_ms: int) -> None:  # noqa: ARG002  nobody waits long
@@ -147,7 +147,7 @@ class SimQuestions(Questions):
         self._session.asked()
         database = self._session.database
         if database.writes(database.tables[table]) or database.readers.get(table):
-            raise TableBusy("lock request time out", place=table)
+            raise TableBusy("lock request time out", where=table)
         database.whole[table] = self._session.number
 
     @property
@@ -321,7 +321,7 @@ class SimChangeTables(_Asked, ChangeTables):
         """The change rows of a share."""
         instance = self._instance(share)
         if instance is None:
-            raise SourceError("invalid object name", place=share.capture.table)
+            raise SourceError("invalid object name", where=share.capture.table)
         return [row for row in instance.rows if _inside(share, row)]
 
     def _instance(self, share: Share) -> Instance | None:
@@ -352,9 +352,9 @@ class SimProbes(_Asked, TableProbes):
         self._session.asked()
         table = self._there.tables[read.table.id]
         if table.object_id != read.object_id:
-            raise SchemaChanged("invalid object name", place=table.id)
+            raise SchemaChanged("invalid object name", where=table.id)
         if read.hint != "NOLOCK" and table.id in self._there.whole:
-            raise TableBusy("lock request time out", place=table.id)
+            raise TableBusy("lock request time out", where=table.id)
         yield table
 
     def size(self, read: ReadTable) -> TableSize:
@@ -375,7 +375,7 @@ class SimProbes(_Asked, TableProbes):
             locked = [key for number, key in self._there.locks if number == table.object_id]
             at_end = column != table.key or any(not keys or key >= keys[-1] for key in locked)
             if read.hint != "NOLOCK" and locked and at_end:
-                raise TableBusy("lock request time out", place=table.id)
+                raise TableBusy("lock request time out", where=table.id)
             return _key(keys[-1]) if keys else None
 
     def least_key(self, read: ReadTable) -> Key | None:

@@ -171,7 +171,7 @@ class SimChunks(WindowChunks):
             database = query.session.database
             table = database.tables[read.read.table.id]
             if table.object_id != read.read.object_id:
-                raise SchemaChanged("invalid object name", place=table.id)
+                raise SchemaChanged("invalid object name", where=table.id)
             database.readers[table.id] = database.readers.get(table.id, 0) + 1
             try:
                 rows = list(self._rows(query, table, read))
@@ -210,7 +210,7 @@ class SimChunks(WindowChunks):
                 self._check_alive(query)
                 return key
             self._life.step("row")
-        raise TableBusy("lock request time out", place=table.id)
+        raise TableBusy("lock request time out", where=table.id)
 
     def _check_alive(self, query: _Query) -> None:
         if not query.session.alive:
@@ -218,7 +218,7 @@ class SimChunks(WindowChunks):
 
     def _readable(self, table: SimTable, row: Values) -> Values:
         if (table.id, row[table.key]) in self._life.world.poisoned:
-            raise SourceError("a row can't be read", place=table.id)
+            raise SourceError("a row can't be read", where=table.id)
         return row
 
 

@@ -32,11 +32,11 @@ ANY = [
 
 @pytest.mark.parametrize("kind", [*ANY, Refused], ids=lambda kind: kind.__name__)
 def test_an_error_travels_with_its_class_and_its_fields(kind: type[TidemarkError]):
-    error = kind("it failed", place=T, hint="look at it")
+    error = kind("it failed", where=T, hint="look at it")
     there = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
 
     assert type(there) is kind
-    assert (there.message, there.collection, there.place) == ("it failed", T, "public.t")
+    assert (there.message, there.collection, there.where) == ("it failed", T, "public.t")
     assert str(there) == "public.t: it failed; look at it"
 
 
@@ -45,7 +45,7 @@ def test_an_error_travels_with_its_class_and_its_fields(kind: type[TidemarkError
     [
         ConfigError("no such setting", "no such value", hint="see README"),
         TopicRemade("a topic", snapshot=True),
-        TopicsRefused({"a": SinkError("denied", place="a")}),
+        TopicsRefused({"a": SinkError("denied", where="a")}),
         NotDelivered("late", topic="a topic", hint="look at the brokers"),
     ],
     ids=lambda error: type(error).__name__,
@@ -60,15 +60,15 @@ def test_one_with_fields_of_its_own_keeps_them(error: TidemarkError):
 
 
 def test_a_place_that_is_no_collection_is_text():
-    error = TableBusy("locked", place="public.t")
+    error = TableBusy("locked", where="public.t")
 
-    assert (error.place, error.collection) == ("public.t", None)
+    assert (error.where, error.collection) == ("public.t", None)
 
 
 @pytest.mark.parametrize(("hint", "expected"), [(None, "wait"), ("", ""), ("ask again", "ask again")])
 def test_another_class_is_about_the_same_collection(hint: str | None, expected: str):
-    error = TableBusy("locked", place=T, hint="wait").recast(SchemaChanged, hint)
+    error = TableBusy("locked", where=T, hint="wait").recast(SchemaChanged, hint)
 
     assert type(error) is SchemaChanged
     assert (error.message, error.collection, error.hint) == ("locked", T, expected)
-    assert SignalError("no such table", place="the catalog").recast(SchemaChanged).place == "the catalog"
+    assert SignalError("no such table", where="the catalog").recast(SchemaChanged).where == "the catalog"

@@ -324,7 +324,7 @@ def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
     [
         pytest.param(
             table(None),
-            SignalError("there is no such table", place="public.t", hint="mend the name"),
+            SignalError("there is no such table", where="public.t", hint="mend the name"),
             Outcome.REJECTED,
             "public.t not read: there is no such table; mend the name",
             id="can't be asked for",

@@ -34,5 +34,5 @@ class ServerSilence:
             _log.warning("%s; it is given up after %.0f s", no_answer(silent_s), self._longest_s)
         if 0 < self._longest_s < silent_s:
             self._give_up()
-            raise SourceError(no_answer(silent_s), place="replication connection")
+            raise SourceError(no_answer(silent_s), where="replication connection")
         return silent_s

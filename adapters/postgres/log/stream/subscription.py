@@ -116,7 +116,7 @@ def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
     if found != str(timeline):
         raise SourceError(
             f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
-            place="replication connection",
+            where="replication connection",
         )
 
 

@@ -77,7 +77,7 @@ class Members:
             if oid not in now.entries:
                 found[oid] = f"publication {name!r} does not have it any more"
             elif recreated:
-                found[oid] = f"publication {name!r} was dropped and made anew"
+                found[oid] = f"publication {name!r} was dropped and recreated"
             elif self.publication != now.publication:
                 found[oid] = f"the options of publication {name!r} were altered"
             elif entry != now.entries[oid]:

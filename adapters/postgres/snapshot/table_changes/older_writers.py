@@ -109,7 +109,7 @@ def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
         "waits for transactions that were writing to it when it was first seen to be published: "
         + ", ".join(holders[:_NAMED])
         + more,
-        place=name,
+        where=name,
         hint="end them, or list the table in tidemark.snapshot.accept.risk",
     )
 

@@ -78,8 +78,8 @@ def test_the_version_is_printed():
     ("error", "exit_code"),
     [
         (None, 0),
-        (SinkError("disk full", place="/e", hint="free some space"), 1),
-        (LeaseHeld("disk full", place="/e", hint="free some space"), 3),
+        (SinkError("disk full", where="/e", hint="free some space"), 1),
+        (LeaseHeld("disk full", where="/e", hint="free some space"), 3),
         (ConfigError("/e: disk full", hint="free some space"), 2),
     ],
 )

@@ -38,7 +38,7 @@ def written(tmp_path: Path, offset: dict[str, Any], key: str = KEY) -> Path:
 
 
 def state_of(storage: LocalStorage) -> State:
-    saved = CheckpointReader(storage.place).newest()
+    saved = CheckpointReader(storage.location).newest()
     assert saved is not None
     return saved.state
 
@@ -89,7 +89,7 @@ def test_an_incremental_snapshot_goes_on(config: Path, storage: LocalStorage, tm
         ({"sec": 5, "ord": 1}, "names no lsn"),
         ({"lsn": "0/16B"}, "no position"),
         ({"lsn": -5}, "no position"),
-        ({**STREAMING, "incremental_snapshot_collections": "orders"}, "can't be told apart"),
+        ({**STREAMING, "incremental_snapshot_collections": "orders"}, "can't be split"),
     ],
 )
 def test_what_can_not_go_on_is_refused_and_nothing_is_saved(
@@ -99,7 +99,7 @@ def test_what_can_not_go_on_is_refused_and_nothing_is_saved(
 
     assert result.exit_code == 1
     assert said in result.stderr
-    assert CheckpointReader(storage.place).newest() is None
+    assert CheckpointReader(storage.location).newest() is None
 
 
 def test_the_last_record_of_a_snapshot_is_enough(config: Path, tmp_path: Path):

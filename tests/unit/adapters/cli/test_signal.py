@@ -59,7 +59,7 @@ def following(
         now[0] += seconds
 
     clock = Clock(lambda: 0.0, lambda: now[0], sleep, lambda: "id")
-    reader = CheckpointReader(storage.place)
+    reader = CheckpointReader(storage.location)
     return follow(reader, "mine", PlainLines(), clock, (reader.latest_answers(), timeout_s))
 
 

@@ -76,7 +76,7 @@ def test_a_reset_forgets_a_tables_snapshots_and_keeps_the_state_before(config: P
     result = invoke("state", "reset-table", config, "public.orders")
 
     assert result.exit_code == 0, result.output
-    newest = CheckpointReader(storage.place).newest()
+    newest = CheckpointReader(storage.location).newest()
     assert newest is not None
     assert [str(table.target.collection) for table in newest.state.snapshot.tables] == ["public.lines"]
     assert newest.state.snapshot.failed == ()
@@ -160,7 +160,7 @@ class Renewing:
 
 
 def state_of(storage: LocalStorage) -> State:
-    newest = CheckpointReader(storage.place).newest()
+    newest = CheckpointReader(storage.location).newest()
     assert newest is not None
     return newest.state
 

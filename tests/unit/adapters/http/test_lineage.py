@@ -71,7 +71,7 @@ def test_a_run_starts_runs_with_its_collections_and_completes(job: WatchedJob):
 
 def test_a_run_that_fails_says_why_and_no_value(job: WatchedJob):
     lineage, told = told_by(job)
-    lineage.ended(SourceError("the log did not open", place="replication connection"))
+    lineage.ended(SourceError("the log did not open", where="replication connection"))
     lineage.ended(ValueError("secret-value"))
 
     assert [event["eventType"] for event in told] == ["START", "FAIL", "FAIL"]

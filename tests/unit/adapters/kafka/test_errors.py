@@ -13,7 +13,7 @@ TOPIC = "shop.public.orders"
 @pytest.mark.parametrize(
     ("code", "hint"),
     [
-        (KafkaError._UNKNOWN_PARTITION, "the topic has fewer partitions than before: was it made anew?"),
+        (KafkaError._UNKNOWN_PARTITION, "the topic has fewer partitions than before: was it recreated?"),
         (KafkaError._UNKNOWN_TOPIC, "was the topic deleted?"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, "was the topic deleted?"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "let the job's user write"),

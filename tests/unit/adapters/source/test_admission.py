@@ -29,7 +29,7 @@ def test_a_refusal_is_retried_if_a_retry_may_help(
             pass
 
     with pytest.raises(expected) as caught, admission(login, renewable=renewable):
-        raise LoginRefused("no such password", place="server", hint="check it")
+        raise LoginRefused("no such password", where="server", hint="check it")
 
     assert type(caught.value) is expected
     assert str(caught.value) == "server: no such password; check it"

@@ -39,7 +39,7 @@ ERRORS = DriverErrors(
     "the database",
     (
         Meaning(LoginRefused, (1,)),
-        Meaning(PositionLost, {2, 3}, "the log is gone", place="the log", hint="begin anew"),
+        Meaning(PositionLost, {2, 3}, "the log is gone", where="the log", hint="begin anew"),
         Meaning(ConfigError, (4,)),
         Meaning(SourceError, {5}),
         Meaning(Refused),
@@ -79,7 +79,7 @@ def test_an_error_says_its_collection_or_where_the_driver_leads():
         raise DriverError(None)
 
     assert of_table.value.collection == T
-    assert (of_none.value.collection, of_none.value.place) == (None, "the database")
+    assert (of_none.value.collection, of_none.value.where) == (None, "the database")
 
 
 def test_a_refused_login_has_credentials_renewed():
@@ -107,7 +107,7 @@ def test_other_exceptions_pass():
 
 
 @pytest.mark.parametrize(
-    ("sqlstate", "expected", "place"),
+    ("sqlstate", "expected", "where"),
     [
         ("55P03", TableBusy, "public.t"),
         ("42P01", SchemaChanged, "public.t"),
@@ -117,11 +117,11 @@ def test_other_exceptions_pass():
     ],
 )
 def test_postgresql_s_states_and_their_classes_decide_whose_fault_it_is(
-    sqlstate: str, expected: type[TidemarkError], place: str
+    sqlstate: str, expected: type[TidemarkError], where: str
 ):
     kind = psycopg.errors.lookup(sqlstate) if sqlstate else psycopg.OperationalError
     with pytest.raises(TidemarkError) as caught, table_errors("measuring", T):
         raise kind("said")
 
     assert type(caught.value) is expected
-    assert caught.value.place == place
+    assert caught.value.where == where

@@ -66,9 +66,7 @@ def test_what_fails_when_spark_was_stopped_with_us_is_one_line(spark, stop, erro
     with caplog.at_level("INFO", "adapters"):
         fail(spark, stop, error)
 
-    assert caplog.messages == [
-        "Spark ended before the job; what was in flight is done again at the next start"
-    ]
+    assert caplog.messages == ["Spark ended before the job; the next start repeats the unfinished work"]
 
 
 def test_the_order_to_stop_may_come_after_the_failure(stop):

@@ -188,7 +188,7 @@ def test_a_task_s_own_error_keeps_its_class():
 
 
 def test_an_error_of_ours_stays_as_it_is():
-    error = SinkRefused("no space left on device", place="/data/run-00001-7.arrow", hint="free some space")
+    error = SinkRefused("no space left on device", where="/data/run-00001-7.arrow", hint="free some space")
 
     assert job_error(error, "reading rows") is error
 

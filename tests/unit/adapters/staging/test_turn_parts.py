@@ -65,7 +65,7 @@ def test_a_full_disk_is_a_sink_error_that_says_what_to_do():
     with pytest.raises(SinkError, match=r"/events: .*free some space") as caught, sink_errors("/events"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    assert caught.value.place == "/events"
+    assert caught.value.where == "/events"
 
 
 def test_a_write_that_finds_no_space_fails_the_part_and_leaves_nothing(tmp_path):

@@ -94,7 +94,7 @@ def test_a_damaged_line_is_left_out(storage):
     kept = journal(storage)
     for turn in (1, 2, 3):
         kept.record(turn, [answer(turn)])
-    (Path(storage.place) / "answers-000000000002.jsonl").write_bytes(b'{"turn": 2, \xff\n[]\n{}\n')
+    (Path(storage.location) / "answers-000000000002.jsonl").write_bytes(b'{"turn": 2, \xff\n[]\n{}\n')
 
     assert ids(storage) == ["s1", "s3"]
 
@@ -125,7 +125,7 @@ def test_long_texts_are_cut_and_fill_no_memory(storage, monkeypatch):
 
     assert len(read) > 20  # they were put together
     assert len(last_answers(storage, 1)[0]["text"]) == 4_001
-    assert max(path.stat().st_size for path in Path(storage.place).iterdir()) < 64 << 20
+    assert max(path.stat().st_size for path in Path(storage.location).iterdir()) < 64 << 20
 
 
 class Dying:

@@ -29,7 +29,7 @@ class ReportsErrors(LocalStorage):
     def rename(self, source: str, target: str, *, forced: bool = True) -> None:
         super().rename(source, target, forced=forced)
         if source.endswith(".pending.json"):
-            raise StateError("no such file", place=self.place)
+            raise StateError("no such file", where=self.location)
 
 
 class RefusesRenames(LocalStorage):
@@ -37,7 +37,7 @@ class RefusesRenames(LocalStorage):
 
     def rename(self, source: str, target: str, *, forced: bool = True) -> None:
         if source.endswith(".pending.json"):
-            raise StateError(f"{source} can't be renamed to {target}", place=self.place)
+            raise StateError(f"{source} can't be renamed to {target}", where=self.location)
         super().rename(source, target, forced=forced)
 
 

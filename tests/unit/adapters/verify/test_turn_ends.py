@@ -42,5 +42,5 @@ def test_a_topic_that_was_made_anew_is_said():
     ends = TurnEnds()
     ends.note(1, {0: 5})
 
-    with pytest.raises(SourceError, match="made anew"):
+    with pytest.raises(SourceError, match="recreated"):
         ends.note(2, {0: 4})

@@ -24,7 +24,7 @@ from tests.unit.engine.job.test_isolation import WHOLE, Isolated, RefusedBench
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOT_NOW = SinkRefused("takes nothing", place="public.t")
+NOT_NOW = SinkRefused("takes nothing", where="public.t")
 
 
 class Killed(BaseException):

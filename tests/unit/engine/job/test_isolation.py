@@ -393,7 +393,7 @@ class TestRefused:
         return RefusedBench(tmp_path)
 
     def test_its_table_is_set_aside_and_others_go_on(self, bench, caplog):
-        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t", hint="do something"))
+        bench.refuse("public.t", SinkRefused("takes nothing", where="public.t", hint="do something"))
         bench.database.commit(Change(T, 1, "new"))
         bench.database.commit(Change(U, 1, "new"))
         bench.run()
@@ -430,14 +430,14 @@ class TestRefused:
 
     def test_it_stops_the_job_where_that_is_wanted(self, tmp_path):
         bench = RefusedBench(tmp_path, isolates=False)
-        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.refuse("public.t", SinkRefused("takes nothing", where="public.t"))
         bench.database.commit(Change(T, 1, "new"))
 
         with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
             bench.run()
 
     def test_one_that_is_no_tables_stops_the_job(self, bench):
-        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.refuse("public.t", SinkRefused("takes nothing", where="public.t"))
         bench.topic = lambda _collection: "other"
         bench.database.commit(Change(T, 1, "new"))
 
@@ -446,7 +446,7 @@ class TestRefused:
 
     def test_a_sink_that_leaves_nothing_out_stops_the_job_instead_of_trying_for_ever(self, bench):
         bench.sink.withhold = lambda _parts, _topic: []
-        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.refuse("public.t", SinkRefused("takes nothing", where="public.t"))
         bench.database.commit(Change(T, 1, "new"))
 
         with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
@@ -468,7 +468,7 @@ class TestRemade:
 
         assert bench.streamed() == ["public.t"]
         assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.GAP)]
-        assert "the topic was made anew, it lacks what was sent before; take a snapshot" in caplog.text
+        assert "the topic was recreated, it lacks what was sent before; take a snapshot" in caplog.text
 
     def test_a_snapshot_is_taken_where_that_is_wanted(self, tmp_path):
         bench = RefusedBench(tmp_path)

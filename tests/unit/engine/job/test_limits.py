@@ -72,7 +72,7 @@ class TestPriority:
         ]
 
     def test_one_that_is_busy_does_not_keep_lower_ones_waiting(self, bench):
-        bench.source.refused[U] = TableBusy("it is locked", place=U)
+        bench.source.refused[U] = TableBusy("it is locked", where=U)
         asked(bench, "t")
         asked(bench, "u", priority=1)
         for _ in range(30):
@@ -193,7 +193,7 @@ class TestDryRun:
         )
 
     def test_what_can_t_be_read_is_told(self, bench):
-        bench.source.refused[T] = TableBusy("it is locked", place=T)
+        bench.source.refused[T] = TableBusy("it is locked", where=T)
         asked(bench, "t", dry_run=True)
         bench.turns(3)
 

@@ -80,7 +80,7 @@ class TestSignals:
     def test_a_turn_saves_no_more_where_thousands_wait(self, tmp_path):
         bench = Bench(tmp_path)
         bench.source.refused = {
-            collection: TableBusy("it is locked", place=collection) for collection in (T, U)
+            collection: TableBusy("it is locked", where=collection) for collection in (T, U)
         }
         sizes = []
         for count in (1, 1_000):

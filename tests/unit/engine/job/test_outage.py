@@ -50,6 +50,6 @@ def test_its_end_is_told_once_and_the_next_one_anew(said):
     outage.goes_on(DOWN, 1.0, 20.0)
 
     assert said()[1:] == [
-        "goes on after 4 s and 2 attempts",
+        "continues after 4 s and 2 attempts",
         "connection refused; trying again in 1.0 s, and until it passes",
     ]

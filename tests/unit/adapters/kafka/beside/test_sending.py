@@ -77,7 +77,7 @@ def test_there_is_room_while_a_slot_is_free(owner):
 def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(owner):
     senders = HandSenders()
     way: Any = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
-    senders.asked[0][2].set_exception(BatchRefused("too large", place="t"))
+    senders.asked[0][2].set_exception(BatchRefused("too large", where="t"))
     looked = way.done()
     senders.asked[1][2].set_result("emitted")
 
@@ -127,7 +127,7 @@ def test_who_sends_and_ends_is_a_failure_as_well(owner):
     assert len(owner.failures) == 1
 
 
-@pytest.mark.parametrize("error", [BatchRefused("too large", place="t"), NotDelivered("silence", topic="t")])
+@pytest.mark.parametrize("error", [BatchRefused("too large", where="t"), NotDelivered("silence", topic="t")])
 def test_a_run_that_is_stopped_is_neither_sent_again_nor_explained(owner, error):
     senders = HandSenders()
     sending = RowSending(owner, senders, 1, fenced=False)

@@ -160,7 +160,7 @@ def test_what_is_not_in_the_list_is_refused_by_name(condition: str, why: str):
         written(condition)
 
     assert why in str(caught.value)
-    assert caught.value.place == "public.t"
+    assert caught.value.where == "public.t"
     assert len(str(caught.value)) < 1_000
 
 
@@ -258,7 +258,7 @@ class TestTrusted:
             ("a = 'x", '"\'"'),
             ('"a = 1', "'\"'"),
             ("a = $1", "parameter"),
-            ("a = 'x' 'y'", "behind another"),
+            ("a = 'x' 'y'", "after another"),
             ("a = \x01", "sign"),
             (r"a = E'\000'", "NUL"),
             (r"a = E'x\ud83d'", "surrogate"),

@@ -9,7 +9,7 @@ import pytest
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.pending_visibility import KEPT_KEYS, PendingVisibility, Touches, from_json
 from adapters.postgres.log.touched_keys import COUNTED, LACKING, TOUCHED
-from adapters.postgres.log.unseen_rows import moved_keys, superseding_rows, unsettled_rows
+from adapters.postgres.log.unseen_rows import moved_keys, pending_rows, superseding_rows
 from adapters.postgres.server.visibility import Visibility
 from engine.snapshot.merge_key import KEY_TYPE
 
@@ -195,8 +195,8 @@ ROWS = touched((T, 9, b"1"), (T, 14, b"2"), (U, 14, b"3"), (T, 15, b"4"), (T, 20
 
 
 def test_rows_of_hidden_transactions_wait():
-    assert unsettled_rows(ROWS, SNAPSHOT).column("key").to_pylist() == [b"2", b"3", b"5"]
-    assert unsettled_rows(touched(), SNAPSHOT).num_rows == 0
+    assert pending_rows(ROWS, SNAPSHOT).column("key").to_pylist() == [b"2", b"3", b"5"]
+    assert pending_rows(touched(), SNAPSHOT).num_rows == 0
 
 
 @pytest.mark.parametrize(("oid", "expected"), [(T, [b"2", b"5"]), (U, [b"3"]), (7, [])])

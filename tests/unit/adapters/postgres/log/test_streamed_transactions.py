@@ -160,7 +160,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(streamed, tmp_path, monkey
     with pytest.raises(SourceError, match="no space left on device") as told:
         streamed.add(STOP)
 
-    assert told.value.place == str(tmp_path)
+    assert told.value.where == str(tmp_path)
     assert "tidemark.log.streaming=false" in told.value.hint
 
 

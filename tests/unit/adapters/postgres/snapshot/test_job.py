@@ -78,7 +78,7 @@ def test_a_refused_login_is_told_before_spark_starts(told):
 
 
 def test_a_server_that_is_not_up_yet_is_told_and_waited_for(told, caplog):
-    told.append(SourceError("connection failed: connection refused", place="postgresql"))
+    told.append(SourceError("connection failed: connection refused", where="postgresql"))
 
     with caplog.at_level("WARNING", "adapters"), pytest.raises(SparkStarted):
         run(parse(LEAST), stop=threading.Event())

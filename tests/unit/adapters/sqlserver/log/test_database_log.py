@@ -45,7 +45,7 @@ class Locked(ChangeTables):
 
     def counts(self, asked: Sequence[Share], most: int) -> list[int]:  # noqa: ARG002  no server
         if self.locked:
-            raise TableBusy("asking change tables failed: lock timeout", place="shop")
+            raise TableBusy("asking change tables failed: lock timeout", where="shop")
         return [0] * len(asked)
 
     def least(self) -> dict[str, str]:
@@ -138,7 +138,7 @@ def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_th
                 log.next(LogPosition(lsn(at)))
 
     assert [message for message in caplog.messages if "is gone" in message] == [
-        "capture instance dbo_customers of database shop is gone; what it had not told yet is lost"
+        "capture instance dbo_customers of database shop is gone; its changes that were not read yet are lost"
     ]
 
 

@@ -176,7 +176,7 @@ def test_a_catalog_that_is_locked_makes_what_asks_for_it_wait():
     with pytest.raises(TableBusy) as caught, source_errors("reading the catalog", "shop"):
         raise failure(1222, "Lock request time out period exceeded.")
 
-    assert caught.value.place == "shop"
+    assert caught.value.where == "shop"
 
 
 def failure(number: int, said: str, state: str = "42000") -> DBAPIError:

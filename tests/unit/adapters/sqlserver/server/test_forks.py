@@ -55,7 +55,7 @@ def test_a_fork_at_or_before_what_was_sent_has_lost_it(point: str):
     with pytest.raises(OtherHistory, match=f"left recovery fork A at {point}, and changes up to") as caught:
         check_fork(AT_9, Fork("B", "A", point))
 
-    assert caught.value.place == "shop"
+    assert caught.value.where == "shop"
     assert caught.value.loss is Loss.RESTORED
     assert "tidemark.recovery=repair" in caught.value.hint
 

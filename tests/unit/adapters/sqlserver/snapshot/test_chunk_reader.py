@@ -105,7 +105,7 @@ def test_of_many_tables_the_locked_one_is_named():
     with pytest.raises(TableBusy) as caught:
         read(spark, [run("a"), run("b"), run("c")])
 
-    assert caught.value.place == "shop.dbo.b"
+    assert caught.value.where == "shop.dbo.b"
     assert [query.count(" AS [run],") for query, _session in spark.asked] == [3, 1, 1]
 
 

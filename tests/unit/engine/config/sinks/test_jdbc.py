@@ -98,7 +98,7 @@ def test_defaults_and_what_stands_for_missing_values():
 
     assert (settings.table_format, settings.evolution) == ("${topic}", SchemaEvolution.BASIC)
     assert (settings.unavailable_text, settings.unavailable_value) == ("gone", b"gone")
-    assert settings.place == "target:5433/reports"
+    assert settings.address == "target:5433/reports"
 
 
 def test_operations_that_are_skipped_are_warned_about():

@@ -70,7 +70,7 @@ def test_a_catalog_or_a_journal_of_its_own_will_do():
 
     lake = parse(given).sink.lake
 
-    assert (lake.catalog, lake.journal, lake.place) == ("prod", "/data/journal", "the catalog prod")
+    assert (lake.catalog, lake.journal, lake.location) == ("prod", "/data/journal", "the catalog prod")
 
 
 def test_operations_that_are_skipped_are_warned_of():

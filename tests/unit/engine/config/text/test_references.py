@@ -123,7 +123,7 @@ def test_a_provider_that_is_away_is_a_fault_that_passes(tmp_path: Path):
     value = one(f"${{dir:{tmp_path}:password}}")
     (tmp_path / "password").unlink()
 
-    with pytest.raises(SourceError, match="a credential can't be had: can't read the file"):
+    with pytest.raises(SourceError, match="can't get a credential: can't read the file"):
         fresh(value)
 
 

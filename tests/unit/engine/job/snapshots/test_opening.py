@@ -93,7 +93,7 @@ def test_what_was_superseded_before_it_was_open_is_dropped(late):
     assert late.told()[-1] == "finished public.t"
 
 
-@pytest.mark.parametrize("error", [TableBusy("locked", place=T), SchemaChanged("another form", place=T)])
+@pytest.mark.parametrize("error", [TableBusy("locked", where=T), SchemaChanged("another form", where=T)])
 def test_one_that_does_not_open_is_tried_again_as_if_it_had_failed_at_once(late, error):
     late.source.windows = [error]
     measured = late.source.measures

@@ -157,7 +157,7 @@ class TestWindows:
         for _time in range(20):
             bench.now_s += 60.0
             bench.turns(1)
-            reading(bench).failure = TableBusy("locked", place=T)
+            reading(bench).failure = TableBusy("locked", where=T)
             bench.turns(1)
             assert bench.job.window is None
         bench.now_s += 60.0
@@ -170,7 +170,7 @@ class TestWindows:
         busy, other = CollectionId(("a", "b.c")), CollectionId(("a.b", "c"))
         queue = execute(Snapshot(), ExecuteSnapshot("s", (Target(busy), Target(other))))
         scheduler = WindowScheduler(bench.parts(), Pace())
-        state = scheduler.refused(State(snapshot=queue), TableBusy("locked", place=busy))
+        state = scheduler.refused(State(snapshot=queue), TableBusy("locked", where=busy))
 
         assert [table.target.collection for table in state.snapshot.tables] == [other, busy]
 
@@ -421,7 +421,7 @@ class TestWindows:
         assert told == [0, 0, 0, 1, 1, 1]
 
     def test_what_can_t_be_read_is_answered_and_left_out(self, bench):
-        bench.source.refused = {T: SignalError("a view can't be snapshotted", place=str(T))}
+        bench.source.refused = {T: SignalError("a view can't be snapshotted", where=str(T))}
         bench.execute(BOTH)
         bench.turns(4)
 
@@ -446,7 +446,7 @@ class TestWindows:
         for _ in range(3):
             assert bench.job.window
             chunks.append(bench.job.window.runs[0].chunks)
-            reading(bench).failure = SnapshotGone("too old", place="public.t")
+            reading(bench).failure = SnapshotGone("too old", where="public.t")
             bench.turns(1)
             bench.now_s += 10.0
             bench.turns(1)
@@ -471,10 +471,10 @@ class TestWindows:
             bench.turns(1)
             if len(bench.events()) > sent:
                 sent = len(bench.events())
-                bench.source.windows = [SchemaChanged("another definition", place=T)]
+                bench.source.windows = [SchemaChanged("another definition", where=T)]
 
         assert bench.told() == ["accepted", "failed public.t"]
-        assert caplog.text.count("the definition of public.t has changed; it is read anew") == 20
+        assert caplog.text.count("the definition of public.t has changed; it is read again") == 20
         assert "its definition was changed 21 times while it was read" in bench.answers[-1].text
 
     def test_rows_that_took_the_place_of_others_have_a_table_read_anew(self, tmp_path):
@@ -612,7 +612,7 @@ class TestBehind:
         assert bench.told() == ["accepted", "accepted", "stopped public.u", "finished public.t"]
 
     @pytest.mark.parametrize(
-        "error", [SourceError("bad block"), TableBusy("locked", place=T), SinkError("no space left")]
+        "error", [SourceError("bad block"), TableBusy("locked", where=T), SinkError("no space left")]
     )
     def test_a_failure_of_the_second_is_judged_once_it_is_read_alone(self, bench, error):
         reading(bench).failure = error
@@ -660,7 +660,7 @@ class TestBehind:
         bench.execute()
         bench.turns(1)
         bench.execute('{"data-collections": ["public.u"]}')
-        bench.source.refused = {U: TableBusy("waits for a writer", place=U)}
+        bench.source.refused = {U: TableBusy("waits for a writer", where=U)}
         while bench.source.measures < 2:
             bench.turns(1)
         bench.turns(1)
@@ -741,7 +741,7 @@ class TestBehind:
             bench.turns(1)
         bench.turns(20)
 
-        assert caplog.text.count("the table is read anew") == 3
+        assert caplog.text.count("the table is read again") == 3
         assert bench.told() == ["accepted", "failed public.t"]
 
     def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):

@@ -33,7 +33,7 @@ class Kept:
     def keep(self, turn: int, certificates: Sequence[str]) -> None:
         if self.fails:
             self.fails -= 1
-            raise StateError("no room", place="certificates")
+            raise StateError("no room", where="certificates")
         self.turns[turn] = list(certificates)
 
     @property

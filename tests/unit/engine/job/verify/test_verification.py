@@ -300,7 +300,7 @@ def test_the_looks_are_counted_although_the_next_reading_waits(tmp_path, monkeyp
 
 
 def test_a_copy_that_can_not_be_read_is_no_verdict(tmp_path):
-    bench, _copy = verifying(tmp_path, SourceError("a line is no event", place="part-1"))
+    bench, _copy = verifying(tmp_path, SourceError("a line is no event", where="part-1"))
     bench.execute(VERIFY)
 
     bench.turns(12)
