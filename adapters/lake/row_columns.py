@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import SinkRefused
-from engine.events.columns import UNTOLD
+from engine.events.record.schema import UNTOLD
 from engine.events.record.schema_json import schema_from_json
 
 if TYPE_CHECKING:

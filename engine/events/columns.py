@@ -24,7 +24,7 @@ such a sink as batches of `EVENTS`, behind the rows of their part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -35,6 +35,7 @@ from engine.events.batch import EVENTS
 from engine.events.record.assemble import places_of
 from engine.events.record.drafts import TOMBSTONE_TURN
 from engine.events.record.envelope import TRANSACTION_BLOCK
+from engine.events.record.schema import UNTOLD
 from engine.events.record.typed import arrow_type, from_json
 
 if TYPE_CHECKING:
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
     from engine.events.record.schema import RecordSchemas, Schema
     from engine.events.values.text import Piece, Text
     from engine.model import CollectionId
-
-
-UNTOLD: Final = b"untold"
-"""Metadata of `key`: the log does not have the key of each row that is deleted, or whose key is changed."""
 
 
 class Typing(Protocol):

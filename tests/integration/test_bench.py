@@ -92,7 +92,8 @@ def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench:
 
     idle, *loads = found
     assert idle["bench"] == "idle"
-    assert idle["cpu_percent"] > 0
+    # The kernel counts in hundredths of a second, so that a cheap second may count as none.
+    assert 0 <= idle["cpu_percent"] < 50
     assert [(load["writes_per_s"], load["snapshot"]) for load in loads] == [
         (100, False),
         (100, True),

@@ -68,7 +68,7 @@ def read_vector(table: Path, descriptor: Mapping[str, Any]) -> Positions | None:
         framed = file.read(size + 8)
     vector = framed[4:-4]
     if framed != struct.pack(">i", size) + vector + struct.pack(">I", zlib.crc32(vector)):
-        raise SinkError("a deletion vector is damaged", place=str(path))
+        raise SinkError("a deletion vector is damaged", where=str(path))
     magic, count, high = _HEAD.unpack_from(vector) if size >= _HEAD.size else (_MAGIC, 0, 0)
     if magic != _MAGIC or count > 1 or high:
         return None

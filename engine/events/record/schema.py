@@ -12,6 +12,8 @@ from engine.events.values.json_text import quote
 
 MASKED: Final = ("masked", "true")
 """The schema parameter of a column whose values are hidden."""
+UNTOLD: Final = b"untold"
+"""Metadata of a typed key: the log lacks the key of some row that is deleted, or whose key changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.source_block import ReadPosition, read_source
 from adapters.postgres.server.table import Column, Leaves, Table, relation_of
 from engine.events.batch import EventForm
-from engine.events.columns import UNTOLD, schema_of
-from engine.events.record.schema import Schema
+from engine.events.columns import schema_of
+from engine.events.record.schema import UNTOLD, Schema
 from engine.events.settings import ColumnMask, EventSettings, MessageKey
 from engine.events.values.text import join
 from engine.model import CollectionId
