@@ -9,6 +9,14 @@ only if the table is still what it was when the branch began:
 
     main      ── turn 41 ──────────────────────► 42        one step, and only if main is at 41 still
     branch            └──── INSERT or MERGE ── 42 ┘
+
+A newcomer removes the branches of its predecessors. Iceberg takes a commit to a branch that is gone all the
+same: it begins the branch again, at what main is by then. So each snapshot carries the epoch of its process,
+too, and a branch becomes the table's state only if all of it, from its first snapshot on, is of this process:
+
+    main      ── turn 41 ── 42 (epoch 6)
+    branch of 5          ╎       └── 42 (epoch 5)      its parent is not 41: refused
+                         removed by 6
 """
 
 from __future__ import annotations
@@ -24,6 +32,7 @@ from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.port import Looked
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
+from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +51,7 @@ _PROPERTIES: Final = {
     "format-version": "2",
     **dict.fromkeys(("write.merge.mode", "write.update.mode", "write.delete.mode"), "merge-on-read"),
 }
+_OVERTAKEN: Final = "another process of this job has written meanwhile"
 _NO_WORD: Final = re.compile(r"\W")
 _SMALL: Final = re.compile(r"(?<![^:<,])smallint(?![^>,])")
 """Where it is a type: a field's name stands before a colon."""
@@ -142,17 +152,51 @@ class Iceberg:
         if found is not None and found[0] >= turn:
             yield None
             return
-        branch, current = self._branch, table.currentSnapshot()
+        branch = self._branch
+        first = self._begin_branch(table)
+        if first is None:
+            raise SinkError(_OVERTAKEN, where=str(name))
+        marks = {f"spark.sql.iceberg.snapshot-property.{key}": it for key, it in self._marks(turn).items()}
+        with configured(spark, marks):
+            yield f"{self.target(name)}.{quoted(f'branch_{branch}')}"
+        table.refresh()
+        if not self._is_own(table, first):
+            raise SinkError(_OVERTAKEN, where=str(name))
+        table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+
+    def _marks(self, turn: int) -> dict[str, str]:
+        """The properties of a snapshot."""
+        return {self._property: str(turn), self._epoch_property: str(self.epoch)}
+
+    @property
+    def _epoch_property(self) -> str:
+        return f"tidemark.epoch.{self.application}"
+
+    def _begin_branch(self, table: Any) -> int | None:
+        """Begin a branch at the table's state; returns its first snapshot, None if another process wrote."""
+        current = table.currentSnapshot()
         self._remove_branches(table)
         begun = table.manageSnapshots()
         if current is None:
-            begun.createBranch(branch).commit()
+            # Without one, Iceberg makes an empty snapshot, unless the table has got one meanwhile.
+            begun.createBranch(self._branch).commit()
         else:
-            begun.createBranch(branch, current.snapshotId()).commit()
-        with configured(spark, {f"spark.sql.iceberg.snapshot-property.{self._property}": str(turn)}):
-            yield f"{self.target(name)}.{quoted(f'branch_{branch}')}"
+            begun.createBranch(self._branch, current.snapshotId()).commit()
         table.refresh()
-        table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+        first, now = table.snapshot(self._branch), table.currentSnapshot()
+        if first is None or (current is None and now is not None):
+            return None
+        return int(first.snapshotId())
+
+    def _is_own(self, table: Any, first: int) -> bool:
+        """Whether all snapshots of the branch behind its first one are of this process."""
+        snapshot = table.snapshot(self._branch)
+        while snapshot is not None and int(snapshot.snapshotId()) != first:
+            if snapshot.summary().get(self._epoch_property) != str(self.epoch):
+                return False
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return snapshot is not None
 
     def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """To a branch."""
@@ -170,7 +214,7 @@ class Iceberg:
                 table.refresh()
                 yield None if target is None else self._branch
 
-        return IcebergWrite(spark, table, columns, branched, {self._property: str(turn)})
+        return IcebergWrite(spark, table, columns, branched, self._marks(turn))
 
     def _remove_branches(self, table: Any) -> None:
         """Remove those of processes of this job that have died, or that have lost their lease."""

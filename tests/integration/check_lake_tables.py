@@ -14,6 +14,9 @@ import pytest
 from adapters.lake.table_name import TableName
 from adapters.lakehouse import spark_tables, statements
 from adapters.lakehouse.files.data_file import written
+from adapters.lakehouse.files.delta import DeltaWrite
+from adapters.lakehouse.files.iceberg import IcebergWrite
+from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.spark_tables import SparkTables
 from engine.config.sinks.settings import SinkKind, TableMode
 from engine.errors import SinkError
@@ -159,6 +162,41 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
     if tables.kind is SinkKind.ICEBERG:
         refs = tables.reader.table(f"{tables.dialect.target(A)}.refs").collect()
         assert [row["name"] for row in refs] == ["main"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["empty", "filled"])
+@pytest.mark.parametrize("how", ["file", "insert"])
+def test_a_process_that_was_overtaken_between_its_branch_and_its_commit_adds_nothing(
+    tables: Lake, how: str, monkeypatch: pytest.MonkeyPatch, *, first: bool
+):
+    rows = pa.table({"id": pa.array([7, 8], pa.int32()), "note": ["n", "m"]})
+    old, new = tables.tables(1), tables.tables(2)
+    old.create(A, NewTable({"id": "int", "note": "string"}, ("id",)))
+    if not first:
+        old.append(A, pa.table({"id": pa.array([1], pa.int32()), "note": ["n"]}), 1)
+
+    def late(behind: Any) -> Any:
+        def called(*given: Any) -> Any:
+            monkeypatch.undo()
+            new.append(A, rows, 2)
+            return behind(*given)
+
+        return called
+
+    monkeypatch.setattr(DeltaWrite, "_copy", late(DeltaWrite._copy))
+    monkeypatch.setattr(IcebergWrite, "_described", late(IcebergWrite._described))
+    if how == "insert":
+        monkeypatch.setattr(SparkTables, "_append_file", lambda *_given: False)
+        monkeypatch.setattr(SparkTables, "_insert", late(SparkTables._insert))
+    with suppress(SinkError):
+        old.append(A, rows, 2)
+
+    ids = [row[0] for row in tables.rows(A)]
+    assert ids == ([7, 8] if first else [1, 7, 8])
+    old.append(A, rows, 2)
+    assert [row[0] for row in tables.rows(A)] == ids
+    new.append(A, pa.table({"id": pa.array([9], pa.int32()), "note": ["n"]}), 3)
+    assert [row[0] for row in tables.rows(A)] == [*ids, 9]
 
 
 def test_new_rows_are_appended_as_files_and_changed_by_later_turns(
