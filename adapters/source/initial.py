@@ -4,7 +4,7 @@ Owns the steps that `engine.snapshot.initial` decides on, the view that the tabl
 held, and what a saved state keeps of it. `LogStart` is the database's own part: its log, its tables, and how
 a view of them is opened where that log begins. The windows decide how rows are read.
 
-    start ── is the view of this run still held? ── yes: continue in it
+    start ── is the view of this run still held, and the log kept? ── yes: continue in it
       ├─ is the log of before lost, and to be repaired? ── yes: begin a new one, from `first_position`
       │
       └─ find_log ─ decide ─┬─ STREAM            stream, from `first_position` if nothing is saved
@@ -183,7 +183,7 @@ class InitialSnapshot(Generic[ViewT]):
         if state.awaits_log:
             return self._recovered(state, log)
         continued = self._continued(state)
-        if continued is not None:
+        if continued is not None and self._has_log(continued, log):
             return continued
         self.release()
         found = log.find_log(state)
@@ -215,6 +215,10 @@ class InitialSnapshot(Generic[ViewT]):
             # It was saved before the view was opened.
             return self._queued(state, self.held)
         return state if state.snapshot.initial else None
+
+    def _has_log(self, state: State, log: LogStart[ViewT]) -> bool:
+        """Whether the view's log is there: whoever ended its session may have dropped the slot."""
+        return not self.streams or log.find_log(state).lost is None
 
     def _begun(self, state: State) -> bool:
         """Whether this run has begun the state's initial snapshot."""

@@ -213,6 +213,25 @@ class TestLostView:
 
 
 class TestLostLog:
+    def test_is_noticed_though_the_view_is_still_held(self):
+        """Else every start would continue in the view, and fail when it opens the log."""
+        first, database = snapshot_of(), FakeDatabase()
+        saved = read(first.start(State(), database), A)
+        database.lost = LOST
+
+        with pytest.raises(PositionLost, match="was removed"):
+            first.start(saved, database)
+        assert database.views[0].closed
+
+    def test_before_anything_was_saved_the_snapshot_begins_with_a_new_log(self):
+        first, database = snapshot_of(SnapshotMode.WHEN_NEEDED), FakeDatabase()
+        first.start(State(), database)
+        database.lost = LOST
+        state = first.start(State(), database)
+
+        assert (queued(state), state.position) == ([A, B], Position((101,)))
+        assert database.views[0].closed
+
     def test_a_log_that_begins_anew_has_all_progress_dropped(self, caplog):
         """Progress was kept right by the log that is gone: rows read before may have changed since."""
         first = snapshot_of(SnapshotMode.WHEN_NEEDED)
