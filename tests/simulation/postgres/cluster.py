@@ -143,7 +143,7 @@ class Cluster:
     """Those of them of which the log then lacked changes."""
     locks: dict[int, set[int]] = field(default_factory=dict)
     """The tables that processes read, by process."""
-    unpublished: list[tuple[CollectionId, int]] = field(default_factory=list)
+    unpublished: list[Entry] = field(default_factory=list)
     """Changes that the publication left out, with how many entries the log had before each."""
 
     def __post_init__(self) -> None:
@@ -371,15 +371,13 @@ class Cluster:
             if change.op == "t":
                 # Another file: the rows are gone for every snapshot, whatever its age.
                 change.table.versions, change.table.file = [], self.oid()
+            entry = entry_of(change, len(self.log), transaction.id % _CYCLE, lsn, len(entries))
             if self.publishes(change.table):
-                at = len(self.log)
-                entry = entry_of(change, at, transaction.id % _CYCLE, lsn, len(entries))._replace(
-                    hidden=hidden
-                )
+                entry = entry._replace(hidden=hidden)
                 entries.append(entry)
                 self.log.append(entry)
             else:
-                self.unpublished.append((change.table.id, len(self.log)))
+                self.unpublished.append(entry)
                 if change.table.oid in self.watched:
                     self.missed.add(change.table.id)
         commit = Commit(transaction.id, lsn, self.lsn, self.now_us, tuple(entries))

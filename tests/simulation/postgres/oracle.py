@@ -8,6 +8,7 @@ row by `id`, or by `code` where the log has no `id` of it.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,8 @@ class PostgresOracle(Turns):
 
     def begin(self, at: int) -> None:
         """The log begins here: what precedes it is known to snapshots alone."""
-        self._replay(at)
         self.begun_at = at
+        self._replay(at)
         for table in _KEYED:
             self.consumer[table].clear()
 
@@ -68,7 +69,9 @@ class PostgresOracle(Turns):
     @property
     def gapped(self) -> set[CollectionId]:
         """The tables of which the log lacks changes since it was begun."""
-        return self.skipped | {name for name, at in self.cluster.unpublished if at >= self.begun_at}
+        return self.skipped | {
+            entry.collection for entry in self.cluster.unpublished if entry.at >= self.begun_at
+        }
 
     @property
     def untold(self) -> set[CollectionId]:
@@ -114,7 +117,9 @@ class PostgresOracle(Turns):
 
     def _replay(self, upto: int) -> None:
         self.rows = {collection: {} for collection in _KEYED}
-        past = self.cluster.log[:upto]
+        # What was changed before the log began is in the rows that are read, whether it was published or not.
+        unlogged = [entry for entry in self.cluster.unpublished if entry.at < self.begun_at]
+        past = list(heapq.merge(unlogged, self.cluster.log[:upto], key=lambda entry: entry.at))
         for entry in past:
             if entry.collection != B:
                 self._apply(entry)

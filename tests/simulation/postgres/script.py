@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.generator import Generator
-from tests.simulation.script import History, Setup, Step, Vocabulary, drawn_alike, opening_late, with_blow
+from tests.simulation.script import (
+    History,
+    Setup,
+    Step,
+    Vocabulary,
+    drawn_alike,
+    half_opening_late,
+    with_blow,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +93,25 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = opening_late(_setup(choose), seed)
+    setup = half_opening_late(_setup(choose), seed)
     length = choose.between(40, 80)
     steps: list[Step] = [("execute", 15)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]
     return History(setup, with_blow(choose, steps, _BLOWS, percent=40, length=length))
 
 
+def _overlapping(choose: Generator) -> dict[str, Any]:
+    """What makes windows overlap: many chunks, that are emitted in many slices."""
+    return {
+        "rows": choose.between(5, 10),
+        "chunk_rows": choose.pick((1, 1, 1, 2)),
+        "slice_bytes": choose.pick((1, 1, 1, 1, 1000)),
+    }
+
+
 def _setup(choose: Generator) -> PostgresSetup:
     return PostgresSetup(
-        **drawn_alike(choose),
+        **drawn_alike(choose, reading_polls=(1, 3)) | _overlapping(choose),
         identities=choose.pick(("d", "d", "i", "f"))
         + choose.pick(("d", "f", "i"))
         + choose.pick(("dd", "dd", "ff", "df", "di")),

@@ -187,8 +187,10 @@ class PostgresWorld(SourceWorld):
         """A turn was saved."""
         state = seen.state
         self.note(f"turn {state.turn} saved at {format_lsn(int(state.position.order[0]))}", "turn")
-        self.oracle.told |= {fault.collection for fault in state.incomplete}
-        aside = {fault.collection for fault in state.incomplete if fault.aside}
+        # A snapshot may take a table up in the very turn that sets it aside.
+        new = {fault.collection for fault in state.incomplete} - self.oracle.told
+        aside = {fault.collection for fault in state.incomplete if fault.aside} | new
+        self.oracle.told |= new
         self.oracle.pass_over(aside & self.oracle.unkeyed, int(state.position.order[0]))
         members = state.memory.get("members", {}).get("entries", {})
         self.database.watched |= {oid for oids in members.values() for oid in oids}
