@@ -3,20 +3,7 @@
 Every commit of the sink carries the turn as a property of its snapshot. It is looked for before a commit.
 Other snapshots, as those of compaction, carry none, so the newest snapshot that does is never expired.
 
-Iceberg takes an append whatever others have appended meanwhile. So a job that stood still while another one
-took over could add the same rows again. Hence each write goes to a branch, which becomes the table's state
-only if the table is still what it was when the branch began:
-
-    main      ── turn 41 ──────────────────────► 42        one step, and only if main is at 41 still
-    branch            └──── INSERT or MERGE ── 42 ┘
-
-A newcomer removes the branches of its predecessors. Iceberg takes a commit to a branch that is gone all the
-same: it begins the branch again, at what main is by then. So each snapshot carries the epoch of its process,
-too, and a branch becomes the table's state only if all of it, from its first snapshot on, is of this process:
-
-    main      ── turn 41 ── 42 (epoch 6)
-    branch of 5          ╎       └── 42 (epoch 5)      its parent is not 41: refused
-                         removed by 6
+Each write goes to a branch, as `iceberg_branch` explains.
 """
 
 from __future__ import annotations
@@ -28,11 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.lakehouse.files.iceberg import IcebergWrite, columns_of
+from adapters.lakehouse.iceberg_branch import Branches
 from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.port import Looked
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
-from engine.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +38,6 @@ _PROPERTIES: Final = {
     "format-version": "2",
     **dict.fromkeys(("write.merge.mode", "write.update.mode", "write.delete.mode"), "merge-on-read"),
 }
-_OVERTAKEN: Final = "another process of this job has written meanwhile"
-_NO_WORD: Final = re.compile(r"\W")
 _SMALL: Final = re.compile(r"(?<![^:<,])smallint(?![^>,])")
 """Where it is a type: a field's name stands before a colon."""
 
@@ -152,51 +137,20 @@ class Iceberg:
         if found is not None and found[0] >= turn:
             yield None
             return
-        branch = self._branch
-        first = self._begin_branch(table)
-        if first is None:
-            raise SinkError(_OVERTAKEN, where=str(name))
+        branches = self._branches
+        first = branches.begin(table)
         marks = {f"spark.sql.iceberg.snapshot-property.{key}": it for key, it in self._marks(turn).items()}
         with configured(spark, marks):
-            yield f"{self.target(name)}.{quoted(f'branch_{branch}')}"
-        table.refresh()
-        if not self._is_own(table, first):
-            raise SinkError(_OVERTAKEN, where=str(name))
-        table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+            yield f"{self.target(name)}.{quoted(f'branch_{branches.name}')}"
+        branches.publish(table, first)
 
     def _marks(self, turn: int) -> dict[str, str]:
         """The properties of a snapshot."""
-        return {self._property: str(turn), self._epoch_property: str(self.epoch)}
+        return {self._property: str(turn), **self._branches.marks()}
 
     @property
-    def _epoch_property(self) -> str:
-        return f"tidemark.epoch.{self.application}"
-
-    def _begin_branch(self, table: Any) -> int | None:
-        """Begin a branch at the table's state; returns its first snapshot, None if another process wrote."""
-        current = table.currentSnapshot()
-        self._remove_branches(table)
-        begun = table.manageSnapshots()
-        if current is None:
-            # Without one, Iceberg makes an empty snapshot, unless the table has got one meanwhile.
-            begun.createBranch(self._branch).commit()
-        else:
-            begun.createBranch(self._branch, current.snapshotId()).commit()
-        table.refresh()
-        first, now = table.snapshot(self._branch), table.currentSnapshot()
-        if first is None or (current is None and now is not None):
-            return None
-        return int(first.snapshotId())
-
-    def _is_own(self, table: Any, first: int) -> bool:
-        """Whether all snapshots of the branch behind its first one are of this process."""
-        snapshot = table.snapshot(self._branch)
-        while snapshot is not None and int(snapshot.snapshotId()) != first:
-            if snapshot.summary().get(self._epoch_property) != str(self.epoch):
-                return False
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
-        return snapshot is not None
+    def _branches(self) -> Branches:
+        return Branches(self.application, self.epoch)
 
     def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """To a branch."""
@@ -212,27 +166,9 @@ class Iceberg:
         def branched() -> Iterator[str | None]:
             with self.writing(spark, name, turn) as target:
                 table.refresh()
-                yield None if target is None else self._branch
+                yield None if target is None else self._branches.name
 
         return IcebergWrite(spark, table, columns, branched, self._marks(turn))
-
-    def _remove_branches(self, table: Any) -> None:
-        """Remove those of processes of this job that have died, or that have lost their lease."""
-        left = [name for name in map(str, table.refs()) if name.startswith(self._branches)]
-        removing = table.manageSnapshots()
-        for name in left:
-            removing = removing.removeBranch(name)
-        if left:
-            removing.commit()
-
-    @property
-    def _branch(self) -> str:
-        return f"{self._branches}{self.epoch}"
-
-    @property
-    def _branches(self) -> str:
-        """What the names of this job's branches begin with."""
-        return f"tidemark_{_NO_WORD.sub('_', self.application)}_"
 
     def upkeep(self, spark: SparkSession, name: TableName, retention_s: float) -> Sequence[str]:
         """Rewrite small files, and expire snapshots, but none from the newest turn's on."""

@@ -183,7 +183,7 @@ class InitialSnapshot(Generic[ViewT]):
         if state.awaits_log:
             return self._recovered(state, log)
         continued = self._continued(state)
-        if continued is not None and self._has_log(continued, log):
+        if continued is not None and (not self.streams or _is_there(log, continued)):
             return continued
         self.release()
         found = log.find_log(state)
@@ -215,10 +215,6 @@ class InitialSnapshot(Generic[ViewT]):
             # It was saved before the view was opened.
             return self._queued(state, self.held)
         return state if state.snapshot.initial else None
-
-    def _has_log(self, state: State, log: LogStart[ViewT]) -> bool:
-        """Whether the view's log is there: whoever ended its session may have dropped the slot."""
-        return not self.streams or log.find_log(state).lost is None
 
     def _begun(self, state: State) -> bool:
         """Whether this run has begun the state's initial snapshot."""
@@ -280,6 +276,11 @@ class InitialSnapshot(Generic[ViewT]):
 
     def _noted(self, state: State) -> State:
         return replace(state, memory={**state.memory, "first": self.memory()})
+
+
+def _is_there(log: LogStart[Any], state: State) -> bool:
+    """Whether a view's log is still there: whoever ended its session may have dropped the slot."""
+    return log.find_log(state).lost is None
 
 
 def _say_anew(way: Start, standing: Standing) -> None:

@@ -20,7 +20,6 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
-from adapters.source.initial import InitialSnapshot
 from engine.snapshot.merge import Superseded
 from tests.simulation.mends import Mends
 from tests.simulation.postgres.script import draw
@@ -92,7 +91,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "key-that-gains-a-column": lambda: patch(
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
-    "slot-dropped-under-a-view": lambda: patch.object(InitialSnapshot, "_has_log", lambda *_given: True),
+    "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
     "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, *_rest: slot),
     "hidden-transactions": lambda: patch.object(
