@@ -80,6 +80,7 @@ class SlotStart:
         self._settings, self._server = tools.settings, tools.server
         self._streams = tools.snapshotter.should_stream()
         self._slot: Slot | None = None
+        self._may_be_there = True
         self._left: Fork | None = None
         self.sent: Sent | None = None
         self.takeover: Takeover | None = None
@@ -104,6 +105,7 @@ class SlotStart:
         """The state at a position that this server has, once the slot is found."""
         postgres = self._settings.source_as(PostgresSettings)
         slot = find_slot(self._server, postgres.slot, self._tools.clock, self._tools.previous)
+        self._may_be_there = slot is not None
         if state.position is not None:
             begun = state.position
             state = self._on_this_timeline(state)
@@ -182,7 +184,9 @@ class SlotStart:
         tables = self.collections(state)
         if not self._streams:
             return hold(self._server, tables, self._settings.snapshot.lock_timeout_ms, self._tools.clock)
-        drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
+        if self._may_be_there:
+            # A slot that was not there, and is now, belongs to a job that took over: creating one fails.
+            drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
         return begin_log(self._server, self._beginning(), lambda: self.collections(state))
 
     def _beginning(self) -> Beginning:

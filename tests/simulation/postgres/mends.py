@@ -92,6 +92,9 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
     "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
+    "slot-made-meanwhile": lambda: patch.object(
+        initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True
+    ),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
     "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, *_rest: slot),
     "hidden-transactions": lambda: patch.object(

@@ -20,7 +20,7 @@ from adapters.postgres.server.questions.slots import FoundSlot, Kept, Slots
 from adapters.postgres.server.questions.snapshots import Exported, Snapshots
 from adapters.postgres.server.questions.transactions import Transactions
 from adapters.postgres.server.visibility import Visibility, format_lsn
-from engine.errors import SchemaChanged, TableBusy
+from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
 from tests.simulation.postgres.sql import columns_of, condition, table_of
 from tests.simulation.postgres.tables import SIGNALS, TYPES, SimTable
@@ -309,8 +309,11 @@ class SimSlots(_Asked, Slots):
         self._process.server.end(pid)
 
     def drop(self, name: str) -> bool:
-        """Drop the slot."""
+        """Drop the slot, unless it is read."""
         self._process.asked()
+        slot = self._cluster.slots.get(name)
+        if slot is not None and slot.reader:
+            raise SourceError(f"replication slot is active for PID {slot.reader}")
         return self._cluster.slots.pop(name, None) is not None
 
     def reader_timeout_s(self) -> float:

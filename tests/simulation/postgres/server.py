@@ -203,6 +203,8 @@ class _Commands:
         process = self._process
         process.asked()
         cluster = process.cluster
+        if SLOT in cluster.slots:
+            raise SourceError(f"replication slot {SLOT!r} already exists")
         # The server waits until everybody who writes has ended.
         for xid in list(cluster.hidden):
             cluster.show(xid)
