@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.bench.consumer import STAMP, consuming
 from tests.bench.limits import PUBLICATION
-from tests.bench.processes import cpu_seconds
+from tests.bench.processes import own_seconds, spent_s
 from tests.servers.binaries import client_tool
 
 if TYPE_CHECKING:
@@ -79,18 +79,16 @@ def measure_idle(bench: Bench, seconds: float, sink: str, runs: int = 1) -> Iter
     with bench.slot("idle") as slot, bench.job(["warm"], sink=sink, slot=slot) as job:
         _turn_for(job, _SETTLE_S)
         for _ in range(runs):
-            ours, theirs = cpu_seconds(os.getpid(), bench.servers), cpu_seconds(bench.servers[0])
-            spent_s = _turn_for(job, seconds)
-            ours, theirs = (
-                cpu_seconds(os.getpid(), bench.servers) - ours,
-                cpu_seconds(bench.servers[0]) - theirs,
-            )
+            ours, theirs = own_seconds(os.getpid(), bench.servers), own_seconds(bench.servers[0])
+            took_s = _turn_for(job, seconds)
+            ours_s = spent_s(ours, own_seconds(os.getpid(), bench.servers))
+            theirs_s = spent_s(theirs, own_seconds(bench.servers[0]))
             yield {
                 "bench": "idle",
                 "sink": sink,
-                "seconds": round(spent_s, 1),
-                "cpu_percent": round(ours / spent_s * 100, 2),
-                "database_cpu_percent": round(theirs / spent_s * 100, 2),
+                "seconds": round(took_s, 1),
+                "cpu_percent": round(ours_s / took_s * 100, 2),
+                "database_cpu_percent": round(theirs_s / took_s * 100, 2),
             }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -69,6 +69,18 @@ def cpu_seconds(root: int, without: Collection[int] = ()) -> float:
     seen = stats()
     tree = below(root, {process: stat.parent for process, stat in seen.items()}, without)
     return sum(seen[process].own_s + seen[process].ended_s for process in tree if process in seen)
+
+
+def own_seconds(root: int, without: Collection[int] = ()) -> dict[int, float]:
+    """CPU time of a process and of each below it, of its own."""
+    seen = stats()
+    tree = below(root, {process: stat.parent for process, stat in seen.items()}, without)
+    return {process: seen[process].own_s for process in tree if process in seen}
+
+
+def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """What processes have spent that were there before and after. Who has gone meanwhile told nobody."""
+    return sum(after[process] - before[process] for process in before.keys() & after.keys())
 
 
 def resident_mib(process: int) -> float:

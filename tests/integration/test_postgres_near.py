@@ -109,7 +109,7 @@ class TestEvents:
 class TestSoon:
     """How long a window over a small table is open: 0.3 s at most for 95 in 100.
 
-    On a machine that has no time for us, less than through Spark, which takes 0.2 s where it has.
+    On a machine that has no time for us, less than the longest through Spark, which takes 0.2 s where it has.
     """
 
     def opened_s(
@@ -134,7 +134,7 @@ class TestSoon:
             close = self.opened_s(table, job, beside, WINDOWS)
 
         assert close[WINDOWS // 2] < 0.7 * far[FAR_WINDOWS // 2]
-        assert close[int(WINDOWS * 0.95)] <= max(0.3, far[FAR_WINDOWS // 2])
+        assert close[int(WINDOWS * 0.95)] <= max(0.3, far[-1])
 
     def test_on_an_idle_database(self, table, tmp_path, spark):
         self.compared(table, tmp_path, spark, lambda _last: None)

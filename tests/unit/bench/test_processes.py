@@ -9,7 +9,18 @@ import time
 
 import pytest
 
-from tests.bench.processes import Peak, Stat, below, cpu_seconds, parse_stat, peaking, resident_mib, sample
+from tests.bench.processes import (
+    Peak,
+    Stat,
+    below,
+    cpu_seconds,
+    own_seconds,
+    parse_stat,
+    peaking,
+    resident_mib,
+    sample,
+    spent_s,
+)
 
 FIELDS = "S 41 7 7 0 -1 4194560 100 200 0 0 250 50 30 20 20 0 1 0 123 456 789"
 
@@ -39,6 +50,14 @@ def test_cpu_time_counts_what_has_ended_below() -> None:
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
 
     assert cpu_seconds(os.getpid()) - before > 0.05
+
+
+def test_who_has_gone_takes_nothing_of_what_the_others_have_spent() -> None:
+    before = own_seconds(os.getpid())
+    sum(range(10**7))
+    spent = spent_s({**before, 0: 100.0}, own_seconds(os.getpid()))
+
+    assert 0.05 < spent < 50
 
 
 def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
