@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapters.postgres.events.dead_letters import entries_of
-from adapters.postgres.log.cuts import cut_of
+from adapters.postgres.log.cuts import cut_of, of_these_keys
 from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown_position
@@ -165,9 +165,8 @@ class Spans:
         """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         ids, cuts = self._session.ids, self._cuts(reading)
         untold = {oid for oid, relation_cuts in cuts.items() if not all(cut.told for cut in relation_cuts)}
-        return {
-            ids[oid]: keys for oid, keys in self._streamed.pending.moved_keys(untold).items() if oid in cuts
-        }
+        moved = self._streamed.pending.moved_keys(untold)
+        return {ids[oid]: of_these_keys(pairs, cuts[oid]) for oid, pairs in moved.items() if oid in cuts}
 
 
 def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:

@@ -48,6 +48,12 @@ class RecordSink(SimSink):
 
     written = RecordWriter
 
+    def torn(self, events: list[Record]) -> list[Record]:
+        """Half of the turn. The two events of a changed key stay together: the judge takes them at once."""
+        half = super().torn(events)
+        pair = half and half[-1].op == "d" and events[len(half)].op == "c"
+        return half[:-1] if pair else half
+
 
 def shown(event: Record) -> str:
     """An event in a story."""

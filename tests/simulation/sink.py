@@ -188,11 +188,15 @@ class SimSink:
             ]
             if fault == "torn":
                 if not self._sent.knows:
-                    self._sent.deliver(turn, self._number, events[: len(events) // 2], whole=False)
+                    self._sent.deliver(turn, self._number, self.torn(events), whole=False)
             else:
                 self._sent.deliver(turn, self._number, events, whole=True)
                 self._applied.add(turn)
             self._begun = None
+
+    def torn(self, events: list[Any]) -> list[Any]:
+        """What is out of a turn that is sent in part."""
+        return events[: len(events) // 2]
 
     @property
     def takes_rows(self) -> bool:

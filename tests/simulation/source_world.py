@@ -104,9 +104,10 @@ class SourceWorld(World):
         return self.rests(job)
 
     def at_rest(self, job: Job) -> bool:
-        """Whether everything was sent and answered."""
+        """Whether everything was sent and answered, of the log that was opened last."""
         return (
-            self.oracle.position == len(self.database.log)
+            self._next_log is None
+            and self.oracle.position == len(self.database.log)
             and not job.state.snapshot.tables
             and not self.answers.waiting()
             and not self.oracle.untold

@@ -31,15 +31,16 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adapters.postgres.server.sql import leading_ident
+from engine.snapshot.merge_key import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from adapters.postgres.log.entries import Entries
+    from adapters.postgres.log.pending_visibility import Pairs
     from engine.events.codec import TableCodec
     from engine.events.record.field import Mask
     from engine.events.values.text import Text
-
 KEY, MERGED = "key ", " to merge by"
 """What surrounds a key column's fingerprint in a table's fingerprint."""
 
@@ -91,6 +92,16 @@ def moved(cuts: Iterable[Cut], entries: Entries, codec: TableCodec) -> Mask:
         if found is not None:
             rows |= found
     return rows
+
+
+def of_these_keys(pairs: Pairs, cuts: Iterable[Cut]) -> Pairs:
+    """The keys, old and new, that have as many columns as the rows of their table are merged by now.
+
+    A change of the key waits for all who write. So what was written under the key before is in the snapshot
+    of each window that is opened under the new one.
+    """
+    widths = {len(cut.merged) for cut in cuts}
+    return frozenset(pair for pair in pairs if len(key_of(pair[1])) in widths)
 
 
 def _different(old: Sequence[Text], new: Sequence[Text], places: Sequence[int]) -> Mask:

@@ -91,6 +91,9 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "key-that-gains-a-column": lambda: patch(
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
+    "key-changed-under-a-hidden-move": lambda: patch(
+        "adapters.postgres.spans.of_these_keys", lambda pairs, _cuts: pairs
+    ),
     "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
     "slot-made-meanwhile": lambda: patch.object(
         initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True

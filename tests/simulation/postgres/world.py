@@ -94,7 +94,7 @@ class PostgresWorld(SourceWorld):
         self.server.acknowledged, self.server.opened = self._flushed, self._log_opened
         self.oracle = PostgresOracle(self.database, knows=self.setup.knows)
         self._changing: list[tuple[Any, str]] = []
-        self._looked_ms = 0
+        self._looked_ms = self._saved_at = self._copied_at = 0
         self._holder = ""
         self._asked_at: dict[str, int] = {}
 
@@ -186,7 +186,8 @@ class PostgresWorld(SourceWorld):
     def observe(self, seen: Any) -> None:
         """A turn was saved."""
         state = seen.state
-        self.note(f"turn {state.turn} saved at {format_lsn(int(state.position.order[0]))}", "turn")
+        self._saved_at = int(state.position.order[0])
+        self.note(f"turn {state.turn} saved at {format_lsn(self._saved_at)}", "turn")
         # A snapshot may take a table up in the very turn that sets it aside.
         new = {fault.collection for fault in state.incomplete} - self.oracle.told
         aside = {fault.collection for fault in state.incomplete if fault.aside} | new
@@ -316,6 +317,16 @@ class PostgresWorld(SourceWorld):
     def signalled_at(self, label: str) -> int:
         """The number of a signal's entry."""
         return self._asked_at.get(label, -1)
+
+    def _keep_state(self, life: Life) -> None:
+        super()._keep_state(life)
+        self._copied_at = self._saved_at
+
+    def _stale_state(self, life: Life) -> None:
+        """Only where the sink or the slot tells: else the same turns are sent again, and nothing is lost."""
+        slot = self.database.slots.get(SLOT)
+        if self.setup.knows or (slot is not None and slot.confirmed > self._copied_at):
+            super()._stale_state(life)
 
     def _drop_slot(self, _life: Life) -> None:
         """Somebody drops the slot."""

@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
-from adapters.postgres.log.cuts import Cut, cut_of
+from adapters.postgres.log.cuts import Cut, cut_of, of_these_keys
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, Table, relation_of
@@ -19,6 +19,7 @@ from adapters.postgres.snapshot.eligibility import ReadTable
 from adapters.postgres.snapshot.keyset import KeyColumn, Keyset
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
+from engine.snapshot.merge_key import merge_keys_of
 from tests.unit.adapters.postgres.messages import UNCHANGED, Log
 
 SETTINGS = EventSettings("p", "d", key_schemas=False, value_schemas=False, skipped_operations=frozenset())
@@ -127,6 +128,15 @@ def test_a_table_that_is_not_read_costs_nothing():
     )
 
     assert not decode(part, {1: codec}, SETTINGS, Watch(), Moment(7)).incomplete.num_rows
+
+
+def test_keys_from_before_a_change_of_the_key_are_left_out():
+    (one,), (two, three) = merge_keys_of([("7",)]), merge_keys_of([("7", "a"), ("8", None)])
+    pairs = frozenset({(one, one), (two, three), (None, three), (one, three)})
+    cut = Cut(("id", "code"), ("id", "code"))
+
+    assert of_these_keys(pairs, {cut}) == pairs - {(one, one)}
+    assert of_these_keys(pairs, {cut, Cut(("n",), ("id",))}) == pairs
 
 
 def test_the_columns_are_read_from_the_fingerprint():
