@@ -80,6 +80,8 @@ class SimChunks(WindowChunks):
         for index, read in reads.items():
             with fallible(self._life, "reading"):
                 self.refuse_cancelled(window_id)
+                if process.closed:
+                    raise SourceError("the server closed the connection unexpectedly")
                 table = process.cluster.named(read.read.table.id)
                 if table in self._server.waiting:
                     raise SourceError("canceling statement due to lock timeout")

@@ -96,6 +96,7 @@ class PostgresWorld(SourceWorld):
         self._changing: list[tuple[Any, str]] = []
         self._looked_ms = self._saved_at = self._copied_at = 0
         self._holder = ""
+        self._incomplete: set[tuple[CollectionId, str]] = set()
         self._asked_at: dict[str, int] = {}
 
     def _begin(self) -> None:
@@ -189,9 +190,11 @@ class PostgresWorld(SourceWorld):
         self._saved_at = int(state.position.order[0])
         self.note(f"turn {state.turn} saved at {format_lsn(self._saved_at)}", "turn")
         # A snapshot may take a table up in the very turn that sets it aside.
-        new = {fault.collection for fault in state.incomplete} - self.oracle.told
+        faults = {(fault.collection, fault.why) for fault in state.incomplete}
+        new = {collection for collection, _why in faults - self._incomplete}
         aside = {fault.collection for fault in state.incomplete if fault.aside} | new
         self.oracle.told |= new
+        self._incomplete = faults
         self.oracle.pass_over(aside & self.oracle.unkeyed, int(state.position.order[0]))
         members = state.memory.get("members", {}).get("entries", {})
         self.database.watched |= {oid for oids in members.values() for oid in oids}
