@@ -84,11 +84,11 @@ class MongoSource:
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Let the log go on once the snapshot that it waits for is read."""
-        held = self._first.held
-        self._first.tick(state, apart=held.capped if held else ())
+        held, session = self._first.held, self._opening.session
+        self._first.tick(state, apart={*held.capped, *session.tables.apart} if held and session else ())
         self._windows.blocking.tick(state)
-        if self._first.streams and self._opening.session is not None:
-            self._opening.session.arrivals.look(state.position)
+        if self._first.streams and session is not None:
+            session.arrivals.look(state.position)
         return ()
 
     def appeared(self) -> Sequence[Appeared]:

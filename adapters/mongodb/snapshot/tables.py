@@ -36,7 +36,8 @@ class MongoCollections:
     """Measures and cuts collections. Used by the job's thread alone.
 
     `streamed_to` is the cluster time of the newest streamed event. `beginning` is the time at which the
-    initial snapshot is read while the log waits for it.
+    initial snapshot is read while the log waits for it. `apart` are the collections that turned out to be
+    capped then, such as one that was renamed onto another: the log must not wait for them.
     """
 
     def __init__(  # noqa: PLR0913  the last five are for the assembled source alone
@@ -54,6 +55,7 @@ class MongoCollections:
         self._captures, self._whole_bytes = captures, whole_bytes
         self._streamed_to, self._beginning = streamed_to, beginning
         self._conditions, self._checking = conditions, CheckingTime(monotonic)
+        self.apart: set[CollectionId] = set()
 
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
@@ -83,9 +85,11 @@ class MongoCollections:
         known: dict[CollectionId, Described] = {}
         for database in {target.collection.parts[0] for target in targets}:
             known |= self._questions.catalog.collections(database)
-        whole_bytes = 0 if bounded else self._whole_bytes
+        whole_bytes, beginning = 0 if bounded else self._whole_bytes, self._beginning()
+        if beginning:
+            self.apart |= {name for name, described in known.items() if described.capped}
         measuring = _Measuring(
-            *(self._questions, at, self._beginning(), whole_bytes, self._conditions, self._checking)
+            *(self._questions, at, beginning, whole_bytes, self._conditions, self._checking)
         )
         return [measuring.judged(target, known.get(target.collection)) for target in targets]
 

@@ -246,7 +246,10 @@ class MongoWorld(SourceWorld):
         """Another primary is elected; what the majority lacks is undone."""
         self._pardon()
         self.happened["elections"] += 1
+        majority = self.database.majority
         undone = self.database.elect()
+        if self.oracle.position > majority:
+            self._began(majority)  # behind entries that are undone, and no stream had them
         self.happened["entries undone"] += undone
         self.end_sessions()
         for label in [label for label, at in self._signals.items() if at >= len(self.database.log) - 1]:
