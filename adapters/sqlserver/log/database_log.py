@@ -154,7 +154,7 @@ class DatabaseLogReader:
             return None
         planned = self._planned(questions, after, max(after, upto))
         read = self._reader.read(questions.changes, planned, self._instances.tables)
-        self._check_kept(questions, planned)
+        self._check_kept(questions, after, planned)
         self._note_unnumbered(read)
         if read.rows:
             read = replace(read, clock_minutes=self._clock_minutes(questions))
@@ -230,9 +230,12 @@ class DatabaseLogReader:
         self._instances, self._known, self._reach = found, found.marks, found.marks
         return changed
 
-    def _check_kept(self, questions: Questions, planned: Planned) -> None:
-        """Note tables whose change rows the clean-up job may have removed during the read."""
-        asked = shares(self._instances.captures, planned.after, planned.end)
+    def _check_kept(self, questions: Questions, after: LogPosition, planned: Planned) -> None:
+        """Note tables whose change rows the clean-up job may have removed since they were looked for.
+
+        A span may begin at the first commit that was found: those before it may have been removed already.
+        """
+        asked = shares(self._instances.captures, after, planned.end)
         if not asked:
             return
         self._gaps |= check_kept(asked, questions.changes.least(), self._asking.never)

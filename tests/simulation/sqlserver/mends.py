@@ -53,12 +53,22 @@ def _both(*patches: Any) -> Iterator[None]:
         yield
 
 
+_check_kept = database_log.DatabaseLogReader._check_kept
+
+
+def _kept_since_planned(log: Any, questions: Any, _after: Any, planned: Any) -> None:
+    _check_kept(log, questions, planned.after, planned)
+
+
 MENDS: Mapping[str, Callable[[], Any]] = {
     "key-shift-in-one-transaction": lambda: patch.object(entries, "_keys", _by_seqval),
     "streamed-meanwhile": lambda: patch.object(OpenWindows, "watch", lambda *_: Watch()),
     "closing-row": lambda: patch.object(watermark.SignalRows, "reached", _true),
     "end-of-the-log": lambda: patch.object(watermark.LogEnd, "reached", _true),
     "another-instance": lambda: patch.object(OpenWindows, "switched", lambda *_: None),
+    "cleaned-up-while-it-was-planned": lambda: patch.object(
+        database_log.DatabaseLogReader, "_check_kept", _kept_since_planned
+    ),
     "cleaned-up-change-table": lambda: _both(
         patch.object(database_log, "check_reach", lambda *_: {}),
         patch.object(database_log, "check_kept", lambda *_: {}),

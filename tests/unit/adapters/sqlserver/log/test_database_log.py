@@ -150,6 +150,17 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
         log.next(LogPosition(lsn(5)))
 
 
+def test_so_is_what_was_cleaned_up_before_the_first_commit_that_was_found(monkeypatch: pytest.MonkeyPatch):
+    log, server, _catalog = made()
+    server.locked, server.least_lsn = False, lsn(7)
+    plan = database_log.plan_span
+    found = LogPosition(lsn(7))
+    monkeypatch.setattr(database_log, "plan_span", lambda made, _after, *rest: plan(made, found, *rest))
+
+    with pytest.raises(PositionLost, match="begins at"):
+        log.next(LogPosition(lsn(5)))
+
+
 def opened(*forks: str) -> DatabaseLogReader:
     """A log that was opened on fork A; of these forks the server tells one after the other."""
     log, server, catalog = made(Asking(system_clock(), fork=Fork("A")))
