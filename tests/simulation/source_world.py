@@ -278,15 +278,21 @@ class SourceWorld(World):
             self._states = dict(self.directory.files)
 
     def _stale_state(self, life: Life) -> None:
-        """Put the copy of the checkpoint in its place, while no job runs."""
+        """Put the copy of the checkpoint in its place, while no job runs.
+
+        The sink has a lease of its own, and its epochs go on. Here one lease stands for both.
+        """
         if self._states is None or self.blow or len(self._seats) > 1:
             return
         self.happened["stale states"] += 1
         self.blow = "stale states"
         self._crash(life)
+        leases = {name: content for name, content in self.directory.files.items() if _is_lease(name)}
         self.directory.files.clear()
         for name, content in self._states.items():
-            self.directory.write(name, content)
+            if not _is_lease(name):
+                self.directory.write(name, content)
+        self.directory.files.update(leases)
 
     def _lose_state(self, life: Life) -> None:
         """The checkpoint is gone, while no job runs."""
@@ -296,3 +302,7 @@ class SourceWorld(World):
         self.blow = "lost states"
         self._crash(life)
         self.directory.files.clear()
+
+
+def _is_lease(name: str) -> bool:
+    return name.startswith("lease-")

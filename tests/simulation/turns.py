@@ -17,6 +17,11 @@ class Turns:
         self.position = self.last_turn = self.pardons = self.resent = 0
         self._begins: dict[int, int] = {}
 
+    def forget(self) -> None:
+        """A job begins anew, since nothing of an earlier one was saved: it may have sent its first turn."""
+        self.last_turn = 0
+        self._begins.clear()
+
     def starts(self, number: int) -> int | None:
         """A turn is sent. Returns where the stream goes back to, None if it goes on."""
         begin = None

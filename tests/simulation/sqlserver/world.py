@@ -143,9 +143,10 @@ class SqlServerWorld(SourceWorld):
         return source
 
     def began(self, state: State) -> None:
-        """The log was opened: until a turn was sent, it begins where it does now."""
-        if self.oracle.last_turn:
+        """The log was opened: until a turn was saved, it begins where it does now."""
+        if self.oracle.last_turn and not self._state_is_new():
             return
+        self.oracle.forget()
         assert state.position is not None
         (position,) = positions_of(state.position)
         at = sum(lsn(entry.commit) <= position.commit for entry in self.database.log)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from adapters.sqlserver.log import database_log
+from adapters.sqlserver.log import database_log, span_planner
 from adapters.sqlserver.log.capture_instances import Mark
 from adapters.sqlserver.log.changes import Part
 from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader, unix_s
@@ -153,7 +153,7 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
 def test_so_is_what_was_cleaned_up_before_the_first_commit_that_was_found(monkeypatch: pytest.MonkeyPatch):
     log, server, _catalog = made()
     server.locked, server.least_lsn = False, lsn(7)
-    plan = database_log.plan_span
+    plan = span_planner.plan_span
     found = LogPosition(lsn(7))
     monkeypatch.setattr(database_log, "plan_span", lambda made, _after, *rest: plan(made, found, *rest))
 
