@@ -52,6 +52,7 @@ class SourceWorld(World):
     _windows = 0
     _lacks = ""
     _common = 0
+    _undone: Sequence[Any] = ()
     _copy: Any = None
     _next_log: Any = None
     _states: dict[str, bytes] | None = None
@@ -225,6 +226,7 @@ class SourceWorld(World):
         self.blow = how
         self.end_sessions()
         self._common = len(found.log)
+        self._undone = self.database.log[self._common :]
         self.put_in_place(found, promoted=promoted)
         self._next_log = found
         self._lose_signals(self._common)
@@ -256,7 +258,8 @@ class SourceWorld(World):
         """The log is opened. What was taken from the one before belongs to a turn that has ended by now."""
         if self._next_log is not None:
             self.oracle.follow(self._next_log)
-            if self.oracle.position > self._common:
+            undone = self._undone[: max(0, self.oracle.position - self._common)]
+            if any(entry.op != "noop" for entry in undone):
                 self._lacks = "it was restored or promoted"
             self._next_log = None
 

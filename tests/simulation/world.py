@@ -79,6 +79,7 @@ class Life:
         self.leases: Leases | None = None
         self.renewed_ms = 0
         self.renewing = False
+        self.ports: list[str] = []
 
     def step(self, port: str) -> None:
         """A call of a port begins."""
@@ -389,13 +390,18 @@ class World:
                 life.renew()
 
     _running = 0
-    _port = ""
 
     def step(self, life: Life, port: str) -> None:
         """A call of a port: time passes, and the script goes on when the budget is used up."""
         self.calls += 1
         self.time_ms += self.setup.call_ms
-        self._port = port
+        life.ports.append(port)
+        try:
+            self._step(life, port)
+        finally:
+            life.ports.pop()
+
+    def _step(self, life: Life, port: str) -> None:
         life.renew()
         if life.sink is not None and not life.dead:
             life.sink.go_on()
@@ -750,7 +756,7 @@ class World:
         if len(self._seats) > 1:
             self._switch(life)
             return
-        if self._unfenced():
+        if self._unfenced(life):
             return
         self.happened["second jobs"] += 1
         self._seats = {0: threading.Semaphore(0), 1: threading.Semaphore(0)}
@@ -775,17 +781,17 @@ class World:
 
     def _switch(self, life: Life) -> None:
         """The sleeper wakes, and the other one falls asleep."""
-        if len(self._seats) > 1 and not self._unfenced():
+        if len(self._seats) > 1 and not self._unfenced(life):
             self.happened["sleepers woken"] += 1
             self._hand_over(life.seat, 1 - life.seat)
 
-    def _unfenced(self) -> bool:
+    def _unfenced(self, life: Life) -> bool:
         """Whether nothing could keep the running process from writing when it wakes.
 
         A sink that does not fence can't help a process that sleeps between its last look at the lease and
         the write itself. Anywhere else the look at the lease must do.
         """
-        return not self.setup.knows and self._port == "commit"
+        return not self.setup.knows and "commit" in life.ports
 
     def _hand_over(self, mine: int, other: int) -> None:
         self._running = other
