@@ -359,7 +359,13 @@ class SimSnapshots(_Asked, Snapshots):
 
     def rewritten(self) -> list[str]:
         """Tables that were written anew between snapshot and lock."""
-        return []
+        process, cluster = self._process, self._cluster
+        locked, shown = cluster.locks.get(process.pid, set()), process.snapshot()
+        return [
+            str(table.id)
+            for table in cluster.tables.values()
+            if table.oid in locked and table.mark and shown.missing({table.mark % 2**32})
+        ]
 
     def answers(self) -> bool:
         """Whether the connection still exists."""
