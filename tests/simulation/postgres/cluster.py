@@ -443,6 +443,7 @@ class Cluster:
         """Write all rows anew, which no log shows: `value` becomes another one in each."""
         rows = [version for version in table.versions if not version.xmax]
         table.versions, table.file, table.mark = [], self.oid(), xid
+        table.rewritten = xid
         self.defaults(table, rows, xid)
 
     def defaults(self, table: SimTable, rows: list[Version], xid: int) -> None:

@@ -364,7 +364,7 @@ class SimSnapshots(_Asked, Snapshots):
         return [
             str(table.id)
             for table in cluster.tables.values()
-            if table.oid in locked and table.mark and shown.missing({table.mark % 2**32})
+            if table.oid in locked and table.rewritten and shown.missing({table.rewritten % 2**32})
         ]
 
     def answers(self) -> bool:

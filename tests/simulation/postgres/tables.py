@@ -58,7 +58,8 @@ class Logged(NamedTuple):
 class SimTable:
     """A table. `mark` is the transaction that wrote its columns' entries in the catalog last.
 
-    `identities` are those of its partitions; a table that is not partitioned has one, its own.
+    `rewritten` is the one that wrote its rows into another file last, 0 for none. `identities` are those of
+    its partitions; a table that is not partitioned has one, its own.
     """
 
     oid: int
@@ -68,6 +69,7 @@ class SimTable:
     identities: tuple[str, ...]
     file: int
     mark: int = 3
+    rewritten: int = 0
     defaults: int = 0
     versions: list[Version] = field(default_factory=list)
     places: int = 0
