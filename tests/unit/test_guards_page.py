@@ -53,6 +53,16 @@ def places() -> dict[str, set[str]]:
     return found
 
 
+def names_of_tests() -> list[str]:
+    """The files of tests in the last column, written as `test_file` or `test_file: …part_of_a_name…`."""
+    rows = re.findall(r"\|([^|\n]*)\|$", (ROOT / "GUARDS.md").read_text(), re.MULTILINE)
+    return sorted({name for row in rows for name in re.findall(r"`(?:\w+/)*((?:test|check)_\w+)[`:]", row)})
+
+
+FILES = {path.stem: path for path in (ROOT / "tests").rglob("*.py")}
+TESTS = FILES.keys() | {
+    name for path in FILES.values() for name in re.findall(r"def (test_\w+)", path.read_text())
+}
 KNOWN = places()
 ALL = set(KNOWN).union(*KNOWN.values())
 
@@ -62,3 +72,8 @@ def test_a_function_that_the_page_names_is_where_it_says(name):
     *above, last = name.split(".")
 
     assert last in (KNOWN[above[-1]] if above else ALL)
+
+
+@pytest.mark.parametrize("name", names_of_tests())
+def test_a_test_that_the_page_names_exists(name: str):
+    assert name in TESTS
