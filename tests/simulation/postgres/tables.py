@@ -46,12 +46,16 @@ class Version:
 
 
 class Logged(NamedTuple):
-    """What the log's relation message says of a table: its name, identity and columns."""
+    """What the log's relation message says of a table: its name, identity and columns.
+
+    The server sends it again after each change of the definition: `primary` is not in it, but counts.
+    """
 
     oid: int
     name: str
     identity: str
     columns: tuple[tuple[str, int, bool], ...]
+    primary: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -134,7 +138,7 @@ class SimTable:
         table = self.described()
         marked = set(self.names if table.identity == "f" else table.identity_key)
         columns = tuple((column.name, column.type, column.name in marked) for column in self.columns)
-        return Logged(self.oid, self.id.parts[1], table.identity, columns)
+        return Logged(self.oid, self.id.parts[1], table.identity, columns, self.primary)
 
     # Rows.
 
