@@ -44,21 +44,27 @@ def columns_of(batch: pa.RecordBatch, *, keyless: bool = False) -> Columns:
     Raises SinkRefused for a table without a key, or whose log does not tell it, unless it may be `keyless`.
     """
     key = batch.schema.field("key")
-    if key.metadata is None and not keyless:
-        raise SinkRefused(
-            "the table has no key, by which its rows could be found again",
-            hint="give it a primary key, or name columns in message.key.columns",
-        )
-    if UNTOLD in (key.metadata or {}) and not keyless:
-        raise SinkRefused(
-            "its replica identity lacks columns of the key, so the log does not tell which rows are deleted",
-            hint="set REPLICA IDENTITY FULL on it, or on its partitions if it has any",
-        )
+    if not keyless:
+        _check_key(key)
     after, source = (_schema(_metadata(batch, name)) for name in ("after", "source"))
     row = after.fields if after.type == "struct" else ((DOCUMENT, after),)
     connector = (source.name or "").removeprefix("io.debezium.connector.").partition(".")[0]
     fields = () if key.metadata is None else _schema(key.metadata[b"schema"]).fields
     return Columns(fields, row, connector)
+
+
+def _check_key(key: pa.Field) -> None:
+    """Refuse a key by which rows can't be found again."""
+    if key.metadata is None:
+        raise SinkRefused(
+            "the table has no key, by which its rows could be found again",
+            hint="give it a primary key, or name columns in message.key.columns",
+        )
+    if UNTOLD in key.metadata:
+        raise SinkRefused(
+            "its replica identity lacks columns of the key, so the log does not tell which rows are deleted",
+            hint="set REPLICA IDENTITY FULL on it, or on its partitions if it has any",
+        )
 
 
 def _metadata(batch: pa.RecordBatch, name: str) -> bytes:

@@ -64,18 +64,21 @@ def below(root: int, parents: dict[int, int], without: Collection[int] = ()) -> 
     return found
 
 
-def cpu_seconds(root: int, without: Collection[int] = ()) -> float:
-    """CPU time of a process, of those below it, and of those below it that have ended."""
+def _stats_below(root: int, without: Collection[int]) -> dict[int, Stat]:
+    """Of a process and of those below it, as they are now."""
     seen = stats()
     tree = below(root, {process: stat.parent for process, stat in seen.items()}, without)
-    return sum(seen[process].own_s + seen[process].ended_s for process in tree if process in seen)
+    return {process: seen[process] for process in tree if process in seen}
+
+
+def cpu_seconds(root: int, without: Collection[int] = ()) -> float:
+    """CPU time of a process, of those below it, and of those below it that have ended."""
+    return sum(stat.own_s + stat.ended_s for stat in _stats_below(root, without).values())
 
 
 def own_seconds(root: int, without: Collection[int] = ()) -> dict[int, float]:
     """CPU time of a process and of each below it, of its own."""
-    seen = stats()
-    tree = below(root, {process: stat.parent for process, stat in seen.items()}, without)
-    return {process: seen[process].own_s for process in tree if process in seen}
+    return {process: stat.own_s for process, stat in _stats_below(root, without).items()}
 
 
 def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:

@@ -164,15 +164,15 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
         assert [row["name"] for row in refs] == ["main"]
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["empty", "filled"])
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "filled"])
 @pytest.mark.parametrize("how", ["file", "insert"])
 def test_a_process_that_was_overtaken_between_its_branch_and_its_commit_adds_nothing(
-    tables: Lake, how: str, monkeypatch: pytest.MonkeyPatch, *, first: bool
+    tables: Lake, how: str, monkeypatch: pytest.MonkeyPatch, *, empty: bool
 ):
     rows = pa.table({"id": pa.array([7, 8], pa.int32()), "note": ["n", "m"]})
     old, new = tables.tables(1), tables.tables(2)
     old.create(A, NewTable({"id": "int", "note": "string"}, ("id",)))
-    if not first:
+    if not empty:
         old.append(A, pa.table({"id": pa.array([1], pa.int32()), "note": ["n"]}), 1)
 
     def late(behind: Any) -> Any:
@@ -192,7 +192,7 @@ def test_a_process_that_was_overtaken_between_its_branch_and_its_commit_adds_not
         old.append(A, rows, 2)
 
     ids = [row[0] for row in tables.rows(A)]
-    assert ids == ([7, 8] if first else [1, 7, 8])
+    assert ids == ([7, 8] if empty else [1, 7, 8])
     old.append(A, rows, 2)
     assert [row[0] for row in tables.rows(A)] == ids
     new.append(A, pa.table({"id": pa.array([9], pa.int32()), "note": ["n"]}), 3)

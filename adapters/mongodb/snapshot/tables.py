@@ -85,7 +85,8 @@ class MongoCollections:
         known: dict[CollectionId, Described] = {}
         for database in {target.collection.parts[0] for target in targets}:
             known |= self._questions.catalog.collections(database)
-        whole_bytes, beginning = 0 if bounded else self._whole_bytes, self._beginning()
+        whole_bytes = 0 if bounded else self._whole_bytes
+        beginning = self._beginning()
         if beginning:
             self.apart |= {name for name, described in known.items() if described.capped}
         measuring = _Measuring(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from engine.events.codec import TableCodec
     from engine.events.record.field import Mask
     from engine.events.values.text import Text
+
 KEY, MERGED = "key ", " to merge by"
 """What surrounds a key column's fingerprint in a table's fingerprint."""
 
