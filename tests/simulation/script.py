@@ -274,13 +274,13 @@ SomeSetup = TypeVar("SomeSetup", bound=Setup)
 
 
 def opening_late(setup: SomeSetup, seed: int) -> SomeSetup:
-    """The setup with windows of a source that open while the stream goes on, for most seeds."""
-    return replace(setup, opening_polls=seed % 4, joining_polls=seed // 4 % 3)
+    """The setup, for every second seed with windows that open while the stream goes on.
 
-
-def half_opening_late(setup: SomeSetup, seed: int) -> SomeSetup:
-    """The same for every second seed: windows that open at once overlap far more often."""
-    return opening_late(setup, seed // 2) if seed % 2 else setup
+    Windows that open at once overlap far more often.
+    """
+    if seed % 2 == 0:
+        return setup
+    return replace(setup, opening_polls=seed // 2 % 4, joining_polls=seed // 8 % 3)
 
 
 def draw(seed: int) -> History:

@@ -12,7 +12,7 @@ from tests.simulation.script import (
     Step,
     Vocabulary,
     drawn_alike,
-    half_opening_late,
+    opening_late,
     with_blow,
 )
 
@@ -113,7 +113,7 @@ _ARGUMENTS: Final[dict[str, Callable[[Generator, Setup], Step]]] = {
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = half_opening_late(_setup(choose), seed)
+    setup = opening_late(_setup(choose), seed)
     words, length = _words(setup), choose.between(40, 80)
     # A signal that comes before the stream is opened is in no stream.
     steps: list[Step] = [("go", 40), ("execute", 7)] if not setup.initial or choose.chance(30) else []

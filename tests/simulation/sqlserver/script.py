@@ -12,7 +12,7 @@ from tests.simulation.script import (
     Step,
     Vocabulary,
     drawn_alike,
-    half_opening_late,
+    opening_late,
     with_blow,
 )
 
@@ -89,7 +89,7 @@ _WORDS: Final = Vocabulary(
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = half_opening_late(_setup(choose), seed)
+    setup = opening_late(_setup(choose), seed)
     length = choose.between(40, 80)
     # A signal that comes before the log's beginning is known is in no log.
     steps: list[Step] = [("go", 60), ("execute", 7)] if not setup.initial or choose.chance(30) else []
