@@ -18,7 +18,7 @@ RUNNING: ContextVar[str] = ContextVar("running", default="")
 """The name of the job that a thread works for, where a process runs several; empty elsewhere. For the log."""
 
 
-class Beside(Protocol):
+class SideTask(Protocol):
     """Something that runs beside the job's turns."""
 
     def join(self, timeout: float | None = None) -> None:
@@ -28,11 +28,11 @@ class Beside(Protocol):
 class StartBeside(Protocol):
     """Starts what must not wait for a turn that is stuck: giving way to others, renewing the lease."""
 
-    def __call__(self, run: Callable[[], None], name: str) -> Beside:
+    def __call__(self, run: Callable[[], None], name: str) -> SideTask:
         """Start `run`. A simulator starts nothing and takes the single steps itself."""
 
 
-def start_thread(run: Callable[[], None], name: str) -> Beside:
+def start_thread(run: Callable[[], None], name: str) -> SideTask:
     """Start a thread that does not keep the process alive. It works for the same job as its starter."""
     thread = threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True)
     thread.start()

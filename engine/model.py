@@ -51,7 +51,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Appeared:
+class Arrival:
     """A collection that is captured from now on, or `columns` of it whose values the log does not have.
 
     `told`: captured since its creation, so the log has all its rows.
@@ -324,7 +324,7 @@ NO_FILE = Checksum(0, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedRun:
     """The rows of one run that one task read, staged as `content` until they are emitted.
 
     `run` is the run's number in the window. `bytes` is the size of the rows, without the text that all rows

@@ -14,7 +14,7 @@ from engine.config.plugins import find, registered
 from engine.errors import ConfigError, SignalError
 from engine.model import LogMessage
 from signals.parse.budget import MAX_SCOPED
-from signals.parse.commands import BUILT_IN, Accepted, check_id, parse
+from signals.parse.commands import BUILT_IN, AcceptedSignal, check_id, parse
 from signals.parse.fields import object_of
 from signals.request import SignalRequest
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from signals.model import Signal
-    from signals.parse.names import Known
+    from signals.parse.names import KnownNames
 
 _log = logging.getLogger("signals")
 ACTIONS: Final = "tidemark.signal.actions"
@@ -67,7 +67,7 @@ def registered_actions() -> dict[str, SignalAction]:
     return found
 
 
-def acted(action: SignalAction, signal: Signal, known: Known) -> Accepted:
+def acted(action: SignalAction, signal: Signal, known: KnownNames) -> AcceptedSignal:
     """Run an action. Raises SignalError, whose message is the answer."""
     check_id(signal)
     type_ = (signal.type or "").strip()
@@ -85,4 +85,4 @@ def acted(action: SignalAction, signal: Signal, known: Known) -> Accepted:
         return parse(replace(signal, type=row.type, data=row.data), known)
     if not isinstance(result, str):
         raise SignalError(f"the action of {type_!r} returned neither a text nor a signal")
-    return Accepted(LogMessage(signal.label, result))
+    return AcceptedSignal(LogMessage(signal.label, result))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.model import Command, Scope, Target
     from engine.snapshot.pace.estimate import Estimate
     from signals.model import Message
-    from signals.parse.commands import Accepted
+    from signals.parse.commands import AcceptedSignal
 
 _LOG: Final = logging.getLogger("signals")
 _MAX_NAMED: Final = 10
@@ -93,7 +93,7 @@ def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
     ]
 
 
-def accepted(signal: Signal, request: Accepted) -> Answer:
+def accepted(signal: Signal, request: AcceptedSignal) -> Answer:
     """The answer that says what will be done, and what was odd about the request."""
     text = "; ".join((_promise(request.command), *request.notes))
     command = request.command

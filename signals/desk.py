@@ -21,7 +21,7 @@ from signals.model import Message
 from signals.parse.budget import MAX_AT_ONCE, Budget
 from signals.parse.commands import parse
 from signals.parse.message import signal_of
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 from signals.snapshot_answers import SnapshotAnswers
 from signals.waiting_answers import WaitingAnswers
 
@@ -107,7 +107,7 @@ class Desk:
             return []
         at = position() if position else None
         budget = Budget()
-        named = Known(known(), bounded_matcher, budget.check)
+        named = KnownNames(known(), bounded_matcher, budget.check)
         commands: list[Command] = []
         for number, signal in enumerate(received):
             if number == MAX_AT_ONCE or budget.spent:
@@ -123,7 +123,7 @@ class Desk:
         for channel in self._channels.values():
             channel.close()
 
-    def _judged(self, received: Signal | Message, known: Known, position: str | None) -> Command | None:
+    def _judged(self, received: Signal | Message, known: KnownNames, position: str | None) -> Command | None:
         """What a signal asks for. No input can cause anything worse than a rejection."""
         try:
             signal = received = (

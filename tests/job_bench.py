@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from engine.job.verify.certificates import Certificates
     from engine.model import Target
-    from engine.ports.source import Encoded
+    from engine.ports.source import EncodingResult
     from signals.answers import Answer
     from signals.channels.port import SignalChannel
 
@@ -109,7 +109,7 @@ class Scripted:
             return self.memory_source.open_log(state)
         return replace(state, position=state.position or Position((0,))), self.log
 
-    def encode(self, span: MemorySpan, *more: Any) -> Encoded:
+    def encode(self, span: MemorySpan, *more: Any) -> EncodingResult:
         """With what it is told to tell, once."""
         told, self.tells = self.tells, {}
         return replace(self.memory_source.encode(span, *more), **told)

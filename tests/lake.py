@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from adapters.lake.table_name import Naming, TableName
+from adapters.lake.table_name import TableName, TableNaming
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
-from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, Found, NewTable
+from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable, TableDescription
 from adapters.lakehouse.sink import LakeSink
 from adapters.lakehouse.widening import widens_simply
 from engine.config.sinks.settings import LakeSettings
@@ -29,7 +29,7 @@ SETTINGS = LakeSettings(
     unavailable_text=MISSING,
     unavailable_value=MISSING.encode(),
 )
-NAMING = Naming("${topic}", "tidemark.sink.lake.collection.name.format", 200)
+NAMING = TableNaming("${topic}", "tidemark.sink.lake.collection.name.format", 200)
 
 
 class CrashError(BaseException):
@@ -52,9 +52,9 @@ class MemoryTables:
     made: int = 0
     writes: list[tuple[str, str, int]] = field(default_factory=list)
 
-    def look(self, name: TableName) -> Found | None:
+    def look(self, name: TableName) -> TableDescription | None:
         table = self.tables.get(name)
-        return None if table is None else Found(table.id, table.turn, dict(table.columns))
+        return None if table is None else TableDescription(table.id, table.turn, dict(table.columns))
 
     def create(self, name: TableName, table: NewTable) -> None:
         self.made += 1

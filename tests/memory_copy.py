@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
-from engine.verify.copy import ExtraRow, Findings, Touched
+from engine.verify.copy import ExtraRow, Findings, TouchedKeys
 from engine.verify.deletes import DeleteEvents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from engine.model import CollectionId
-    from engine.verify.copy import Asked, SeenRows, Settled, Span
+    from engine.verify.copy import ComparisonRequest, SeenRows, Settled, Span
     from tests.fakes import Event, MemorySink
     from tests.memory_source import MemoryDatabase
 
@@ -102,7 +102,7 @@ class MemoryCopy:
     def refusal(self) -> str:
         return ""
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> Found:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> Found:
         rows, span, mends = seen[0], asked.span, asked.mends
         assert isinstance(rows, MemoryRows)
         told = rows.table(seen[1])
@@ -130,15 +130,15 @@ class MemoryCopy:
             self.polls,
         )
 
-    def _settled(self, row: ExtraRow, asked: Asked) -> bool:
+    def _settled(self, row: ExtraRow, asked: ComparisonRequest) -> bool:
         return row.turn <= asked.earlier or asked.settled(
             (self.sink.turns[row.turn][row.offset]["value"] or "").encode()
         )
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         upto = min(span.upto, span.since + self.follows)
         copied, truncates = self._copied(topic, span.since + 1, upto)
-        return Touched(frozenset(copied.column("key").to_pylist()), upto, bool(truncates))
+        return TouchedKeys(frozenset(copied.column("key").to_pylist()), upto, bool(truncates))
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         found = []

@@ -17,13 +17,13 @@ import pyarrow as pa
 from engine.errors import Loss, PositionLost, SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.isolation.incomplete import Cause, Incomplete, Letters
-from engine.model import CollectionId, Position, SignalRow, Staged
-from engine.ports.source import Encoded
+from engine.model import CollectionId, Position, SignalRow, StagedRun
+from engine.ports.source import EncodingResult
 from engine.snapshot.changes.commands import begin_initial
-from engine.snapshot.extent import Extent, Scoped
-from engine.snapshot.merge import Superseded
+from engine.snapshot.extent import Extent, ScopeExtent
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
-from engine.snapshot.scope import Ranked, Within
+from engine.snapshot.scope import RankedKey, ScopedCollection
 from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
@@ -307,7 +307,7 @@ class MemorySource:
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),
-    ) -> Encoded:
+    ) -> EncodingResult:
         shown = frozenset(self.database.visible)
         for entry in span.logged:
             if entry.transaction not in shown:
@@ -318,7 +318,7 @@ class MemorySource:
         out = {*aside, *faults}
         streamed = [(at, entry) for at, entry in logged if entry.change.collection not in out]
         events = batch_of([self._event(at, entry) for at, entry in streamed])
-        return Encoded(
+        return EncodingResult(
             parts=(writer.write(0, [events]),),
             incomplete=tuple(
                 Incomplete(name, Cause.UNDECODABLE, str(start), "its entries are garbled")
@@ -382,7 +382,7 @@ class MemorySource:
             if entry.change.collection == SIGNALS
         )
 
-    def _superseded(self, logged: Sequence[LoggedEntry]) -> dict[str, Superseded]:
+    def _superseded(self, logged: Sequence[LoggedEntry]) -> dict[str, SupersededKeys]:
         return {
             window.id: self.superseding(
                 [entry.change for entry in logged if entry.transaction not in window.shown]
@@ -390,7 +390,7 @@ class MemorySource:
             for window in (self.windows if self.guards.contains else ())
         }
 
-    def superseding(self, changes: Sequence[Change]) -> Superseded:
+    def superseding(self, changes: Sequence[Change]) -> SupersededKeys:
         keys: dict[CollectionId, list[int]] = {}
         truncated = set()
         for change in changes:
@@ -405,7 +405,7 @@ class MemorySource:
             if change.old is not None and self.guards.old_keys:
                 touched.append(change.old)
         arrays = {collection: (key_array(found),) for collection, found in keys.items()}
-        return Superseded(arrays, frozenset(truncated), self._lacking(changes))
+        return SupersededKeys(arrays, frozenset(truncated), self._lacking(changes))
 
     def _lacking(self, changes: Sequence[Change]) -> dict[CollectionId, tuple[tuple[bytes, bytes], ...]]:
         lacking: dict[CollectionId, tuple[tuple[bytes, bytes], ...]] = {}
@@ -475,13 +475,13 @@ class MemorySource:
         shown = self._shown(initial=window.initial)
         if shown is None:
             raise TableBusy("waits for what was committed before the log began")
-        before, horizon = Superseded(), None
+        before, horizon = SupersededKeys(), None
         if window.initial and self._held is not None:
             horizon = 0
         else:
             self._pending = {xid: c for xid, c in self._pending.items() if xid not in shown}
             missed = [change for changes in self._pending.values() for change in changes]
-            before = self.superseding(missed) if self.guards.unsettled else Superseded()
+            before = self.superseding(missed) if self.guards.unsettled else SupersededKeys()
         opened = MemoryWindow(self, window, shown, before, self._staging, self._polls)
         opened.horizon = opened.horizon if horizon is None else horizon
         self.windows.append(opened)
@@ -506,11 +506,11 @@ def asked_for(scope: Scope | None, place: int) -> bool:
     )
 
 
-def scoped(scope: Scope | None, rows: int, greatest: Key | None) -> Scoped | None:
+def scoped(scope: Scope | None, rows: int, greatest: Key | None) -> ScopeExtent | None:
     """A signal's scope over integers, whose ranks are themselves."""
     if scope is None:
         return None
-    within = Within(rows, greatest)
+    within = ScopedCollection(rows, greatest)
     bounds = [bound for part in scope.stretches for bound in (part.start, part.end) if bound is not None]
     for key in (*scope.keys, *bounds):
         if len(key) != 1:
@@ -519,7 +519,7 @@ def scoped(scope: Scope | None, rows: int, greatest: Key | None) -> Scoped | Non
             raise SignalError("a key must be a number")
     if scope.keys:
         return within.at(scope.keys)
-    return within.inside(scope, [Ranked(bound, int(bound[0])) for bound in bounds])
+    return within.inside(scope, [RankedKey(bound, int(bound[0])) for bound in bounds])
 
 
 class MemoryWindow:
@@ -530,7 +530,7 @@ class MemoryWindow:
         source: MemorySource,
         window: Window,
         shown: frozenset[int],
-        superseded: Superseded,
+        superseded: SupersededKeys,
         staging: str,
         polls: int,
     ) -> None:
@@ -540,14 +540,14 @@ class MemoryWindow:
         # The log holds a visible transaction's last entry somewhere before this point.
         shows = [i for i, entry in enumerate(source.database.log, 1) if entry.transaction in shown]
         self.horizon = max(shows, default=0)
-        self._staged: list[Staged] | None = None
+        self._staged: list[StagedRun] | None = None
         self.failure: SchemaChanged | SourceError | None = None
 
     @property
     def id(self) -> str:
         return self._window.id
 
-    def poll(self) -> list[Staged] | None:
+    def poll(self) -> list[StagedRun] | None:
         if self.failure is not None:
             raise self.failure
         self._polls -= 1
@@ -557,7 +557,7 @@ class MemoryWindow:
             self._staged = [self._stage(index) for index in range(len(self._window.runs))]
         return self._staged
 
-    def _stage(self, index: int) -> Staged:
+    def _stage(self, index: int) -> StagedRun:
         run = self._window.runs[index]
         low, high = ends_of(run.range)
         found = self._source.database.rows(run.target.collection, self.shown)
@@ -587,7 +587,7 @@ class MemoryWindow:
         with area.run(index, Affixes(), form=form) as staging:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             staging.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
-        return Staged(run.ticket, run.target.collection, staging.complete, len(rows), events.nbytes, index)
+        return StagedRun(run.ticket, run.target.collection, staging.complete, len(rows), events.nbytes, index)
 
     def _contained(self, collection: CollectionId) -> dict[int | None, int]:
         """For each key, the place in the log of the last change that the snapshot shows."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from adapters.staging.file_blocks import FileBlocks
-from engine.model import CollectionId, Part, Staged
-from engine.snapshot.merge import Newer
+from engine.model import CollectionId, Part, StagedRun
+from engine.snapshot.merge import NewerKeys
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.affixes import Affixes
 from engine.staging.event_rows import EventRows
@@ -21,7 +21,7 @@ from tests.turns import Turns
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.job.snapshots.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, EmissionResult
 
 T = CollectionId(("public", "t"))
 NO_AFFIXES = Affixes()
@@ -45,17 +45,17 @@ def rows(*numbers: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*numbered(*numbers).columns, keys], schema=STAGED)
 
 
-def newer(*numbers: int, truncated: bool = False) -> Newer:
-    return Newer(pa.array([str(number).encode() for number in numbers], KEY_TYPE), truncated=truncated)
+def newer(*numbers: int, truncated: bool = False) -> NewerKeys:
+    return NewerKeys(pa.array([str(number).encode() for number in numbers], KEY_TYPE), truncated=truncated)
 
 
 def staged(
     area: StagingArea, *batches: pa.RecordBatch, run: int = 0, affixes: Affixes = NO_AFFIXES
-) -> Staged:
+) -> StagedRun:
     with area.run(run, affixes) as staging:
         for batch in batches:
             staging.write(batch)
-    return Staged(1, T, staging.complete, staging.rows, staging.bytes, run)
+    return StagedRun(1, T, staging.complete, staging.rows, staging.bytes, run)
 
 
 def part(events: int) -> Part:
@@ -63,7 +63,7 @@ def part(events: int) -> Part:
     return Part(0, events)
 
 
-def emitted(emission: Emission) -> tuple[Emitted, list[str]]:
+def emitted(emission: Emission) -> tuple[EmissionResult, list[str]]:
     """What the emission says it did, and the keys of the events that came."""
     sink = Turns(MemorySink())
     said = emission.write(sink.writer(1))

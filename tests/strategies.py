@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.job.saved.state import State
 from engine.model import CollectionId, Limit, Position, Range, Scope, Stretch, Target
-from engine.snapshot.extent import Extent, Failed, Gap, Progress, Scoped
+from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress, ScopeExtent
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Request, Table
 from engine.verify.certificate import Chain
@@ -52,7 +52,7 @@ extents = st.builds(
     greatest=st.none() | keys,
     span=st.none() | _spans,
     as_of=st.lists(counts, max_size=2).map(tuple),
-    scoped=st.none() | st.builds(Scoped, counts, st.lists(_ranges, max_size=2).map(tuple), _points),
+    scoped=st.none() | st.builds(ScopeExtent, counts, st.lists(_ranges, max_size=2).map(tuple), _points),
 )
 
 
@@ -102,8 +102,8 @@ def _progresses(ranges: st.SearchStrategy[Range]) -> st.SearchStrategy[Progress]
 
 def _failures_of(
     scope: st.SearchStrategy[Scope | None], ranges: st.SearchStrategy[Range]
-) -> st.SearchStrategy[Failed]:
-    return st.builds(Failed, _targets(scope), st.lists(names, max_size=2).map(tuple), _gaps(ranges))
+) -> st.SearchStrategy[FailedSnapshot]:
+    return st.builds(FailedSnapshot, _targets(scope), st.lists(names, max_size=2).map(tuple), _gaps(ranges))
 
 
 def _entries(

@@ -49,7 +49,7 @@ class Change:
         return kept
 
 
-class Beginning:
+class FreshCheckpoint:
     """A checkpoint without a state, and the storage to write the first one."""
 
     def __init__(self, storage: Storage, version: int) -> None:
@@ -70,13 +70,13 @@ def changing(settings: Settings) -> Iterator[Change]:
 
 
 @contextmanager
-def beginning(settings: Settings) -> Iterator[Beginning]:
+def beginning(settings: Settings) -> Iterator[FreshCheckpoint]:
     """Hold the lease while a first state is made. Raises StateError if there is one, LeaseHeld as above."""
     reader = checkpoint_of(settings)
     _refuse_existing(reader)
     with _held(settings, reader) as storage:
         _refuse_existing(reader)
-        yield Beginning(storage, _version(settings))
+        yield FreshCheckpoint(storage, _version(settings))
 
 
 def newest_of(reader: CheckpointReader) -> SavedTurn:

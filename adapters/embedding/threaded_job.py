@@ -18,7 +18,7 @@ from adapters.http.monitor import Monitor
 from adapters.source.assembly.supplied import Onlookers
 from adapters.system import RUNNING, start_thread, system_clock
 from engine.errors import SignalError, TidemarkError
-from engine.job.reports.tally import Standing
+from engine.job.reports.tally import JobPhase
 from engine.job.running_job import JobStatus, SentSignal, SignalResult
 from engine.job.saved.overview import overview
 from signals.channels.in_process import InProcessChannel
@@ -68,7 +68,7 @@ class ThreadedJob:
             said = error if isinstance(error, TidemarkError) else type(error).__name__
             _log.error("the job %s has ended: %s", self._settings.name, said)
         finally:
-            self._monitor.tally.standing = Standing.STOPPED
+            self._monitor.tally.standing = JobPhase.STOPPED
             with self._ended:
                 self._running = False
                 self._ended.notify_all()

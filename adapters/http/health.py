@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.http.history import STALLED_S
-from engine.job.reports.tally import Standing
+from engine.job.reports.tally import JobPhase
 
 if TYPE_CHECKING:
     from adapters.http.monitor import Monitor
@@ -28,19 +28,19 @@ class Health:
 
 
 _WAITS = {
-    Standing.STARTING: "the job starts",
-    Standing.STANDING_BY: "the job stands by: another one holds the lease",
-    Standing.OPENING: "the log is not open",
-    Standing.STOPPED: "the job has ended",
+    JobPhase.STARTING: "the job starts",
+    JobPhase.STANDING_BY: "the job stands by: another one holds the lease",
+    JobPhase.OPENING: "the log is not open",
+    JobPhase.STOPPED: "the job has ended",
 }
 
 
 def alive(monitor: Monitor) -> Health:
     """Whether the job's loop advances. A job that stands by or tries again is alive."""
-    if monitor.tally.standing is Standing.STOPPED:
-        return Health((_WAITS[Standing.STOPPED],))
+    if monitor.tally.standing is JobPhase.STOPPED:
+        return Health((_WAITS[JobPhase.STOPPED],))
     still_s = monitor.history.still_s()
-    if monitor.tally.standing is Standing.STREAMING and still_s >= STALLED_S:
+    if monitor.tally.standing is JobPhase.STREAMING and still_s >= STALLED_S:
         return Health((f"the job has made no step for {still_s:.0f} s",))
     return Health()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.model import Range, Run, Window
-    from engine.snapshot.extent import Failed, Progress
+    from engine.snapshot.extent import FailedSnapshot, Progress
     from engine.snapshot.queue_entry import Table
 
 _LEAST = 0.01
@@ -52,7 +52,7 @@ def segments(table: Table, windows: Iterable[Window], chunk_rows: int) -> tuple[
     return _estimated(progress, runs, chunk_rows)
 
 
-def segments_of_failed(failed: Failed) -> tuple[Segment, ...]:
+def segments_of_failed(failed: FailedSnapshot) -> tuple[Segment, ...]:
     """The segments of a collection that failed, of which only what it lacks is remembered."""
     return (Segment(0.0, 1.0, Fate.FAILED),) if failed.all else _marks(len(failed.gaps))
 

@@ -12,7 +12,7 @@ from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.http.webhook import Webhook
 from adapters.system import system_clock
-from engine.job.reports.tally import Standing
+from engine.job.reports.tally import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ def _served(monitor: Monitor) -> Iterator[None]:
     try:
         yield
     finally:
-        monitor.tally.standing = Standing.STOPPED
+        monitor.tally.standing = JobPhase.STOPPED
         monitor.address = ""
         server.close()
 

@@ -123,7 +123,7 @@ class Webhook:
             answer = connection.getresponse()
             answer.read(_MOST_READ)
             if answer.status not in _ACCEPTED:
-                raise _Refused(f"it answers with status {answer.status}")
+                raise _WebhookRefused(f"it answers with status {answer.status}")
         finally:
             connection.close()
 
@@ -151,12 +151,12 @@ class Webhook:
             )
 
 
-class _Refused(HTTPException):
+class _WebhookRefused(HTTPException):
     """The server's answer is no success."""
 
 
 def _reason(error: Exception) -> str:
     """What went wrong, without the address: an error's text may hold it."""
-    if isinstance(error, _Refused):
+    if isinstance(error, _WebhookRefused):
         return str(error)
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__

@@ -128,7 +128,7 @@ class StagedDigests:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class TargetScan:
     """Rows of the target: the digests of their keys and rows, and their places."""
 
     keys: pa.Array
@@ -137,7 +137,7 @@ class Scanned:
     items: pa.Array
 
 
-def scanned(connection: Connection, shape: Shape) -> Iterator[Scanned]:
+def scanned(connection: Connection, shape: Shape) -> Iterator[TargetScan]:
     """The rows of a table by the connection's snapshot, range by range. None if the table is missing."""
     if not shape.present:
         return
@@ -154,13 +154,13 @@ def scanned(connection: Connection, shape: Shape) -> Iterator[Scanned]:
             yield _parsed(bytes(found[0]))
 
 
-def _parsed(found: bytes) -> Scanned:
+def _parsed(found: bytes) -> TargetScan:
     signs = np.frombuffer(found, np.uint8).reshape(-1, 2 * _WIDTH + _PLACE)
     places = np.ascontiguousarray(signs[:, 2 * _WIDTH :])
     blocks = places[:, :4].copy().view(">u4").reshape(-1).astype(np.int64)
     items = places[:, 4:].copy().view(">u2").reshape(-1).astype(np.int64)
     keys, rows = signs[:, :_WIDTH], signs[:, _WIDTH : 2 * _WIDTH]
-    return Scanned(array_of(keys), array_of(rows), pa.array(blocks), pa.array(items))
+    return TargetScan(array_of(keys), array_of(rows), pa.array(blocks), pa.array(items))
 
 
 def _ranges(connection: Connection, name: TableName) -> Iterator[tuple[int, int | None]]:
@@ -223,7 +223,7 @@ class Snapshot:
         with self._target.connection() as connection:
             return size_of(connection, self._shape.name)[0]
 
-    def rows(self) -> Iterator[Scanned]:
+    def rows(self) -> Iterator[TargetScan]:
         """The rows, range by range."""
         with self._target.connection() as connection:
             yield from scanned(connection, self._shape)

@@ -41,7 +41,7 @@ _TEXTS: Final = ("text", "character", "json")
 """How the names of types begin whose values are parsed by a cast."""
 
 
-class Read(NamedTuple):
+class ReadRows(NamedTuple):
     """Rows of a table: the digests of their keys and rows, numbers by which each can be found again.
 
     `faithful` says whether the source's types can hold a row's values.
@@ -110,14 +110,14 @@ class ForeignRows:
         ).fetchone()
         return max(1, -(-(row[0] if row else 0) // max(size, 1)))
 
-    def rows(self) -> Iterator[Read]:
+    def rows(self) -> Iterator[ReadRows]:
         """The rows, range by range. Raises SinkError, also for a value that can't be cast."""
         for number in range(len(self._ranges)):
             texts, faithful = self._texts(number)
             if len(texts):
                 keys, rows, _shown = self._reads.digested(texts)
                 places = pa.array(number * _RANGES + np.arange(len(texts)))
-                yield Read(keys, rows, places, faithful)
+                yield ReadRows(keys, rows, places, faithful)
 
     def keys(self, places: Sequence[int]) -> tuple[str, ...]:
         """The keys of the rows at these places, as JSON."""

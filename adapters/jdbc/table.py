@@ -23,7 +23,7 @@ from adapters.jdbc import copy_lines
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.statements import copied, identifier, listed, types_of
 from adapters.jdbc.table_rows import default_text, lines
-from adapters.lake.table_name import Naming, TableName
+from adapters.lake.table_name import TableName, TableNaming
 from engine.config.sinks.jdbc import EVOLUTION, FORMAT
 from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
@@ -50,9 +50,9 @@ _WIDER: Final = {
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
 
 
-def naming(pattern: str) -> Naming:
+def naming(pattern: str) -> TableNaming:
     """How the target's tables are named."""
-    return Naming(pattern, FORMAT, _LONGEST)
+    return TableNaming(pattern, FORMAT, _LONGEST)
 
 
 class TableGoneError(Exception):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from adapters.kafka.partitions import Groups
     from adapters.kafka.parts import Attempt
-    from adapters.kafka.producers.delivered import Delivered
+    from adapters.kafka.producers.delivered import DeliveryResult
     from engine.config.sinks.settings import KafkaSettings
 
 
@@ -29,7 +29,7 @@ class SendTopics:
     attempt: Attempt
     barriers: frozenset[str] = frozenset()
 
-    def __call__(self, groups: Mapping[str, Groups]) -> Delivered:
+    def __call__(self, groups: Mapping[str, Groups]) -> DeliveryResult:
         """Send them."""
         batches = (of_groups(batch, groups) for batch in self.attempt.batches())
         with contextlib.closing(Delivery(self.settings)) as delivery:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adapters.kafka.beside.senders import Senders
     from adapters.kafka.errors import BatchRefused
     from adapters.kafka.parts import Attempt
-    from adapters.kafka.producers.delivered import Delivered
+    from adapters.kafka.producers.delivered import DeliveryResult
     from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
 
@@ -132,7 +132,7 @@ class TurnSending:
                 raise error
         return refused
 
-    def _judge(self, sent: list[Delivered], refused: dict[str, SinkError]) -> None:
+    def _judge(self, sent: list[DeliveryResult], refused: dict[str, SinkError]) -> None:
         """Warn of truncates. Raises TopicsRefused if a topic has refused events, now or before."""
         self._warn(frozenset().union(*(outcome.truncated for outcome in sent)))
         for outcome in sent:

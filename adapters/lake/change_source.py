@@ -110,7 +110,7 @@ def changes(pieces: Iterable[Piece], rows: ChangeRows) -> Iterator[pa.RecordBatc
                 yield rows.rows(events, places_in(piece, events.begins))
 
 
-class _Reading:
+class _ChangeReading:
     """What both readers share."""
 
     def __init__(self, query: Query, schema: StructType) -> None:
@@ -123,7 +123,7 @@ class _Reading:
         return changes(pieces, self._rows)
 
 
-class ChangeReader(_Reading, DataSourceReader):
+class ChangeReader(_ChangeReading, DataSourceReader):
     """Reads the changes that are committed when the query is planned."""
 
     def partitions(self) -> list[Pieces]:
@@ -132,7 +132,7 @@ class ChangeReader(_Reading, DataSourceReader):
         return tasks(query.files.pieces(query.files.turns(query.first - 1, query.last)))
 
 
-class ChangeStreamReader(_Reading, DataSourceStreamReader):
+class ChangeStreamReader(_ChangeReading, DataSourceStreamReader):
     """Reads changes as they are committed. An offset is the last turn that has been read."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name

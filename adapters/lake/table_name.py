@@ -30,7 +30,7 @@ class TableName:
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class TableNaming:
     """How tables are named: by a pattern of `setting`. No part of a name has more than `longest` bytes."""
 
     pattern: str
@@ -68,11 +68,11 @@ class Naming:
 class CollectionTables:
     """The tables of collections. `database` is the source's, for collections whose names don't have it."""
 
-    naming: Naming
+    naming: TableNaming
     database: str
 
     def of(self, topic: str, collection: CollectionId) -> TableName:
-        """The table of a topic with this collection's events. Raises SinkRefused as `Naming.table` does."""
+        """The table of a topic with this collection's events. Raises SinkRefused as `table` does."""
         database = self.database or collection.parts[0]
         source = {"db": database, "schema": collection.parts[-2], "table": collection.parts[-1]}
         return self.naming.table(topic, source)

@@ -138,7 +138,7 @@ def digested_keys(fold: Fold, rows: Ints) -> pa.Array:
     columns = fold.events.columns
     wanted = table_columns(columns)
     return digests(
-        [fold.events.gathered(rows, _Converted(wanted.field(name))) for name in key_columns(columns)]
+        [fold.events.gathered(rows, _ConvertedColumn(wanted.field(name))) for name in key_columns(columns)]
     )
 
 
@@ -203,18 +203,18 @@ def _patched(
     texts = {_text_of(name, schema, columns): name for name, schema in columns.all.items()}
     for field in wanted:
         taken = patches.taken.get(texts.get(field.name, field.name), patches.rows)
-        found[field.name] = fold.events.gathered(taken, _Converted(field))
+        found[field.name] = fold.events.gathered(taken, _ConvertedColumn(field))
         if field.name in kept:
             flags = (taken == _NOWHERE) & (patches.base != _NOWHERE)
             found[KEEP.format(kept.index(field.name))] = pa.array(flags)
     base = fold.of_key(np.where(patches.moved, patches.base, _NOWHERE))
     for number, name in enumerate(key):
-        found[BASE.format(number)] = fold.events.gathered(base, _Converted(wanted.field(name)))
+        found[BASE.format(number)] = fold.events.gathered(base, _ConvertedColumn(wanted.field(name)))
     return pa.RecordBatch.from_arrays([as_type(found[field.name], field) for field in shape], schema=shape)
 
 
 @dataclass(frozen=True, slots=True)
-class _Converted:
+class _ConvertedColumn:
     """Gives a column of events."""
 
     field: pa.Field

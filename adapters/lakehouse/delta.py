@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.lakehouse.files.delta import begun, newest_turn
 from adapters.lakehouse.java import configured, jvm_of
-from adapters.lakehouse.port import Looked
+from adapters.lakehouse.port import TableIdentity
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
 
@@ -67,7 +67,7 @@ class Delta:
     def _path(self, name: TableName) -> str:
         return "/".join(filter(None, (self.warehouse, name.schema, name.name)))
 
-    def look(self, spark: SparkSession, name: TableName) -> Looked | None:
+    def look(self, spark: SparkSession, name: TableName) -> TableIdentity | None:
         """Ask the table's log: no statement shows the versions of applications."""
         if self.catalog and not spark.catalog.tableExists(self.target(name)):
             return None
@@ -75,7 +75,7 @@ class Delta:
         if snapshot.version() < 0:
             return None
         turn, version = newest_turn(snapshot, self.application), int(snapshot.version())
-        return Looked(snapshot.metadata().id(), turn, version)
+        return TableIdentity(snapshot.metadata().id(), turn, version)
 
     def _snapshot(self, spark: SparkSession, name: TableName) -> Any:
         """The table as it is now."""

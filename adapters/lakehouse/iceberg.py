@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from adapters.lakehouse.files.iceberg import IcebergWrite, columns_of
 from adapters.lakehouse.iceberg_branch import Branches
 from adapters.lakehouse.java import configured, jvm_of
-from adapters.lakehouse.port import Looked
+from adapters.lakehouse.port import TableIdentity
 from adapters.lakehouse.statements import defined, literal, properties, quoted
 from adapters.lakehouse.widening import widens_simply, wider_decimal
 
@@ -71,7 +71,7 @@ class Iceberg:
         """By its name."""
         return f"{quoted(self.catalog)}.{quoted(name.schema or _NAMESPACE)}.{quoted(name.name)}"
 
-    def look(self, spark: SparkSession, name: TableName) -> Looked | None:
+    def look(self, spark: SparkSession, name: TableName) -> TableIdentity | None:
         """Ask for the turn of the newest snapshot that has one."""
         target = self.target(name)
         if not spark.catalog.tableExists(target):
@@ -79,7 +79,7 @@ class Iceberg:
         table = self._loaded(spark, name)
         found, current = self._carrying(spark, table), table.currentSnapshot()
         version = None if current is None else int(current.snapshotId())
-        return Looked(str(table.uuid()), None if found is None else found[0], version)
+        return TableIdentity(str(table.uuid()), None if found is None else found[0], version)
 
     def state(self, spark: SparkSession, name: TableName) -> Any:
         """The table and its snapshot."""

@@ -53,7 +53,7 @@ class WaitingTurn(NamedTuple):
     bytes: int
 
 
-class Waiting(NamedTuple):
+class WaitingEvents(NamedTuple):
     """Typed events of a turn, their topic, and the number of their part over all turns of a group.
 
     Instead of events there may be rows to be deleted (`removal.py`), which have no topic.
@@ -130,7 +130,7 @@ class Journal:
             upto = self._number(name)
         return upto
 
-    def batches(self, upto: int) -> Iterator[Waiting]:
+    def batches(self, upto: int) -> Iterator[WaitingEvents]:
         """The typed events of a group, in order."""
         part = -1
         for waiting in self._waiting:
@@ -143,7 +143,7 @@ class Journal:
                 for batch in typed_batches(path, checksum):
                     topic = topic_of(batch) or ""
                     if topic not in contents.withheld:
-                        yield Waiting(waiting.turn, part, topic, batch)
+                        yield WaitingEvents(waiting.turn, part, topic, batch)
 
     def finish(self, upto: int) -> None:
         """Note that all tables are merged up to a turn, and remove what is not needed any more.

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adapters.lake.table_name import Naming, TableName
-    from adapters.lakehouse.journal import Journal, Waiting
-    from adapters.lakehouse.port import Batch, Found, LakeTables
+    from adapters.lake.table_name import TableName, TableNaming
+    from adapters.lakehouse.journal import Journal, WaitingEvents
+    from adapters.lakehouse.port import Batch, LakeTables, TableDescription
     from engine.config.sinks.settings import LakeSettings
 
 _log = logging.getLogger("adapters")
@@ -45,7 +45,7 @@ _LACKS: Final = "lacks: "
 
 
 @dataclass(slots=True)
-class Gathered:
+class TableEvents:
     """The events of a table in a group, the turn of each batch, their topics, and keys to be deleted."""
 
     batches: list[PlacedBatch] = field(default_factory=list)
@@ -57,11 +57,13 @@ class Gathered:
 class Merger:
     """Merges in one thread; `remade` and `turn` may be read by others."""
 
-    def __init__(self, journal: Journal, tables: LakeTables, settings: LakeSettings, naming: Naming) -> None:
+    def __init__(
+        self, journal: Journal, tables: LakeTables, settings: LakeSettings, naming: TableNaming
+    ) -> None:
         self._journal, self._tables, self._settings, self._naming = journal, tables, settings, naming
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
         self.placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
-        self._known: dict[TableName, Found] = {}
+        self._known: dict[TableName, TableDescription] = {}
         self._ids = journal.tables
         self._lacking: set[TableName] = set()
         self.remade: dict[str, SinkError] = {}
@@ -95,7 +97,7 @@ class Merger:
             self._journal.held()
             self._tables.tend(name, self._settings.retention_s)
 
-    def _merge(self, name: TableName, gathered: Gathered, upto: int) -> None:
+    def _merge(self, name: TableName, gathered: TableEvents, upto: int) -> None:
         found = self._again(name) or self._met(name, gathered, upto)
         if found is not None and found.turn is not None and found.turn >= upto:
             self._known[name] = found
@@ -115,7 +117,7 @@ class Merger:
             self._tables.write(name, batch.renamed(evolution.renamed), upto)
         self._known[name] = replace(found, turn=upto)
 
-    def _batch(self, gathered: Gathered) -> Batch:
+    def _batch(self, gathered: TableEvents) -> Batch:
         if self._settings.mode is TableMode.APPEND:
             return history_batch(gathered.batches, gathered.turns)
         batch = None
@@ -123,7 +125,7 @@ class Merger:
             batch = replica_batch(Fold(TurnEvents(gathered.batches), self.placeholders))
         return with_removals(batch, gathered.removed) if batch is None or gathered.removed else batch
 
-    def _left_out(self, name: TableName, gathered: Gathered, error: SinkRefused) -> None:
+    def _left_out(self, name: TableName, gathered: TableEvents, error: SinkRefused) -> None:
         """Leave a group's changes out of a table that can't take them, so that all other tables go on.
 
         They are committed, so their turns can't be begun anew without them. The table counts as incomplete.
@@ -139,13 +141,13 @@ class Merger:
         self._lacking.add(name)
         self._tell(name, gathered, reason)
 
-    def _again(self, name: TableName) -> Found | None:
+    def _again(self, name: TableName) -> TableDescription | None:
         """A table that this process knows, as it is now; None if it is none, or not the same."""
         known = self._known.get(name)
         found = None if known is None else self._tables.look(name)
         return found if found is not None and known is not None and found.id == known.id else None
 
-    def _met(self, name: TableName, gathered: Gathered, upto: int) -> Found | None:
+    def _met(self, name: TableName, gathered: TableEvents, upto: int) -> TableDescription | None:
         """A table that this process meets for the first time, or again after a failure."""
         found = self._tables.look(name)
         known = self._ids.get(str(name))
@@ -174,7 +176,7 @@ class Merger:
         """
         return turn > self._journal.merged and turn != upto
 
-    def _gone(self, name: TableName, gathered: Gathered, how: str) -> None:
+    def _gone(self, name: TableName, gathered: TableEvents, how: str) -> None:
         """Go on with another table, or stop. The topics' tables count as incomplete."""
         if self._settings.recreated is TopicRecreated.STOP:
             raise SinkRefused(
@@ -182,15 +184,15 @@ class Merger:
             )
         self._tell(name, gathered)
 
-    def _tell(self, name: TableName, gathered: Gathered, why: str = "") -> None:
+    def _tell(self, name: TableName, gathered: TableEvents, why: str = "") -> None:
         """Let the job hear that a table lacks changes, with the next of its events."""
         snapshot = self._settings.recreated is TopicRecreated.SNAPSHOT
         for topic in gathered.topics:
             self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}", why=why)
 
     def _fitting(
-        self, name: TableName, found: Found | None, batch: Batch, gathered: Gathered
-    ) -> tuple[Found, Evolution]:
+        self, name: TableName, found: TableDescription | None, batch: Batch, gathered: TableEvents
+    ) -> tuple[TableDescription, Evolution]:
         """The table with all columns that a batch has, created if it is missing."""
         wanted = {column.name: self._tables.column_type(column.type) for column in batch.columns}
         evolution = evolved({} if found is None else found.columns, wanted, batch.key, self._rules)
@@ -223,7 +225,9 @@ class Merger:
         return found, evolution
 
 
-def _tell_of_renames(name: TableName, found: Found, wanted: Mapping[str, str], evolution: Evolution) -> None:
+def _tell_of_renames(
+    name: TableName, found: TableDescription, wanted: Mapping[str, str], evolution: Evolution
+) -> None:
     """A log does not say that a column was renamed: one is gone, and another one is new."""
     named = {column.lower() for column in wanted} | {column.lower() for column in evolution.renamed.values()}
     gone = [column for column in found.columns if column.lower() not in named]
@@ -237,16 +241,16 @@ def _tell_of_renames(name: TableName, found: Found, wanted: Mapping[str, str], e
         )
 
 
-def gathered(waiting: Iterator[Waiting], naming: Naming) -> dict[TableName, Gathered]:
+def gathered(waiting: Iterator[WaitingEvents], naming: TableNaming) -> dict[TableName, TableEvents]:
     """Change events, and keys to be deleted, by the tables that they belong to."""
-    found: dict[TableName, Gathered] = {}
+    found: dict[TableName, TableEvents] = {}
     for turn, part, topic, batch in waiting:
         if (removal := removal_of(batch)) is not None:
-            found.setdefault(removal.table, Gathered()).removed.append(removal.keys)
+            found.setdefault(removal.table, TableEvents()).removed.append(removal.keys)
             continue
         events = changes_in(batch)
         if events.num_rows:
-            table = found.setdefault(naming.table(topic, source_of(events)), Gathered())
+            table = found.setdefault(naming.table(topic, source_of(events)), TableEvents())
             table.batches.append(PlacedBatch(part, events))
             table.turns.append(turn)
             table.topics.add(topic)

@@ -65,7 +65,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableDescription:
     """A table that is there: what tells it from one that replaced it, its newest turn, its columns' types."""
 
     id: str
@@ -73,7 +73,7 @@ class Found:
     columns: Mapping[str, str]
 
 
-class Looked(NamedTuple):
+class TableIdentity(NamedTuple):
     """What tells a table from others, its newest turn, and its version; None for one without content."""
 
     id: str
@@ -96,7 +96,7 @@ class NewTable:
 class LakeTables(Protocol):
     """The tables. All methods raise SinkError."""
 
-    def look(self, name: TableName) -> Found | None:
+    def look(self, name: TableName) -> TableDescription | None:
         """The table as it is now; None if it is missing."""
 
     def create(self, name: TableName, table: NewTable) -> None:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adapters.lake.table_name import Naming
+    from adapters.lake.table_name import TableNaming
     from adapters.lakehouse.journal import Journal
     from adapters.lakehouse.merger import Admission, Merger
-    from adapters.system import Beside, StartBeside
+    from adapters.system import SideTask, StartBeside
     from engine.model import Part
     from engine.ports.sink import PartWriter
 
@@ -68,8 +68,8 @@ class LakeSink:
         journal: Journal,
         merger: Merger,
         admission: Admission,
-        naming: Naming,
-        merging: Merging | None = None,
+        naming: TableNaming,
+        merging: MergeThread | None = None,
     ) -> None:
         self._journal, self._merger, self._admission, self.naming = journal, merger, admission, naming
         self._merging, self._placeholders = merging, merger.placeholders
@@ -233,7 +233,7 @@ class Pace:
 _PACE: Final = Pace()
 
 
-class Merging:
+class MergeThread:
     """The thread that merges."""
 
     def __init__(
@@ -251,7 +251,7 @@ class Merging:
         self._failures = 0
         self._error: Exception | None = None
         self._tends_s, self._ends_s = monotonic() + pace.tends_s, math.inf
-        self._thread: Beside = start(self._run, "tidemark-merges")
+        self._thread: SideTask = start(self._run, "tidemark-merges")
 
     def wake(self) -> None:
         """Say that there is something to merge."""

@@ -26,7 +26,7 @@ from adapters.lakehouse.files.data_file import fitted, written
 from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
-from adapters.lakehouse.port import BASE, DELETED, KEEP, Found
+from adapters.lakehouse.port import BASE, DELETED, KEEP, TableDescription
 from adapters.lakehouse.statements import KEY_PROPERTY, SOURCE, altering, literal, merging, quoted
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import telling_line
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from adapters.lake.table_name import TableName
-    from adapters.lakehouse.files.data_file import FileWrite, Gone
-    from adapters.lakehouse.port import Batch, Looked, NewTable
+    from adapters.lakehouse.files.data_file import DeadRows, FileWrite
+    from adapters.lakehouse.port import Batch, NewTable, TableIdentity
 
 _CONF: Final = {
     # A time without a zone is one.
@@ -61,7 +61,7 @@ class Dialect(Protocol):
     def target(self, name: TableName) -> str:
         """The table in a statement."""
 
-    def look(self, spark: SparkSession, name: TableName) -> Looked | None:
+    def look(self, spark: SparkSession, name: TableName) -> TableIdentity | None:
         """The table as it is now; None if it is missing."""
 
     def create(self, name: TableName, table: NewTable) -> Sequence[str]:
@@ -101,7 +101,7 @@ class SparkTables:
         self._conf = {**_CONF, "spark.sql.shuffle.partitions": str(tasks), **dialect.conf}
         self.widens = dialect.widens
 
-    def look(self, name: TableName) -> Found | None:
+    def look(self, name: TableName) -> TableDescription | None:
         """Ask the format, and Spark for the columns."""
         with self._session(name) as spark:
             known = self._dialect.look(spark, name)
@@ -109,9 +109,9 @@ class SparkTables:
                 return None
             fields = spark.table(self._dialect.target(name)).schema.fields
             columns = {field.name: field.dataType.simpleString() for field in fields}
-            return Found(known.id, known.turn, columns)
+            return TableDescription(known.id, known.turn, columns)
 
-    def pinned(self, name: TableName) -> Pinned | None:
+    def pinned(self, name: TableName) -> PinnedTable | None:
         """The rows of the table as they are now, whatever is written later; None if it is missing."""
         with self._session(name) as spark:
             known = self._dialect.look(spark, name)
@@ -125,7 +125,7 @@ class SparkTables:
             settings = {
                 row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {target}").collect()
             }
-            return Pinned(known.turn, frame, settings.get(KEY_PROPERTY, ""))
+            return PinnedTable(known.turn, frame, settings.get(KEY_PROPERTY, ""))
 
     def collected(self, name: TableName, frame: DataFrame) -> pa.Table:
         """The rows of a frame of this session, which is made of the table."""
@@ -162,7 +162,7 @@ class SparkTables:
             state = self._dialect.state(spark, name)
             if known is None or known.state != state:
                 known = _Keys(state, self._key_ranges(spark, name, batch))
-            self._write(spark, name, batch, turn, _New(keys, known.ranges))
+            self._write(spark, name, batch, turn, _NewKeys(keys, known.ranges))
             if known.ranges is not None and keys is not None:
                 known.ranges.add(keys)
                 self._keys[name] = _Keys(self._dialect.state(spark, name), known.ranges)
@@ -179,7 +179,7 @@ class SparkTables:
             ranges.add(KeyRange(low, high))
         return ranges
 
-    def _write(self, spark: SparkSession, name: TableName, batch: Batch, turn: int, new: _New) -> None:
+    def _write(self, spark: SparkSession, name: TableName, batch: Batch, turn: int, new: _NewKeys) -> None:
         columns, table = batch.columns.names, self._dialect.target(name)
         there = batch.rows.filter(pc.invert(batch.rows.column(DELETED))).select(columns)
         appends = new.is_all_new(spark, table, batch)
@@ -258,7 +258,7 @@ class SparkTables:
             raise SinkError(telling_line(error), where=str(name)) from error
 
 
-def _commit(write: FileWrite, rows: pa.Table, gone: Sequence[Gone], spark: str) -> None:
+def _commit(write: FileWrite, rows: pa.Table, gone: Sequence[DeadRows], spark: str) -> None:
     with TemporaryDirectory(prefix="tidemark-lake-") as directory:
         file = written(rows, Path(directory), write.codec, spark) if rows.num_rows else None
         write.commit(file, gone)
@@ -283,7 +283,7 @@ def _with_moved(spark: SparkSession, changes: DataFrame, target: str, batch: Bat
     return joined.select(*(f.col(quoted(name)) for name in changes.columns))
 
 
-class Pinned(NamedTuple):
+class PinnedTable(NamedTuple):
     """A table at one moment: its newest turn, its rows, and the key that a property has."""
 
     turn: int | None
@@ -300,7 +300,7 @@ class _Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
+class _NewKeys:
     """The range of a batch's keys, and what is known of those that its table has."""
 
     keys: KeyRange | None

@@ -10,17 +10,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import numbers, shown
-from adapters.mongodb.opening import LogOpening
+from adapters.mongodb.log_opening import LogOpening
 from adapters.mongodb.server.connection import Server, connection_of, members
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
-from adapters.mongodb.spans import Spans
+from adapters.mongodb.streamed_spans import StreamedSpans
 from adapters.mongodb.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
-from adapters.source.assembly.supplied import Wired
+from adapters.source.assembly.supplied import SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -46,9 +46,9 @@ def _prepare(settings: Settings) -> None:
         questions.identity()
 
 
-def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> SuppliedSource:
     source = make_source(settings.in_form(locations.form), spark, locations)
-    return Wired(
+    return SuppliedSource(
         source,
         source.close,
         shown,
@@ -89,7 +89,7 @@ def make_source(
     tools = SourceTools(encoder, reader, first, clock)
     windows = OpenWindows(settings, questions, tools)
     opening = LogOpening(settings, questions, tools, windows)
-    spans = Spans(settings, tools, windows, opening.streamed)
+    spans = StreamedSpans(settings, tools, windows, opening.streamed)
     return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
 

@@ -19,7 +19,7 @@ Order: TypeAlias = list[int | str]
 """A position's elements; `log.position` knows them."""
 
 
-class Began(TypedDict):
+class SnapshotOrigin(TypedDict):
     """Which run began the initial snapshot, and where its log began. Older states lack the former."""
 
     run: NotRequired[str]
@@ -39,20 +39,20 @@ class Memory(TypedDict):
     """The form in the state. `event` is the last streamed event. Older states lack some."""
 
     transaction: NotRequired[SavedTransaction | None]
-    first: NotRequired[Began]
+    first: NotRequired[SnapshotOrigin]
     event: NotRequired[Order | None]
     capture: NotRequired[SavedCapture]
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedMemory:
     """The last streamed event (missing in states of earlier versions), and the open transaction."""
 
     event: Position | None
     transaction: OpenTransaction | None
 
 
-def saved_of(state: State) -> Saved:
+def saved_of(state: State) -> SavedMemory:
     """What the state remembers of the stream. Raises StateError for invalid content."""
     with reading_saved("what the saved state keeps of the change stream"):
         memory = read_as(state.memory, Memory)
@@ -62,9 +62,9 @@ def saved_of(state: State) -> Saved:
             CaptureScope(capture["scope"])
         for value in state.identity.values():
             read_text(value)
-        _position(memory.get("first", Began()).get("begins_at"))
+        _position(memory.get("first", SnapshotOrigin()).get("begins_at"))
         transaction = from_json(memory.get("transaction"))
-        return Saved(_position(memory.get("event")), transaction)
+        return SavedMemory(_position(memory.get("event")), transaction)
 
 
 def _position(saved: Order | None) -> Position | None:

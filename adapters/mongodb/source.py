@@ -1,7 +1,7 @@
 """One MongoDB deployment as the engine's `Source`: its change stream, its collections, its windows.
 
-`opening.py` opens the stream, `spans.py` makes the events of what is streamed, `snapshot/windows.py` opens
-windows, `streamed.py` has what is known of the stream across turns.
+`log_opening.py` opens the stream, and `streamed_spans.py` makes events of what it brings.
+`snapshot/windows.py` opens windows. `stream_state.py` has what is known of the stream across turns.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from adapters.mongodb.log.reader import MongoLog
-    from adapters.mongodb.opening import LogOpening
+    from adapters.mongodb.log_opening import LogOpening
+    from adapters.mongodb.log_session import LogSession
     from adapters.mongodb.saved import Memory
     from adapters.mongodb.server.questions import Questions
-    from adapters.mongodb.session import Session
     from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.mongodb.snapshot.opening_window import MongoOpening
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.snapshot.window import MongoWindow
-    from adapters.mongodb.spans import Spans
+    from adapters.mongodb.streamed_spans import StreamedSpans
     from adapters.source.initial import InitialSnapshot
     from adapters.source.log.no_log import NoLog
     from engine.isolation.incomplete import Incomplete
     from engine.job.saved.state import State
-    from engine.model import Appeared, CollectionId, Window
+    from engine.model import Arrival, CollectionId, Window
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Encoded, Moved, Reading
+    from engine.ports.source import EncodingResult, Moved, Reading
     from engine.verify.deletes import DeleteEvents
 
 
@@ -47,7 +47,7 @@ class MongoSource:
         questions: Questions,
         first: InitialSnapshot[HeldSnapshot],
         opening: LogOpening,
-        spans: Spans,
+        spans: StreamedSpans,
         signals: CollectionId | None = None,
     ) -> None:
         self._questions, self._first, self._signals = questions, first, signals
@@ -59,7 +59,7 @@ class MongoSource:
         """Check the deployment against the state, and open the change stream at its position or its end."""
         return self._opening.open(state)
 
-    def _opened(self) -> Session:
+    def _opened(self) -> LogSession:
         if self._opening.session is None:
             raise InvariantError("the source was used before its log was opened")
         return self._opening.session
@@ -91,7 +91,7 @@ class MongoSource:
             session.arrivals.look(state.position)
         return ()
 
-    def appeared(self) -> Sequence[Appeared]:
+    def appeared(self) -> Sequence[Arrival]:
         """The collections that are captured only since the last call, or since the state was saved."""
         if self._opening.session is None or not self._first.streams:
             return ()
@@ -123,7 +123,7 @@ class MongoSource:
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")

@@ -17,7 +17,7 @@ from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.log.slots.xmin import SlotXmin
-from adapters.postgres.opening import LogOpening
+from adapters.postgres.log_opening import LogOpening
 from adapters.postgres.server.position import numbers, shown
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key
@@ -29,7 +29,7 @@ from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
-from adapters.source.assembly.supplied import LOCAL_ROWS, Wired
+from adapters.source.assembly.supplied import LOCAL_ROWS, SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -62,7 +62,7 @@ def _finish(settings: Settings) -> None:
         drop_slot(make_server(postgres), postgres.slot)
 
 
-def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> SuppliedSource:
     settings = settings.in_form(locations.form)
     postgres, clock = settings.source_as(PostgresSettings), locations.clock
     server = make_server(postgres, locations.owner)
@@ -73,7 +73,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Wir
     )
     tools = SlotTools(settings, server, chosen, clock, locks, locations.previous)
     source = _source(settings, spark, locations, server, first, tools)
-    return Wired(
+    return SuppliedSource(
         source,
         source.close,
         shown,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
 
 
-class Began(TypedDict):
+class SnapshotOrigin(TypedDict):
     """Which run began the initial snapshot, and at which LSN its log began."""
 
     run: str
@@ -36,7 +36,7 @@ class OpenTransaction(TypedDict):
     collections: tuple[tuple[str, Natural], ...]
 
 
-class Published(TypedDict):
+class PublicationMark(TypedDict):
     """Which tables are published how (a digest), and the newest transaction when that was noted."""
 
     marks: str
@@ -77,15 +77,15 @@ class Memory(StreamedMemory):
 
     subscription: NotRequired[str]
     keys: NotRequired[dict[str, tuple[str, ...]]]
-    first: NotRequired[Began]
-    published: NotRequired[Published | None]
+    first: NotRequired[SnapshotOrigin]
+    published: NotRequired[PublicationMark | None]
     members: NotRequired[SavedMembers | None]
     columns: NotRequired[SavedColumns | None]
     partitions: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedMemory:
     """What opening the log restores: see `PostgresSource.memory`."""
 
     pending: PendingVisibility
@@ -95,7 +95,7 @@ class Saved:
     keys: dict[int, tuple[str, ...]]
 
 
-def saved_of(state: State) -> Saved:
+def saved_of(state: State) -> SavedMemory:
     """What the state remembers of the log. Raises StateError for anything that was never saved that way."""
     with reading_saved("what the saved state keeps of the log"):
         memory = read_as(state.memory, Memory)
@@ -105,7 +105,7 @@ def saved_of(state: State) -> Saved:
         _check_lsns(memory)
         for number in (*memory.get("partitions", {}), *(memory.get("columns") or ())):
             int(number)
-        return Saved(
+        return SavedMemory(
             pending_visibility.from_json(memory.get("unsettled", ())),
             memory.get("last_commit_end"),
             memory.get("last_commit"),

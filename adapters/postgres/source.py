@@ -1,8 +1,8 @@
 """One PostgreSQL database as the engine's `Source`: its log, its tables, its windows.
 
-Does what is due once a turn. `opening.py` opens the log, `spans.py` encodes, `snapshot/windows.py` opens
-windows, `session.py` has what is asked over the control connection, `streamed.py` what is known of the stream
-across turns.
+Does what is due once a turn. `log_opening.py` opens the log, and `streamed_spans.py` encodes it.
+`snapshot/windows.py` opens windows. `log_session.py` has what is asked over the control connection, and
+`stream_state.py` what is known of the stream across turns.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from adapters.postgres.log.reader import PostgresLog
-    from adapters.postgres.opening import LogOpening, OpenLog
-    from adapters.postgres.saved import Began, Memory
+    from adapters.postgres.log_opening import LogOpening, OpenLog
+    from adapters.postgres.saved import Memory, SnapshotOrigin
     from adapters.postgres.snapshot.opening_window import PostgresOpening
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from adapters.verify.row_reads import RowReads
     from engine.config.settings import Settings
     from engine.job.saved.state import State
-    from engine.model import Appeared, CollectionId, Window
+    from engine.model import Arrival, CollectionId, Window
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Encoded, Moved, Reading
+    from engine.ports.source import EncodingResult, Moved, Reading
     from engine.verify.deletes import DeleteEvents
 
 
@@ -89,7 +89,7 @@ class PostgresSource:
         if state is not None:
             self._views.initial.outdate(collections, state)
 
-    def appeared(self) -> Sequence[Appeared]:
+    def appeared(self) -> Sequence[Arrival]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         if not self._first.streams:
             return ()
@@ -115,7 +115,7 @@ class PostgresSource:
             **opened.streamed.memory(),
             "subscription": self._tools.slot.subscription,
             "keys": {str(oid): key for oid, key in session.relations.keys.items()},
-            "first": cast("Began", self._first.memory()),
+            "first": cast("SnapshotOrigin", self._first.memory()),
             "published": self._opening.published.to_json(),
             "members": session.membership.members.saved,
             **({"columns": session.columns.saved} if session.columns else {}),
@@ -134,7 +134,7 @@ class PostgresSource:
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.postgres.log.opening import open_stream
+from adapters.postgres.log.stream_opening import open_stream
 from adapters.source.opening_window import opening_pool
 from adapters.source.window_reader import one_thread
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adapters.postgres.events.span_encoder import PostgresSpans
-    from adapters.postgres.log.opening import OpenStream
+    from adapters.postgres.log.stream_opening import OpenStream
     from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.initial import SlotTools
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot

@@ -1,7 +1,8 @@
 """Turns the exceptions of a database's driver into ours, once, at the adapter's edge.
 
-A source says which exceptions its driver raises, what may be repeated of one (`Fault`), and in a table what
-the server's codes mean (`Meaning`). Everything else is a SourceError: the database failed, a retry may help.
+A source says which exceptions its driver raises, and what may be repeated of one (`Fault`). Its table says
+what the server's codes mean (`ErrorMeaning`). Everything else is a SourceError: the database failed, and a
+retry may help.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Fault:
         return self.codes[0] if self.codes else None
 
 
-class Refused(SourceError):
+class ServerRefused(SourceError):
     """The server refused permanently. `fault` is what it said."""
 
     fault: Fault = Fault("")
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ErrorMeaning:
     """The error that some codes of the server stand for; `codes` None: any code.
 
     `says` replaces what was being done and "failed"; `where` replaces the caller's.
@@ -69,12 +70,12 @@ class Meaning:
         if issubclass(self.error, ConfigError):
             return self.error(message, hint=hint)
         error = self.error(message, where=self.where or where, hint=hint)
-        if isinstance(error, Refused):
+        if isinstance(error, ServerRefused):
             error.fault = fault
         return error
 
 
-_OTHER: Final = Meaning(SourceError)
+_OTHER: Final = ErrorMeaning(SourceError)
 
 
 class DriverErrors(Generic[DriverError]):
@@ -88,11 +89,11 @@ class DriverErrors(Generic[DriverError]):
         driver: type[DriverError],
         fault: Callable[[DriverError], Fault],
         where: str,
-        meanings: tuple[Meaning, ...] = (),
+        meanings: tuple[ErrorMeaning, ...] = (),
     ) -> None:
         self._driver, self._fault, self._where, self._meanings = driver, fault, where, meanings
 
-    def refined(self, *meanings: Meaning) -> DriverErrors[DriverError]:
+    def refined(self, *meanings: ErrorMeaning) -> DriverErrors[DriverError]:
         """The same for a narrower use, where these meanings come before the others."""
         return DriverErrors(self._driver, self._fault, self._where, (*meanings, *self._meanings))
 

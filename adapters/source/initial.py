@@ -27,7 +27,7 @@ from engine.config.settings import SnapshotRestart
 from engine.errors import PositionLost, SourceError
 from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.changes.restarts import restart_all
-from engine.snapshot.initial import Log, Standing, Start, start
+from engine.snapshot.initial import Log, Start, StartSituation, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -73,7 +73,7 @@ class FoundLog:
     """What the database has of the log after a saved state.
 
     `state` is at a position that this server has. `lost` says why the log can't continue. `kept` and
-    `streamed` are explained in `Standing`. `begins_at` is where the log began, as the state has it.
+    `streamed` are explained in `StartSituation`. `begins_at` is where the log began, as the state has it.
     """
 
     state: State
@@ -220,9 +220,9 @@ class InitialSnapshot(Generic[ViewT]):
         """Whether this run has begun the state's initial snapshot."""
         return bool(state.memory.get("first", {}).get("run") == self._run)
 
-    def _standing(self, found: FoundLog) -> Standing:
+    def _standing(self, found: FoundLog) -> StartSituation:
         state = found.state
-        return Standing(
+        return StartSituation(
             saved=state.position is not None,
             log=found.log,
             left=state.snapshot.initial,
@@ -283,7 +283,7 @@ def _is_there(log: LogStart[Any], state: State) -> bool:
     return log.find_log(state).lost is None
 
 
-def _say_anew(way: Start, standing: Standing) -> None:
+def _say_anew(way: Start, standing: StartSituation) -> None:
     """Say what becomes of an earlier snapshot."""
     if standing.log is Log.LOST:
         _log.warning("the log is lost; a new one begins: rows deleted meanwhile are not reported")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor, Future
 
-    from engine.model import Position, Staged
+    from engine.model import Position, StagedRun
     from engine.ports.source import OpenWindow
     from engine.ports.visibility import TellsVisibility
-    from engine.snapshot.merge import Superseded
+    from engine.snapshot.merge import SupersededKeys
 
     class _Shown(OpenWindow, TellsVisibility, Protocol):
         """A window that tells what its rows are read in."""
@@ -69,11 +69,11 @@ class OpeningWindow(Generic[Asked, Opened]):
         self._ended = False
 
     @property
-    def superseded(self) -> Superseded | None:
+    def superseded(self) -> SupersededKeys | None:
         """What superseded rows before the window was open; None until then."""
         return self._window.superseded if self._window else None
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         """Join once everything is asked; then as the window itself."""
         if self._window is not None:
             return self._window.poll()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config.settings import SnapshotSettings
-    from engine.model import Staged, Window
+    from engine.model import StagedRun, Window
     from engine.staging.rows import StagingArea
 
 
@@ -22,13 +22,13 @@ def one_thread() -> Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class WindowTasks:
     """The tasks of a window: `read` blocks until all rows are staged in `area`.
 
     `cancel` makes it end early; `closed` is called when the window is done. `pool` makes what `read` runs in.
     """
 
-    read: Callable[[], list[Staged]]
+    read: Callable[[], list[StagedRun]]
     cancel: Callable[[], None]
     area: StagingArea
     closed: Callable[[], object]
@@ -47,14 +47,14 @@ class Chunks(Protocol):
 
 def reading_of(
     window: Window,
-    read: Callable[..., list[Staged]],
+    read: Callable[..., list[StagedRun]],
     chunks: Chunks,
     settings: SnapshotSettings,
     forget: Callable[[str], object],
     pool: Callable[[], Executor] = one_thread,
-) -> Reading:
+) -> WindowTasks:
     """How `read` reads a window, with as many tasks as the settings allow. `forget` comes last."""
-    return Reading(
+    return WindowTasks(
         read=partial(read, most_tasks=settings.max_threads if window.as_initial else 0),
         cancel=partial(chunks.cancel, window.id),
         area=chunks.area(window.id),
@@ -66,13 +66,13 @@ def reading_of(
 class Background:
     """A reading in progress. `sealed` is called once, by the first poll after all rows are read."""
 
-    def __init__(self, reading: Reading, sealed: Callable[[], None]) -> None:
+    def __init__(self, reading: WindowTasks, sealed: Callable[[], None]) -> None:
         self._reading, self._seal = reading, sealed
         self._sealed = self._closed = False
         self._pool = reading.pool()
-        self._staged: Future[list[Staged]] = self._pool.submit(copy_context().run, reading.read)
+        self._staged: Future[list[StagedRun]] = self._pool.submit(copy_context().run, reading.read)
 
-    def staged(self) -> list[Staged] | None:
+    def staged(self) -> list[StagedRun] | None:
         """The staged rows; None while they are being read. Raises any error of the reading."""
         if not self._staged.done():
             return None

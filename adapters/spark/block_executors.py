@@ -49,7 +49,7 @@ class BlockExecutors:
         self,
         task: Callable[[Item], Result],
         items: Sequence[Item],
-        packed: Sequence[_Packed],
+        packed: Sequence[_PackedBlocks],
         share: tuple[KeptRows | None, Sequence[int]],
     ) -> dict[int, Any]:
         rows, mine = share
@@ -100,7 +100,7 @@ class _Items(Generic[Item, Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class _PackedBlocks:
     """The blocks that an item refers to."""
 
     names: tuple[str, ...]
@@ -147,13 +147,13 @@ class _Names(pickle.Pickler):
             self.found.append(obj.name)
 
 
-def _packed(item: object) -> _Packed:
+def _packed(item: object) -> _PackedBlocks:
     names = _Names()
     names.dump(item)
-    return _Packed(tuple(dict.fromkeys(names.found)))
+    return _PackedBlocks(tuple(dict.fromkeys(names.found)))
 
 
-def _by_rows(packed: Sequence[_Packed]) -> dict[KeptRows | None, list[int]]:
+def _by_rows(packed: Sequence[_PackedBlocks]) -> dict[KeptRows | None, list[int]]:
     found: dict[KeptRows | None, list[int]] = {}
     for at, item in enumerate(packed):
         found.setdefault(item.rows, []).append(at)

@@ -59,7 +59,7 @@ _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, des
 
 
 @dataclass(frozen=True, slots=True)
-class _Keeping(Generic[Result]):
+class _KeepingTask(Generic[Result]):
     """A task that gives back its outcome and what it has staged. Goes to the executors."""
 
     task: Callable[[Iterable[pa.RecordBatch]], Result]
@@ -177,7 +177,7 @@ def run(
     """Run a task on the rows of every partition, as `outcomes.run`; it stages in this store."""
     if not isinstance(store, ExecutorBlocks):
         return outcomes.run(frame, task)
-    rows = frame.mapInArrow(_Keeping(task), _ROWS_DDL).localCheckpoint(eager=True, storageLevel=_DISK)
+    rows = frame.mapInArrow(_KeepingTask(task), _ROWS_DDL).localCheckpoint(eager=True, storageLevel=_DISK)
     kept = KeptRows(rows)
     try:
         found = rows.filter(functions.col("name") == _OUTCOME).collect()

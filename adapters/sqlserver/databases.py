@@ -35,7 +35,7 @@ _PATIENCE_MS = 2_000
 
 
 @dataclass(slots=True)
-class _Seen:
+class _KnownDatabase:
     """A database's capture instances, and the position that its stream has reached."""
 
     instances: Instances = field(default_factory=Instances)
@@ -57,7 +57,7 @@ class Databases:
         self._questions: dict[str, Questions] = {}
         self.forks = Forks()
         self._patience_ms = min(sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
-        self._seen = {name: _Seen() for name in self.names}
+        self._seen = {name: _KnownDatabase() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
         overrides = settings.snapshot.select_overrides
         self._overrides = {

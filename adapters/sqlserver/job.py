@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.assembly.job import SourceJob, trying
-from adapters.source.assembly.supplied import Wired
+from adapters.source.assembly.supplied import SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -31,7 +31,7 @@ from adapters.sqlserver.snapshot.initial import InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
 from adapters.sqlserver.source import SourceParts, SqlServerSource
-from adapters.sqlserver.spans import StreamedSpans
+from adapters.sqlserver.streamed_spans import StreamedSpans
 from adapters.sqlserver.tools import SourceTools
 from adapters.verify.copied_events import Traits
 from engine.snapshot.snapshotters import snapshotter
@@ -79,9 +79,9 @@ def _server(reach: ReachOf, settings: Settings) -> Server:
     return Server(reach(sqlserver), connection.login_of(sqlserver))
 
 
-def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, locations: Locations) -> Wired:
+def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, locations: Locations) -> SuppliedSource:
     source = make_source(settings.in_form(locations.form), spark, locations, reach)
-    return Wired(
+    return SuppliedSource(
         source,
         source.close,
         shown,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
 
 
-class Began(TypedDict):
+class SnapshotOrigin(TypedDict):
     """Which run began the initial snapshot, and where its log began.
 
     That is a position by database; in older states the positions in the order of the databases.
@@ -57,7 +57,7 @@ class Memory(StreamedMemory):
 
     names: NotRequired[list[str] | None]
     databases: NotRequired[dict[str, SavedDatabase]]
-    first: NotRequired[Began]
+    first: NotRequired[SnapshotOrigin]
 
 
 def check_saved(state: State) -> None:

@@ -1,7 +1,7 @@
 """The engine's `Source` for the databases of one SQL Server: what is resumed and what is saved.
 
-`opening.py` opens the log, `spans.py` makes the events of what is streamed, `snapshot/windows.py` opens
-windows.
+`log_opening.py` opens the log, and `streamed_spans.py` makes events of what it brings. `snapshot/windows.py`
+opens windows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.log.capture_instances import marks_of, marks_out
 from adapters.sqlserver.log.reader import Span
-from adapters.sqlserver.opening import LogOpening
+from adapters.sqlserver.log_opening import LogOpening
 from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.forks import saved_fork
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.log.reader import SqlServerLog
-    from adapters.sqlserver.saved import Began, Memory, SavedDatabase
+    from adapters.sqlserver.saved import Memory, SavedDatabase, SnapshotOrigin
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import HeldSnapshot, InitialReads
     from adapters.sqlserver.snapshot.opening_window import SqlServerOpening
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.snapshot.windows import OpenWindows
-    from adapters.sqlserver.spans import StreamedSpans
+    from adapters.sqlserver.streamed_spans import StreamedSpans
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
     from engine.job.saved.state import State
-    from engine.model import Appeared, CollectionId, Position, Window
+    from engine.model import Arrival, CollectionId, Position, Window
     from engine.ports.log import Span as TakenSpan
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Encoded, Moved, Reading
+    from engine.ports.source import EncodingResult, Moved, Reading
     from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("adapters")
@@ -120,7 +120,7 @@ class SqlServerSource:
                 }
                 self._spans.enabled(tables, found)
 
-    def appeared(self) -> Sequence[Appeared]:
+    def appeared(self) -> Sequence[Arrival]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         return self._spans.appeared() if self._first.streams else ()
 
@@ -148,7 +148,7 @@ class SqlServerSource:
             "names": list(self._databases.names),
             **self._spans.memory(),
             "databases": {name: self._saved(name) for name in self._databases.names},
-            "first": cast("Began", self._first.memory()),
+            "first": cast("SnapshotOrigin", self._first.memory()),
         }
 
     def _saved(self, database: str) -> SavedDatabase:
@@ -199,7 +199,7 @@ class SqlServerSource:
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")

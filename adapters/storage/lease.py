@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from adapters.storage.directory import Storage
-    from adapters.system import Beside, StartBeside
+    from adapters.system import SideTask, StartBeside
 
 _log = logging.getLogger("adapters")
 _NAME: Final = re.compile(r"\.?lease-(\d{12,})\.json")
@@ -59,7 +59,7 @@ def _clock() -> float:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedLease:
     """Another job's lease under observation: its stamp, and since when that has not changed.
 
     `lives`: the stamp has been seen to change.
@@ -123,7 +123,7 @@ class FileLease:
     ) -> None:
         self._storage, self._claim, self._prefix, self._epoch_in = storage, claim, prefix, epoch_in
         self._now_s = now_s or _clock
-        self._watched: _Watched | None = None
+        self._watched: _WatchedLease | None = None
         self._known = 0
         self.epoch = 0
         self.previous: Owner | None = None
@@ -171,12 +171,12 @@ class FileLease:
         expired = self._now_s() - watched.since_s > (owner.ttl_ms or self._claim.ttl_ms) / 1000
         return newest, None if free or expired else owner
 
-    def _watch(self, epoch: int) -> _Watched:
+    def _watch(self, epoch: int) -> _WatchedLease:
         stamp, watched = self._stamp(epoch), self._watched
         if watched is None or watched.epoch != epoch:
-            self._watched = _Watched(epoch, stamp, self._now_s())
+            self._watched = _WatchedLease(epoch, stamp, self._now_s())
         elif watched.stamp != stamp:
-            self._watched = _Watched(epoch, stamp, self._now_s(), lives=True)
+            self._watched = _WatchedLease(epoch, stamp, self._now_s(), lives=True)
         else:
             return watched
         return self._watched
@@ -252,7 +252,7 @@ class Leases:
         self._renewed_s = 0.0
         self._lost: LeaseLost | None = None
         self._stop = threading.Event()
-        self._thread: Beside | None = None
+        self._thread: SideTask | None = None
 
     def take(self, pause: Callable[[float], object]) -> bool:
         """Take all leases, standing by while another job holds one; False if `pause` says to stop.

@@ -15,13 +15,13 @@ from engine.verify.compared_digests import digests_of_rows
 from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.event_history import folded, texts
-from engine.verify.seen import Seen
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.events.values.text import Ints
-    from engine.verify.copy import Asked
+    from engine.verify.copy import ComparisonRequest
 
 _MOST_AGAIN: Final = 10_000
 """How many rows of a partition are looked at again because they have no event."""
@@ -38,7 +38,7 @@ class ComparePartition:
     events: tuple[str, ...]
     truncates: tuple[EventPosition, ...]
     placeholders: tuple[bytes, ...]
-    asked: Asked
+    asked: ComparisonRequest
     thins: bool = False
 
     def __call__(self, partition: int) -> Findings:
@@ -62,7 +62,7 @@ class ComparePartition:
         undecided = seen.take(pa.array(left, pa.int64()))
         kinds = seen.column("seen").to_numpy()
         superseded = int(
-            (kinds[found.undecided] == Seen.SUPERSEDED).sum() - (kinds[left] == Seen.SUPERSEDED).sum()
+            (kinds[found.undecided] == SeenRow.SUPERSEDED).sum() - (kinds[left] == SeenRow.SUPERSEDED).sum()
         )
         like = len(found.different) - len(different) + len(found.undecided) - len(left) - superseded
         mends = self.asked.mends
@@ -139,7 +139,7 @@ class ComparePartition:
         emptied = [(at.turn, at.part, at.offset) for at in self.truncates if at.turn <= seen["turn"]]
         since = max(emptied, default=(-1, 0, 0))
         places = [place for place in places if place[0] <= seen["turn"] and place[:3] > since]
-        superseded = seen["seen"] == Seen.SUPERSEDED
+        superseded = seen["seen"] == SeenRow.SUPERSEDED
         begin = self.asked.span.since if superseded else seen["turn"]
         first = sum(place[0] <= begin for place in places) - 1
         if first < 0 or (superseded and not self._visible(places[first], lines)):

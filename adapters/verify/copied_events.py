@@ -73,7 +73,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedEvents:
     """A file with a batch for each partition, and where the collection was truncated."""
 
     path: str
@@ -93,13 +93,13 @@ class SortEvents:
     partitions: int
     look: int = 0
 
-    def __call__(self, numbered: tuple[int, Sequence[EventFile]]) -> Sorted:
+    def __call__(self, numbered: tuple[int, Sequence[EventFile]]) -> SortedEvents:
         """Sort the events of these files. Raises SourceError if a line is no event with a key."""
         number, files = numbered
         table, truncates = self.events(files)
         path = f"{self.directory}/events-{number}.arrow"
         write_partitions(path, table, self.partitions)
-        return Sorted(path, tuple(truncates))
+        return SortedEvents(path, tuple(truncates))
 
     def events(self, files: Sequence[EventFile]) -> tuple[pa.Table, list[EventPosition]]:
         """The events of these files as COPIED, and where the collection was truncated."""
@@ -192,9 +192,9 @@ class SortSeen:
     directory: str
     partitions: int
 
-    def __call__(self, path: str) -> list[Sorted]:
+    def __call__(self, path: str) -> list[SortedEvents]:
         """Sort a file of SEEN_ROWS. Each result has some of the rows, in their order."""
-        found: list[Sorted] = []
+        found: list[SortedEvents] = []
         with pa.memory_map(path) as file, pa.ipc.open_stream(file) as stream:
             waiting: list[pa.RecordBatch] = []
             for batch in stream:
@@ -204,10 +204,10 @@ class SortSeen:
                     waiting = []
             return [*found, self._written(len(found), waiting)]
 
-    def _written(self, number: int, batches: Sequence[pa.RecordBatch]) -> Sorted:
+    def _written(self, number: int, batches: Sequence[pa.RecordBatch]) -> SortedEvents:
         path = f"{self.directory}/seen-{number}.arrow"
         write_partitions(path, pa.Table.from_batches(batches, SEEN_ROWS), self.partitions)
-        return Sorted(path)
+        return SortedEvents(path)
 
 
 def _together(files: Sequence[EventFile]) -> Iterator[list[_Piece]]:

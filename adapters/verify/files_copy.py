@@ -23,13 +23,13 @@ from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, Trait
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, turn_path
 from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.staging.files import sink_errors
-from engine.verify.copy import ExtraRow, Findings, Touched
+from engine.verify.copy import ExtraRow, Findings, TouchedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked, SeenRows, Span
+    from engine.verify.copy import ComparisonRequest, SeenRows, Span
 
 _TURN: Final = re.compile(r"turn-(\d{12,})")
 _PART: Final = re.compile(r"part-(\d+)\.jsonl")
@@ -61,16 +61,16 @@ class FilesCopy:
         self,
         topic: str,
         seen: tuple[SeenRows, int],
-        asked: Asked,
+        asked: ComparisonRequest,
         before: Callable[[], None] = lambda: None,
     ) -> FilesComparison:
         """Begin to compare, in a thread that waits for the tasks. It calls `before` first."""
         rows, ticket = seen
         work = f"{self._work}/{ticket}"
-        sorting = _Sorting(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
+        sorting = _SortInput(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
         return FilesComparison(self._executors, sorting, self._traits, (asked, before))
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """Read the events of the next turns: at least one, then some of them."""
         files: list[EventFile] = []
         size, upto = 0, span.since
@@ -81,7 +81,7 @@ class FilesCopy:
                     files.append(file)
                     size += its
         events, truncates = SortEvents("", topic, Traits(), 1).events(files)
-        return Touched(frozenset(events.column("key").to_pylist()), upto, bool(truncates))
+        return TouchedKeys(frozenset(events.column("key").to_pylist()), upto, bool(truncates))
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
         """Read the lines, whichever topic they are of."""
@@ -96,7 +96,7 @@ class FilesCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorting:
+class _SortInput:
     """The input of sorting: a topic's events in `directory`, and the rows seen. Results go below `work`."""
 
     directory: str
@@ -112,9 +112,9 @@ class FilesComparison(ThreadedComparison):
     def __init__(
         self,
         executors: Executors,
-        sorting: _Sorting,
+        sorting: _SortInput,
         traits: Traits,
-        asked: tuple[Asked, Callable[[], None]],
+        asked: tuple[ComparisonRequest, Callable[[], None]],
     ) -> None:
         self._executors, self._sorting, self._traits = executors, sorting, traits
         self._asked, self._before = asked

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from adapters.jdbc.connection import Target
 from adapters.jdbc.foreign_rows import ForeignRows
-from adapters.lake.table_name import CollectionTables, Naming
+from adapters.lake.table_name import CollectionTables, TableNaming
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
-from adapters.verify.foreign_partition import JudgePartition, Sorted
+from adapters.verify.foreign_partition import JudgePartition, SortedRows
 from adapters.verify.partitions import partitions_of, write_files, write_partitions
 from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.errors import InvariantError, SinkError
@@ -34,12 +34,12 @@ from engine.verify.settled import HELD, SEVERAL, TOUCHED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.jdbc.foreign_rows import Read
+    from adapters.jdbc.foreign_rows import ReadRows
     from adapters.verify.row_reads import RowReads
     from engine.config.sinks.settings import JdbcSettings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked, Copy, ExtraRow, SeenRows, Touched
+    from engine.verify.copy import ComparisonRequest, Copy, ExtraRow, SeenRows, TouchedKeys
 
 _LONGEST: Final = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
@@ -56,7 +56,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class _Looks:
+class _LastLook:
     """The last look of a verification, by its ticket."""
 
     partitions: int
@@ -64,7 +64,7 @@ class _Looks:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ForeignCopyTools:
     """What all foreign copies of a job work with.
 
     `own` is what the job's sink holds. `reads` says how a collection's rows are read. `database` is the
@@ -93,11 +93,11 @@ class ForeignCopy:
     The table lags less than `settle_s`.
     """
 
-    def __init__(self, settings: JdbcSettings, settle_s: float, work: str, ground: Ground) -> None:
+    def __init__(self, settings: JdbcSettings, settle_s: float, work: str, ground: ForeignCopyTools) -> None:
         self._settings, self.settle_s, self._work, self._ground = settings, settle_s, work, ground
-        naming = Naming(settings.table_format, "its collection.name.format", _LONGEST)
+        naming = TableNaming(settings.table_format, "its collection.name.format", _LONGEST)
         self._names = CollectionTables(naming, ground.database)
-        self._looks: dict[tuple[str, int], _Looks] = {}
+        self._looks: dict[tuple[str, int], _LastLook] = {}
         self._collections: dict[str, CollectionId] = {}
 
     def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002  the own copy knows turns
@@ -122,7 +122,7 @@ class ForeignCopy:
     def _directory(self, ticket: int) -> str:
         return f"{self._work}/{ticket}"
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> ForeignComparison:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> ForeignComparison:
         """Scan the table and compare, in a thread."""
         rows, ticket = seen
         collection = self._collections[topic]
@@ -133,12 +133,12 @@ class ForeignCopy:
         known = self._looks.get((topic, ticket))
         work = Work(self._directory(ticket), topic, rows.path(ticket), rows.rows(ticket))
 
-        def learn(looks: _Looks) -> None:
+        def learn(looks: _LastLook) -> None:
             self._looks[topic, ticket] = looks
 
         return ForeignComparison(held, work, asked, self._ground, (known, learn))
 
-    def touched(self, topic: str, span: Span) -> Touched:  # noqa: ARG002
+    def touched(self, topic: str, span: Span) -> TouchedKeys:  # noqa: ARG002
         """Never called: somebody else's table can't be repaired."""
         raise InvariantError("tables of others are not repaired")
 
@@ -154,9 +154,9 @@ class ForeignComparison(ThreadedComparison):
         self,
         held: ForeignRows,
         work: Work,
-        asked: Asked,
-        ground: Ground,
-        learns: tuple[_Looks | None, Callable[[_Looks], None]],
+        asked: ComparisonRequest,
+        ground: ForeignCopyTools,
+        learns: tuple[_LastLook | None, Callable[[_LastLook], None]],
     ) -> None:
         self._held, self._work, self._asked, self._ground = held, work, asked, ground
         self._known, self._learn = learns
@@ -173,13 +173,13 @@ class ForeignComparison(ThreadedComparison):
     def _compared(self) -> Findings:
         work, asked = self._work, self._asked
         size = self._held.begin()
-        looks = self._known or _Looks(partitions_of(work.rows, size))
+        looks = self._known or _LastLook(partitions_of(work.rows, size))
         before = looks.last
         held = self._sorted_rows(looks.partitions)
         seen = SortSeen(work.directory, looks.partitions)(work.seen)
         touched, emptied = self._touched(asked.look if before is None else before.began, looks.partitions)
         task = JudgePartition(
-            Sorted(
+            SortedRows(
                 tuple(sorted_file.path for sorted_file in seen),
                 tuple(held),
                 touched,
@@ -223,7 +223,7 @@ class ForeignComparison(ThreadedComparison):
         return path, emptied
 
 
-def _as_held(read: Read) -> pa.Table:
+def _as_held(read: ReadRows) -> pa.Table:
     rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
     return pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD)
 

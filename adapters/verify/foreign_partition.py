@@ -13,7 +13,7 @@ from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Since, judge
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedRows:
     """Files by partition: rows seen, rows held, keys touched. `before` has a file for each partition."""
 
     seen: tuple[str, ...]
@@ -35,7 +35,7 @@ class JudgedPartition:
 class JudgePartition:
     """The task. What differs is written to files whose names begin with `into`."""
 
-    sorted: Sorted
+    sorted: SortedRows
     into: str
     emptied: bool
     visible: bool

@@ -34,7 +34,7 @@ from engine.config.sinks.settings import TableMode
 from engine.errors import SinkError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
-from engine.verify.copy import Touched
+from engine.verify.copy import TouchedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from engine.config.sinks.settings import LakeSettings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked, ExtraRow, SeenRows, Span
+    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span
 
 _EMPTY_DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
 
@@ -163,7 +163,7 @@ class LakeCopy:
         )
 
     def compare(
-        self, topic: str, seen: tuple[SeenRows, int], asked: Asked
+        self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest
     ) -> TableComparison | StaleComparison:
         """Wait for the table and compare, in a thread."""
         rows, ticket = seen
@@ -192,14 +192,14 @@ class LakeCopy:
 
         return TableComparison(work, Ends(held, touched, table.learn), self._executors, asked)
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
         truncated = self._sink.touched.truncated(topic) > span.since
         if not truncated:
             for batch in self._sink.touched.since(topic, span.since, span.upto):
                 keys.update(batch.column("key").to_pylist())
-        return Touched(frozenset(keys), span.upto, truncated)
+        return TouchedKeys(frozenset(keys), span.upto, truncated)
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """The keys as JSON; rows are not looked up."""

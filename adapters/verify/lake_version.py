@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from adapters.lake.table_name import TableName
     from adapters.lakehouse.sink import LakeSink
-    from adapters.lakehouse.spark_tables import Pinned, SparkTables
+    from adapters.lakehouse.spark_tables import PinnedTable, SparkTables
     from adapters.verify.table_comparison import Keys
     from engine.verify.copy import ExtraRow
 
@@ -62,7 +62,7 @@ class Shape:
 
 
 class HeldVersion:
-    """Implements `Held` for a table, which has no shape if windows have read no row.
+    """Implements `TargetRows` for a table, which has no shape if windows have read no row.
 
     `stale` says whether nothing can be compared any more. `learn` is told the keys of extra rows.
     """
@@ -76,7 +76,7 @@ class HeldVersion:
     ) -> None:
         self._sink, self._stale, self._learn = sink, stale, learn
         self._tables, self._name, self._known = table
-        self._pinned: Pinned | None = None
+        self._pinned: PinnedTable | None = None
         self._shape = Shape((), ())
 
     def cancel(self) -> None:

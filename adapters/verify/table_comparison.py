@@ -1,7 +1,7 @@
 """The comparison of a table that a sink keeps with the rows that windows have seen, in a thread.
 
-The target is scanned once, as of one moment (`Held`). Its rows, the keys touched and the rows seen are sorted
-into partitions by key, and tasks compare a partition at a time.
+The target is scanned once, as of one moment (`TargetRows`). Its rows, the keys touched and the rows seen are
+sorted into partitions by key. Tasks compare a partition at a time.
 
 Some keys may have to be looked at again, and then the target is scanned once more. By that time others have
 been written, which the first scan had decided. So its files are kept: scans are the only history that a table
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from engine.events.values.text import Ints
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked
+    from engine.verify.copy import ComparisonRequest
 
 Keys: TypeAlias = "dict[bytes, tuple[str | None, ...]]"
 _TURNS: Final = 1 << 40
@@ -81,12 +81,12 @@ class Ends:
     `learn` is told the keys of rows that only the target has, and the scan, whose files it must remove.
     """
 
-    held: Held
+    held: TargetRows
     touched: Callable[[int], Iterator[tuple[pa.Array, pa.RecordBatch]]]
     learn: Callable[[Keys, Scan], None]
 
 
-class Held(Cancellable, Protocol):
+class TargetRows(Cancellable, Protocol):
     """The target's rows as of one moment. Used by one thread; `cancel` by any. All raise SinkError."""
 
     def ready(self, upto: int, while_wanted: Callable[[Iterable[float]], Iterator[float]]) -> int | None:
@@ -116,7 +116,7 @@ class TableComparison(ThreadedComparison):
         work: Work,
         ends: Ends,
         executors: Executors,
-        asked: Asked,
+        asked: ComparisonRequest,
     ) -> None:
         self._work, self._ends = work, ends
         self._executors, self._asked = executors, asked
@@ -199,7 +199,7 @@ class ComparePartition:
     seen: tuple[str, ...]
     scans: tuple[Scan, ...]
     touched: tuple[str, ...]
-    asked: Asked
+    asked: ComparisonRequest
 
     def __call__(self, partition: int) -> Findings:
         """What differs in a partition. `extra` has places of the target's rows instead of an event's."""

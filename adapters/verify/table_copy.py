@@ -38,7 +38,7 @@ from engine.errors import SinkError, SourceError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED
-from engine.verify.copy import Touched
+from engine.verify.copy import TouchedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from adapters.verify.table_comparison import Keys, Scan
     from engine.model import CollectionId
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked, ExtraRow, SeenRows, Span
+    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span
 
 _LEAST: Final = 140_000
 """PostgreSQL 14: before it, a range of blocks takes a scan of the whole table."""
@@ -157,7 +157,7 @@ class TableCopy:
         return table.digests
 
     def compare(
-        self, topic: str, seen: tuple[SeenRows, int], asked: Asked
+        self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest
     ) -> TableComparison | StaleComparison:
         """Take the snapshot of the target, which must be at the job's turn, and compare in a thread."""
         rows, ticket = seen
@@ -195,7 +195,7 @@ class TableCopy:
         target = Target(self._sink.settings, "tidemark compare keys")
         return digested_keys(target, shape, self._sink.touched.since(topic, -1, upto))
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
         truncated = self._sink.touched.truncated(topic) > span.since
@@ -204,7 +204,7 @@ class TableCopy:
             for batch in self._sink.touched.since(topic, span.since, span.upto):
                 if not truncated:
                     keys.update(digests.keys(batch.column("key")).to_pylist())
-        return Touched(frozenset(keys), span.upto, truncated)
+        return TouchedKeys(frozenset(keys), span.upto, truncated)
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """The keys as JSON; rows are not looked up."""
@@ -221,7 +221,7 @@ class TableCopy:
 
 
 class _HeldRows:
-    """Implements `Held` with a snapshot that was taken at the turn of the comparison."""
+    """Implements `TargetRows` with a snapshot that was taken at the turn of the comparison."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adapters.verify.files_copy import FilesComparison, FilesCopy
     from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
-    from engine.verify.copy import Asked, ExtraRow, SeenRows, Span, Touched
+    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span, TouchedKeys
 
     FilesCopyOf = Callable[[str, bool], FilesCopy]
     ReadAll = Callable[[ReadRecords, Sequence[Share]], list[int]]
@@ -83,13 +83,13 @@ class TopicCopy:
             if topic.ends.newest < turn:
                 topic.ends.note(turn, self._ends.of(name))
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> FilesComparison:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> FilesComparison:
         """Read the records that are not read yet, then compare, in a thread that waits for the tasks."""
         known = self._topic(topic)
         read = partial(self._read, topic, known, asked.span.upto, self._executors.map)
         return self._files(known).compare(topic, seen, asked, before=read)
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """Read the records of the next turns."""
         known = self._topic(topic)
         self._read(topic, known, span.upto, _in_place)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 
-class Typing(Protocol):
+class TypedCodec(Protocol):
     """A codec whose events are typed if it has their schemas."""
 
     @property
@@ -64,7 +64,7 @@ class Typing(Protocol):
         """The schemas of the events; None if they are rendered."""
 
 
-def schema_of(codec: Typing) -> pa.Schema:
+def schema_of(codec: TypedCodec) -> pa.Schema:
     """The schema of a table's batches."""
     schemas = _schemas(codec)
     key = pa.field("key", pa.null()) if schemas.key is None else _field("key", schemas.key)
@@ -75,7 +75,7 @@ def schema_of(codec: Typing) -> pa.Schema:
     return pa.schema(fields, {"topic": codec.topic, "collection": orjson.dumps(codec.collection.parts)})
 
 
-def _schemas(codec: Typing) -> RecordSchemas:
+def _schemas(codec: TypedCodec) -> RecordSchemas:
     if codec.schemas is None:
         raise InvariantError(f"the codec of {codec.collection} renders records")
     return codec.schemas
@@ -125,7 +125,7 @@ def _batch(columns: Mapping[str, pa.Array | None], rows: int, schema: pa.Schema)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def parsed_events(codec: Typing, order: pa.Int64Array, keys: Text, values: Text) -> pa.RecordBatch:
+def parsed_events(codec: TypedCodec, order: pa.Int64Array, keys: Text, values: Text) -> pa.RecordBatch:
     """Events from the JSON of their keys and values without schemas; a null value is a tombstone."""
     schemas = _schemas(codec)
     envelope = from_json(values, schemas.envelope)

@@ -60,7 +60,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _Probe:
     """When a topic is probed next, the current pause, and with how many events."""
 
     due_s: float = 0.0
@@ -73,7 +73,7 @@ class Releases:
 
     def __init__(self, letters: DeadLetters, first_s: float, longest_s: float) -> None:
         self._letters, self._first_s, self._longest_s = letters, first_s, longest_s
-        self._asking: dict[CollectionId, _Asking] = {}
+        self._asking: dict[CollectionId, _Probe] = {}
 
     def next(self, known: Sequence[Incomplete], now_s: float) -> Piece | None:
         """The next piece to send, if one is due."""
@@ -84,18 +84,18 @@ class Releases:
         for bundle in piece.emptied:
             self._letters.drop_bundle(bundle)
         asking = self._asking_of(piece.collection)
-        self._asking[piece.collection] = _Asking(events=2 * asking.events)
+        self._asking[piece.collection] = _Probe(events=2 * asking.events)
         return asking.events == 1 and bool(piece.events.num_rows)
 
     def refused(self, collection: CollectionId, now_s: float) -> float:
         """Note that a topic refuses events. Returns the seconds until it is probed again."""
         asking = self._asking_of(collection)
         pause_s = min(self._longest_s, 2 * asking.pause_s) if asking.pause_s else self._first_s
-        self._asking[collection] = _Asking(now_s + pause_s, pause_s)
+        self._asking[collection] = _Probe(now_s + pause_s, pause_s)
         return pause_s
 
-    def _asking_of(self, collection: CollectionId) -> _Asking:
-        return self._asking.setdefault(collection, _Asking())
+    def _asking_of(self, collection: CollectionId) -> _Probe:
+        return self._asking.setdefault(collection, _Probe())
 
     def _is_due(self, fault: Incomplete, now_s: float) -> bool:
         refused = fault.cause is Cause.REFUSED and fault.aside and fault.kept > 0

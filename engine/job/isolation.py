@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.snapshots.windows import Windows
     from engine.model import CollectionId
-    from engine.ports.source import Encoded
+    from engine.ports.source import EncodingResult
     from engine.snapshot.queue import Snapshot
 
 _log = logging.getLogger("engine")
@@ -69,7 +69,7 @@ class Isolation:
         """
         return incomplete.aside(known) - frozenset(self.topics.withheld(known).values())
 
-    def note(self, state: State, encoded: Encoded) -> State:
+    def note(self, state: State, encoded: EncodingResult) -> State:
         """Add what a span has found to the state, and keep its letters.
 
         Raises PositionLost if a table's fault is to stop the job.

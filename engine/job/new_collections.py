@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.job.saved.state import State
-    from engine.model import Appeared
+    from engine.model import Arrival
     from engine.ports.desk import SnapshotListener
 
 _log = logging.getLogger("engine")
@@ -34,7 +34,7 @@ _NAMED = 10
 
 def welcomed(
     state: State,
-    appeared: Sequence[Appeared],
+    appeared: Sequence[Arrival],
     listener: SnapshotListener,
     reading: Collection[int],
     *,
@@ -55,7 +55,7 @@ def welcomed(
 
 
 def _with_snapshot(
-    state: State, found: Appeared, listener: SnapshotListener, reading: Collection[int]
+    state: State, found: Arrival, listener: SnapshotListener, reading: Collection[int]
 ) -> State:
     label, collection = _label(found), found.collection
     _log.info("%s %s; its rows are read by snapshot %s", collection, _why(found), label)
@@ -66,7 +66,7 @@ def _with_snapshot(
     return replace(state, snapshot=snapshot)
 
 
-def _queued(state: State, found: Appeared, reading: Collection[int]) -> bool:
+def _queued(state: State, found: Arrival, reading: Collection[int]) -> bool:
     """Whether a snapshot that reads all of it is queued already.
 
     Of a collection: by an earlier look, or by the initial snapshot. Of columns only one that has not begun,
@@ -80,11 +80,11 @@ def _queued(state: State, found: Appeared, reading: Collection[int]) -> bool:
     return any(table.initial or any(request.signal == label for request in table.requests) for table in mine)
 
 
-def _label(found: Appeared) -> str:
+def _label(found: Arrival) -> str:
     return "-".join((f"{_PREFIX}{found.collection}", *found.columns[:1]))
 
 
-def _why(found: Appeared) -> str:
+def _why(found: Arrival) -> str:
     if not found.columns:
         return "is captured from now on"
     named = ", ".join(found.columns[:_NAMED])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.job.heartbeat import Heartbeat
     from engine.job.saved.state import State
     from engine.job.verify.certificates import Certificates
-    from engine.model import Appeared, CollectionId, Position
+    from engine.model import Arrival, CollectionId, Position
     from engine.ports.desk import SignalDesk, SnapshotListener
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
@@ -175,7 +175,7 @@ class JobParts:
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
-    appeared: Callable[[], Sequence[Appeared]] = tuple
+    appeared: Callable[[], Sequence[Arrival]] = tuple
     added: Callable[[], Sequence[pa.RecordBatch]] = tuple
     reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import ExecutorsFailed, SourceError
-from engine.job.circling import Circling
 from engine.job.outage import Outage
+from engine.job.repeated_failures import RepeatedFailures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ class Retries:
 
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self._pace, self._clock = pace, clock
-        self._circling, self._outage = Circling(), Outage()
+        self._circling, self._outage = RepeatedFailures(), Outage()
         self._opened_s = 0.0
         self._was_open = False
         self.failures = 0

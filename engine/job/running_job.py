@@ -10,7 +10,7 @@ from engine.errors import SignalError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.job.reports.tally import Standing
+    from engine.job.reports.tally import JobPhase
     from engine.job.saved.overview import CollectionOverview
 
 
@@ -64,7 +64,7 @@ class JobStatus:
     """
 
     job: str
-    standing: Standing
+    standing: JobPhase
     turn: int = 0
     position: str | None = None
     lag_s: float = 0.0

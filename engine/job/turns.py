@@ -20,7 +20,7 @@ from engine.job.new_collections import welcomed
 from engine.job.reports.observation import Observation
 from engine.job.saved.state import State
 from engine.job.turn_size import TurnSize
-from engine.ports.source import Encoded
+from engine.ports.source import EncodingResult
 from engine.snapshot.changes.moved_rows import with_moved
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.job.isolation import Isolation
     from engine.job.parts import JobParts, Pace
     from engine.job.snapshots.windows import Windows
-    from engine.model import Appeared, Part, Window
+    from engine.model import Arrival, Part, Window
     from engine.ports.log import LogReader, Span
     from engine.ports.sink import PartWriter
 
@@ -127,7 +127,7 @@ class Turns:
         log: LogReader,
         span: Span | None,
         found: Sequence[Incomplete],
-        appeared: Sequence[Appeared],
+        appeared: Sequence[Arrival],
     ) -> None:
         job_parts, now, clock_s = self._parts, self._parts.now(), self._parts.clock()
         after = self.state.next_turn()
@@ -156,9 +156,9 @@ class Turns:
 
     def _encoded(
         self, span: Span | None, writer: PartWriter, state: State, found: Sequence[Incomplete]
-    ) -> Encoded:
+    ) -> EncodingResult:
         """A span's events, written as parts, and what else it says; `found` is added to its faults."""
-        job_parts, encoded = self._parts, Encoded()
+        job_parts, encoded = self._parts, EncodingResult()
         if span:
             hidden = self._isolation.hidden(noted(state.incomplete, found))
             encoded = job_parts.source.encode(span, writer, hidden, state.snapshot.reading)
@@ -168,7 +168,7 @@ class Turns:
             self.lag_s = encoded.lag_s
         return replace(encoded, incomplete=(*found, *encoded.incomplete))
 
-    def _welcomed(self, state: State, appeared: Sequence[Appeared]) -> State:
+    def _welcomed(self, state: State, appeared: Sequence[Arrival]) -> State:
         """The state with what has become of collections that are captured only now."""
         job_parts = self._parts
         appeared = [*appeared, *job_parts.appeared()]

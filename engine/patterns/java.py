@@ -48,7 +48,7 @@ _KNOWN_FLAGS = {"i": "ignore_case", "s": "dot_all", "m": "multiline", "d": "unix
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class TranslatedExpression:
     """An expression in RE2's syntax.
 
     With `ascii_only` it agrees with Java only on ASCII texts, because Java's word boundaries also know other
@@ -59,13 +59,13 @@ class Translated:
     ascii_only: bool = False
 
 
-def re2_text(expression: str, *, ignore_case: bool) -> Translated:
+def re2_text(expression: str, *, ignore_case: bool) -> TranslatedExpression:
     """Translate; `ignore_case` folds ASCII letters, as Java's CASE_INSENSITIVE does.
 
     Raises Untranslatable.
     """
     parser = _Parser(Scanner(expression), ignore_case=ignore_case)
-    return Translated(written(parser.whole()), parser.bounded)
+    return TranslatedExpression(written(parser.whole()), parser.bounded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.events.batch import EventForm
-    from engine.job.snapshots.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, EmissionResult
     from engine.model import Checksum, Part
     from engine.staging.port import RowForm
 
@@ -60,7 +60,7 @@ class RowsOnTheirWay(Protocol):
     def done(self) -> bool:
         """Whether the sink has them all, or has failed. Only looks."""
 
-    def result(self) -> Emitted:
+    def result(self) -> EmissionResult:
         """Wait until the sink has them all. May be repeated.
 
         Raises SinkError if it fails; part of the rows may have been sent then. Raises SourceError if the

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from engine.events.counts import NO_EVENTS, EventCounts
 from engine.model import CollectionId
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.errors import SignalError, TableBusy
     from engine.isolation.incomplete import Incomplete, Letters
     from engine.job.saved.state import State
-    from engine.model import Key, Part, Position, Range, SignalRow, Staged, Target, Window
+    from engine.model import Key, Part, Position, Range, SignalRow, StagedRun, Target, Window
     from engine.ports.log import LogReader, Span
     from engine.ports.sink import PartWriter
     from engine.snapshot.extent import Extent
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Reading: TypeAlias = Mapping[CollectionId, Collection[tuple[str, ...]]]
 """The collections being read, each with the keys that cut it (`Extent.key`), one per snapshot of it."""
 Moved: TypeAlias = Mapping[CollectionId, Collection[tuple[bytes | None, bytes]]]
-"""By collection, pairs of merge keys before and after; see `Encoded.moved`."""
+"""By collection, pairs of merge keys before and after; see `EncodingResult.moved`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SourceNotice:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodingResult:
     """The result of encoding a span. The events went to the writer as `parts`.
 
     - `parts` are numbered from 0; numbers may be missing.
@@ -57,8 +57,8 @@ class Encoded:
     incomplete: tuple[Incomplete, ...] = ()
     letters: Mapping[CollectionId, Letters] = field(default_factory=dict)
     signals: tuple[SignalRow, ...] = ()
-    superseded: Superseded = field(default_factory=Superseded)
-    superseded_in: Mapping[str, Superseded] = field(default_factory=dict)
+    superseded: SupersededKeys = field(default_factory=SupersededKeys)
+    superseded_in: Mapping[str, SupersededKeys] = field(default_factory=dict)
     moved: Moved = field(default_factory=dict)
     replaced: Mapping[CollectionId, tuple[int, ...]] = field(default_factory=dict)
     lag_s: float | None = None
@@ -73,10 +73,10 @@ class OpenWindow(Protocol):
     """
 
     @property
-    def superseded(self) -> Superseded | None:
+    def superseded(self) -> SupersededKeys | None:
         """Keys superseded by entries that were streamed before the window was open; None until it is."""
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows once all are read; None until then.
 
         While the window opens, raises what `Source.open_window` raises. Then raises SchemaChanged if the
@@ -109,7 +109,7 @@ class Source(Protocol):
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span's events into the writer, in order, with parts numbered from 0.
 
         Entries of collections in `aside`, and of collections that can't be decoded, become dead letters.
@@ -133,7 +133,7 @@ class Source(Protocol):
         """What the source wants saved with a turn. Called after the turn's span is encoded."""
 
     def hidden_moves(self, reading: Reading) -> Moved:
-        """The `Encoded.moved` of streamed entries that new snapshots may not see yet."""
+        """The `EncodingResult.moved` of streamed entries that new snapshots may not see yet."""
 
     def tables(self) -> Tables:
         """The collections of the source."""

@@ -28,7 +28,7 @@ _STAGED_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Scoped:
+class ScopeExtent:
     """The part of a collection that a signal asks for: about `rows` rows, in `ranges` or at `points`.
 
     Bounds and points are keys as the database writes them. The ranges are disjoint and in order.
@@ -60,7 +60,7 @@ class Extent:
     span: tuple[int, int] | None = None
     key: tuple[str, ...] = ()
     as_of: tuple[int, ...] = ()
-    scoped: Scoped | None = None
+    scoped: ScopeExtent | None = None
 
     @property
     def asked_rows(self) -> int:
@@ -177,9 +177,9 @@ class Progress:
         points = (Gap(None, points=self.points),) if self.points else ()
         return self.missing + left + points + ((Gap(None, self.reread),) if self.reread else ())
 
-    def failed(self, target: Target) -> Failed:
+    def failed(self, target: Target) -> FailedSnapshot:
         """What a snapshot of this target lacks if it fails now."""
-        return Failed(target, self.extent.key, self.lacks)
+        return FailedSnapshot(target, self.extent.key, self.lacks)
 
     @property
     def fraction_read(self) -> float:
@@ -202,14 +202,14 @@ def _width(ranges: Sequence[Range], span: tuple[int, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedSnapshot:
     """What a failed snapshot lacks. The bounds belong to `key` (`Extent.key`)."""
 
     target: Target
     key: tuple[str, ...]
     gaps: tuple[Gap, ...]
 
-    def with_keys(self, keys: frozenset[Key]) -> Failed:
+    def with_keys(self, keys: frozenset[Key]) -> FailedSnapshot:
         """Add rows that may have moved out of a gap and lack a value that nobody has sent.
 
         If they become too many to remember, the whole collection counts as lacking.

@@ -5,7 +5,7 @@ is cut smaller and smaller until the fault is narrowed down to one chunk. Only t
 three such chunks in a row the chunks are not the cause, and the collection fails. After a window that went
 well the next one may be larger again.
 
-`Yielding` is the policy for windows that gave way to sessions which waited for their tables.
+`YieldLimit` is the policy for windows that gave way to sessions which waited for their tables.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Yielding:
+class YieldLimit:
     """How many rows a window may hold after windows gave way to sessions that waited for their tables.
 
     After each such window the next one holds half as much, down to a chunk. After a window that went well the
@@ -89,18 +89,18 @@ class Yielding:
     rows: int | None = None
     in_vain: int = 0
 
-    def gave_way(self, window: Window, chunk_rows: int) -> Yielding:
+    def gave_way(self, window: Window, chunk_rows: int) -> YieldLimit:
         """The bound after a window that gave way."""
         chunks = sum(run.chunks for run in window.runs)
         first = window.runs[0]
         whole = first.after is None and first.upto is None
         least = len(window.runs) == 1 and (chunks <= 1 or whole)
-        return Yielding(max(chunk_rows, chunks * chunk_rows // 2), self.in_vain + 1 if least else 0)
+        return YieldLimit(max(chunk_rows, chunks * chunk_rows // 2), self.in_vain + 1 if least else 0)
 
-    def went_well(self, usual_rows: int) -> Yielding:
+    def went_well(self, usual_rows: int) -> YieldLimit:
         """The bound after a window that was read. `usual_rows` is the size without waiting sessions."""
         rows = None if self.rows is None else self.rows + max(1, self.rows // _GROWS)
-        return Yielding(None if rows is None or rows >= usual_rows else rows)
+        return YieldLimit(None if rows is None or rows >= usual_rows else rows)
 
     def least(self, rows: int) -> int:
         """`rows`, or the bound if that is less."""

@@ -37,7 +37,7 @@ class Log(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StartSituation:
     """The situation that a start finds.
 
     `saved`: there is a saved position. `left`: an earlier initial snapshot has unread tables. `streamed`:
@@ -55,7 +55,7 @@ class Standing:
 class Snapshotter(Protocol):
     """Decides on the initial snapshot. `snapshot.mode=custom` names one of the user's own."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         """Whether to read the tables. If the log is lost: whether to begin a new one and read them."""
 
     def should_stream(self) -> bool:
@@ -83,7 +83,7 @@ class Mode:
 
     mode: SnapshotMode
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         """Whether the mode reads the tables."""
         match self.mode:
             case SnapshotMode.ALWAYS:
@@ -105,12 +105,12 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovering:
+class RecoveringSnapshotter:
     """A snapshotter whose copy is repaired once the log is lost, so it never reads the tables anew then."""
 
     chosen: Snapshotter
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         """As chosen, while there is a log."""
         return standing.log is not Log.LOST and self.chosen.should_snapshot(standing)
 
@@ -123,7 +123,7 @@ class Recovering:
         return self.chosen.statement(collection)
 
 
-def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -> Start:
+def start(snapshotter: Snapshotter, standing: StartSituation, *, redo: bool = False) -> Start:
     """What to do at this start. With `redo` an interrupted initial snapshot is repeated, not resumed."""
     wanted = snapshotter.should_snapshot(standing)
     if not snapshotter.should_stream():
@@ -141,7 +141,7 @@ def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -
     return Start.BESIDE if standing.saved or standing.log is Log.KEPT else Start.AT_LOG
 
 
-def _again(standing: Standing) -> Start:
+def _again(standing: StartSituation) -> Start:
     """A log that was streamed must be kept; one that was not can be replaced by a new one."""
     return Start.BESIDE if standing.streamed else Start.AT_LOG
 

@@ -16,7 +16,7 @@ from engine.snapshot.extent import Advance
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.model import Run, Staged
+    from engine.model import Run, StagedRun
     from engine.snapshot.queue import Snapshot
     from engine.snapshot.queue_entry import Table
 
@@ -52,7 +52,7 @@ class Markers:
 NO_MARKERS = Markers()
 
 
-def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Markers]:
+def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[StagedRun]) -> list[Markers]:
     """The markers of each file to be emitted now, of these runs of one stage.
 
     Tables count in reading order, which busy tables change. The first table is the one before which no rows

@@ -20,7 +20,7 @@ loses nothing, because the entry that superseded it carried the newer row.
 
 There is one exception to the last sentence. An update may leave an unchanged large value out of the log. Its
 entry lacks the value and still supersedes the READ, so nobody has sent the value. The row is then read again
-under its newest key (`Superseded.unsent`).
+under its newest key (`SupersededKeys.unsent`).
 
 The rule works on sets. The adapter says which keys an entry supersedes. This module collects them while a
 window is open and removes them from the window's rows. Rows without a key are counted instead: see
@@ -48,7 +48,7 @@ _COMPACTED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class SupersededKeys:
     """The merge keys for which the stream has carried something newer, and the truncated collections.
 
     `keys` holds arrays of merge keys (`engine.snapshot.merge_key`) in arrival order; a key may occur twice,
@@ -63,7 +63,7 @@ class Superseded:
     lacking: Mapping[CollectionId, tuple[tuple[bytes | None, bytes], ...]] = field(default_factory=dict)
     copies: Mapping[CollectionId, tuple[pa.Table, ...]] = field(default_factory=dict)
 
-    def __or__(self, other: Superseded) -> Superseded:
+    def __or__(self, other: SupersededKeys) -> SupersededKeys:
         """Add what later entries superseded."""
         keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for collection, arrays in other.keys.items():
@@ -73,7 +73,7 @@ class Superseded:
         for collection, more in other.copies.items():
             parts = counted.get(collection, ()) + more
             counted[collection] = parts if len(parts) < _COMPACTED else (copies.together(parts),)
-        return Superseded(keys, self.truncated | other.truncated, lacking, counted)
+        return SupersededKeys(keys, self.truncated | other.truncated, lacking, counted)
 
     def unsent(
         self, collection: CollectionId, dropped: Iterable[bytes], reread: Iterable[bytes] = ()
@@ -93,12 +93,12 @@ class Superseded:
             there |= more
         return frozenset(found)
 
-    def of(self, collection: CollectionId) -> Newer:
+    def of(self, collection: CollectionId) -> NewerKeys:
         """What supersedes rows of one collection, as a value that is fast to query."""
         arrays = self.keys.get(collection, ())
         keys = pa.concat_arrays(arrays) if arrays else pa.array([], KEY_TYPE)
         lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
-        return Newer(
+        return NewerKeys(
             keys,
             collection in self.truncated,
             pa.array(sorted(lacking), KEY_TYPE),
@@ -118,7 +118,7 @@ def _bounded(arrays: tuple[pa.LargeBinaryArray, ...]) -> tuple[pa.LargeBinaryArr
 
 
 @dataclass(frozen=True, slots=True)
-class Newer:
+class NewerKeys:
     """The superseded keys of one collection, and the keys of rows that lack a value. Goes to the executors.
 
     `taken` says how many copies of each row without a key are superseded, counted from the first copy.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.model import CollectionId
-    from engine.snapshot.extent import Advance, Extent, Failed
+    from engine.snapshot.extent import Advance, Extent, FailedSnapshot
 
 Waiting: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
 """The entries that merely wait, in order; and by ticket, further requests for an entry."""
@@ -43,7 +43,7 @@ class Snapshot:
 
     tables: tuple[Table, ...] = ()
     next_ticket: int = 1
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedSnapshot, ...] = ()
     paused: bool = False
 
     # Questions.

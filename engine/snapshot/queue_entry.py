@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Key,
         Limit,
     )
-    from engine.snapshot.extent import Advance, Extent, Failed, Progress
+    from engine.snapshot.extent import Advance, Extent, FailedSnapshot, Progress
 
 
 ORDINARY: Final = 2
@@ -46,7 +46,7 @@ class Table:
     target: Target
     progress: Progress | None = None
     id: str | None = None
-    resumes: Failed | None = None
+    resumes: FailedSnapshot | None = None
     ordinal: tuple[int, int] | None = None
     merged: tuple[Request, ...] = ()
     paused: bool = False
@@ -106,7 +106,7 @@ class Table:
         return replace(self, target=self.target.as_asked, progress=None, resumes=None)
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedSnapshot | None:
         """What a collection lacks. A signal may ask for it, also if an initial entry failed.
 
         A verification lacks nothing: it counts only if it has compared everything.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import SignalError
 from engine.model import Range
-from engine.snapshot.extent import Scoped, integers_in
+from engine.snapshot.extent import ScopeExtent, integers_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedKey:
     """A key as the database writes it, and its place among the keys that were ranked with it."""
 
     key: Key
     rank: int
 
 
-_Ends = tuple["Ranked | None", "Ranked | None"]
+_Ends = tuple["RankedKey | None", "RankedKey | None"]
 
 
 def ranges_of(
-    scope: Scope, ranked: Sequence[Ranked], greatest: Key | None, last: int | None = None
+    scope: Scope, ranked: Sequence[RankedKey], greatest: Key | None, last: int | None = None
 ) -> tuple[Range, ...]:
     """The ranges of a scope's stretches, disjoint and in order.
 
@@ -61,7 +61,7 @@ def ranges_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class ScopedCollection:
     """The collection that a scope is a part of: about `rows` rows, its greatest key, its dense span.
 
     `last` is the greatest key's rank, if it was ranked with the scope's bounds.
@@ -72,32 +72,32 @@ class Within:
     span: tuple[int, int] | None = None
     last: int | None = None
 
-    def at(self, points: Sequence[Key]) -> Scoped:
+    def at(self, points: Sequence[Key]) -> ScopeExtent:
         """The part under single keys."""
-        return Scoped(len(points), points=tuple(points))
+        return ScopeExtent(len(points), points=tuple(points))
 
-    def inside(self, scope: Scope, ranked: Sequence[Ranked]) -> Scoped:
+    def inside(self, scope: Scope, ranked: Sequence[RankedKey]) -> ScopeExtent:
         """The part in the scope's ranges, whose rows are estimated where the keys are dense integers."""
         ranges = ranges_of(scope, ranked, self.greatest, self.last)
         if self.span is None:
-            return Scoped(self.rows, ranges)
+            return ScopeExtent(self.rows, ranges)
         ends = [integers_in(part, self.span) for part in ranges]
         width = sum(max(0, end - start) for start, end in ends)
-        return Scoped(ceil(self.rows * width / (self.span[1] - self.span[0] + 1)), ranges)
+        return ScopeExtent(ceil(self.rows * width / (self.span[1] - self.span[0] + 1)), ranges)
 
 
-def _meets(end: Ranked | None, start: Ranked | None) -> bool:
+def _meets(end: RankedKey | None, start: RankedKey | None) -> bool:
     """Whether a stretch begins before another one ends, or right there."""
     return end is None or start is None or start.rank <= end.rank
 
 
-def _later(end: Ranked | None, other: Ranked | None) -> Ranked | None:
+def _later(end: RankedKey | None, other: RankedKey | None) -> RankedKey | None:
     if end is None or other is None:
         return None
     return max(end, other, key=lambda bound: bound.rank)
 
 
-def _range(start: Ranked | None, end: Ranked | None, greatest: Key | None) -> Range:
+def _range(start: RankedKey | None, end: RankedKey | None, greatest: Key | None) -> Range:
     first = None if start is None else start.key
     if end is not None:
         return Range(first, end.key, holds_after=start is not None, lacks_upto=True)

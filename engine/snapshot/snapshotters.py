@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from engine.config.settings import Recovery, SnapshotMode
 from engine.errors import ConfigError
-from engine.snapshot.initial import Mode, Recovering
+from engine.snapshot.initial import Mode, RecoveringSnapshotter
 
 if TYPE_CHECKING:
     from engine.config.settings import SnapshotSettings
@@ -26,7 +26,7 @@ def snapshotter(settings: SnapshotSettings) -> Snapshotter:
     Raises ConfigError if there is no such class, or if it is not a snapshotter.
     """
     chosen = _chosen(settings)
-    return Recovering(chosen) if settings.recovery is Recovery.REPAIR else chosen
+    return RecoveringSnapshotter(chosen) if settings.recovery is Recovery.REPAIR else chosen
 
 
 def _chosen(settings: SnapshotSettings) -> Snapshotter:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.model import Part
     from engine.ports.sink import PartWriter
     from engine.snapshot.markers import Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter
     from engine.staging.rows import Survivors
@@ -61,7 +61,7 @@ class StagedColumns:
     block: Block
     shown: frozenset[str]
 
-    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
         """Write the surviving rows."""
         with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             batches = list(stream)

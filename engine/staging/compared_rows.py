@@ -20,7 +20,7 @@ from engine.verify.event_history import columns_of
 
 if TYPE_CHECKING:
     from engine.snapshot.markers import Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter
     from engine.staging.rows import Survivors
@@ -90,7 +90,7 @@ class StagedDigests:
 
     block: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
+    def emit(self, newer: NewerKeys, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
         return Part(part, 0), _compared(self.block, newer)
 
@@ -101,12 +101,12 @@ class StagedTyped:
 
     block: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
+    def emit(self, newer: NewerKeys, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
         """Say which rows survive. The part has no events."""
         return Part(part, 0), _compared(self.block, newer)
 
 
-def _compared(block: Block, newer: Newer) -> Survivors:
+def _compared(block: Block, newer: NewerKeys) -> Survivors:
     """All rows of a run, with which of them survive."""
     with block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
         batches, schema = list(stream), stream.schema

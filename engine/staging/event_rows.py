@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.model import Part
     from engine.ports.sink import PartWriter
     from engine.snapshot.markers import Marker, Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.port import Block, BlockStore
     from engine.staging.rows import Survivors
 
@@ -59,7 +59,7 @@ class StagedEvents:
 
     block: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
         """Complete the surviving rows to events and write them."""
         with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             # Mapped where it is a file, so the list holds no rows in memory.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.model import Checksum, Part
     from engine.snapshot.markers import Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.affixes import Affixes
     from engine.staging.rows import Survivors
 
@@ -103,7 +103,7 @@ class BlockStore(Protocol):
 class StagedRows(Protocol):
     """The handle of a staged run. It pickles."""
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
         """Write the surviving rows as a part of a turn, with a writer of the sink that named the form.
 
         Returns the part, and which rows survived. May be repeated. Raises

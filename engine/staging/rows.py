@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.model import Part
     from engine.snapshot.key_hashes import KeyHashes
     from engine.snapshot.markers import Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.affixes import Affixes
     from engine.staging.port import Block, BlockStore, BlockWriter, RowForm, RunWriter, StagedRows
 
@@ -44,7 +44,7 @@ _AT_ONCE_BYTES = 2 << 20
 
 @dataclass(slots=True)
 class StagingRun:
-    """A run that a task stages. The counts are of what was written so far; `bytes` as in `Staged`.
+    """A run that a task stages. The counts are of what was written so far; `bytes` as in `StagedRun`.
 
     With `digests` the rows' digests are staged, too. With `hashing` their merge keys have hashes.
     """
@@ -123,7 +123,7 @@ class DigestedRows:
     rows: StagedRows
     digests: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
         """Write the surviving rows, and add up their digests."""
         written, left = self.rows.emit(newer, marks, writer, part)
         survives = None if left.mask is None else left.mask.to_numpy()
@@ -221,7 +221,7 @@ class Survivors:
             at += batch.num_rows
 
 
-def survivors(batches: Sequence[pa.RecordBatch], newer: Newer) -> Survivors:
+def survivors(batches: Sequence[pa.RecordBatch], newer: NewerKeys) -> Survivors:
     """Which rows survive, by their merge keys.
 
     All batches are looked up at once: the superseded keys may far outnumber a batch, and every lookup hashes

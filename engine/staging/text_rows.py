@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from engine.model import Part
     from engine.ports.sink import Render, TextWriter
     from engine.snapshot.markers import Marker, Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.port import Block, BlockStore, BlockWriter
     from engine.staging.rows import Survivors
 
@@ -119,7 +119,7 @@ class StagedTexts:
     keys: Block
     texts: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: TextWriter, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, marks: Markers, writer: TextWriter, part: int) -> tuple[Part, Survivors]:
         """Hand the file of texts over if that is possible, else write the surviving texts."""
         with self.keys.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             batches, endings = list(stream), Affixes.of(stream.schema)

@@ -42,7 +42,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.verify.compared_digests import DIGEST
-from engine.verify.seen import Seen
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class EventPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonResult:
     """The outcome: how many rows are equal or changed, and the numbers of the others.
 
     `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events. `older` are some of
@@ -117,7 +117,7 @@ def compare(
     turns: tuple[int, int],
     *,
     thins: bool = False,
-) -> Compared:
+) -> ComparisonResult:
     """Compare rows of SEEN_ROWS with events of COPIED. `turns`: `since` and `upto`; later events don't count.
 
     With `thins` the copy may have lost events that others followed, and deletes with all that came before.
@@ -133,27 +133,27 @@ def compare(
     when = _ints(seen, "turn")[rows]
     at, live, ahead = history.as_of(its, when)
     same = live & _same(seen.column("row"), rows, copied.column("row"), at)
-    wrong = ((kind == Seen.ROW) & ~same) | ((kind == Seen.ABSENT) & live)
+    wrong = ((kind == SeenRow.ROW) & ~same) | ((kind == SeenRow.ABSENT) & live)
     changed = wrong & (history.whole[its] > when)
-    changed |= (kind == Seen.SUPERSEDED) & (history.whole[its] > since)
+    changed |= (kind == SeenRow.SUPERSEDED) & (history.whole[its] > since)
     open_ = wrong & ~changed & ((history.newest[its] > when) | ahead)
-    open_ |= (kind == Seen.SUPERSEDED) & ~changed
+    open_ |= (kind == SeenRow.SUPERSEDED) & ~changed
     if thins:
         # The row may have been deleted after its window, and the delete be gone.
         open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
     unread, new = history.unread(latest < 0, since)
-    other = left & (kind == Seen.ROW) & live
-    return Compared(
-        equal=int((same & (kind == Seen.ROW)).sum()),
+    other = left & (kind == SeenRow.ROW) & live
+    return ComparisonResult(
+        equal=int((same & (kind == SeenRow.ROW)).sum()),
         changed=int(changed.sum()) + new,
-        missing=rows[left & (kind == Seen.ROW) & ~live],
+        missing=rows[left & (kind == SeenRow.ROW) & ~live],
         different=rows[other],
         older=rows[other][
             history.gone_back(its[other], when[other], _words(seen.column("row"))[rows[other]], at[other])
         ],
         undecided=rows[open_],
-        extra=np.concatenate((at[left & (kind == Seen.ABSENT)], unread)),
+        extra=np.concatenate((at[left & (kind == SeenRow.ABSENT)], unread)),
     )
 
 

@@ -95,7 +95,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ComparisonRequest:
     """How a copy is to be compared. Goes to the executors.
 
     `columns` are the lists of columns that the rows had. `settled` says of the JSON of an event's source
@@ -124,7 +124,7 @@ class TellsVisible(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedKeys:
     """The digests of the keys that have events in some turns, up to the turn `upto`.
 
     `all` says that the collection was truncated, which touches every key.
@@ -173,10 +173,10 @@ class Copy(Protocol):
     def refusal(self) -> str:
         """Why nothing can be compared with it; empty if something can."""
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> Comparison:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> Comparison:
         """Begin to compare the rows seen under a ticket with what the copy holds of a topic."""
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """The keys with events in the turns after `span.since`, up to `span.upto` or less, if they are many.
 
         It gets further by at least one turn. Raises SourceError if events can't be read.

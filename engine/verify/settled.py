@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.verify.compared_digests import DIGEST
-from engine.verify.seen import Seen
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class SettledResult:
     """The outcome. `missing`, `different` and `again` are numbers of rows seen, `extra` of rows held.
 
     `unread` counts rows held that no window has read, and that must be looked at again. `differences` are
@@ -77,7 +77,7 @@ class Judged:
     differences: pa.Table
 
 
-def judge(seen: pa.Table, held: pa.Table, since: Since) -> Judged:
+def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
     """Compare rows of SEEN_ROWS with rows of HELD."""
     tables = (seen, held, since.differences, since.touched)
     (seen_ids, held_ids, before_ids, touched_ids), count = _ids(tables)
@@ -88,12 +88,12 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> Judged:
     rows = latest[latest >= 0]
     its = seen_ids[rows]
     kind = seen.column("seen").to_numpy()[rows]
-    said = _taken(seen.column("row"), np.where(kind == Seen.ROW, rows, -1))
+    said = _taken(seen.column("row"), np.where(kind == SeenRow.ROW, rows, -1))
     found = _taken(held_rows, at[its])
     there = at[its] >= 0
-    equal = (kind == Seen.ROW) & _same(said, found)
-    open_ = ~equal & ((kind != Seen.ABSENT) | there)
-    counts = open_ & (kind != Seen.SUPERSEDED) & before.was(its, said, found)
+    equal = (kind == SeenRow.ROW) & _same(said, found)
+    open_ = ~equal & ((kind != SeenRow.ABSENT) | there)
+    counts = open_ & (kind != SeenRow.SUPERSEDED) & before.was(its, said, found)
 
     alone = np.flatnonzero((at >= 0) & (latest < 0))
     new = before.touched[alone]
@@ -101,7 +101,7 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> Judged:
     nothing, its_rows = pa.nulls(len(only), DIGEST), _taken(held_rows, at[only])
     extra = before.was(only, nothing, its_rows) & since.visible
 
-    differ = open_ & (kind != Seen.SUPERSEDED)
+    differ = open_ & (kind != SeenRow.SUPERSEDED)
     keys = pa.concat_arrays([_taken(seen.column("key"), rows[differ]), _taken(held.column("key"), at[only])])
     mask = pa.array(differ)
     differences = pa.table(
@@ -112,8 +112,8 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> Judged:
         ],
         schema=DIFFERENCES,
     )
-    is_row = kind == Seen.ROW
-    return Judged(
+    is_row = kind == SeenRow.ROW
+    return SettledResult(
         equal=int(equal.sum()),
         changed=int(new.sum()),
         missing=rows[counts & is_row & ~there],

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairCounts:
     """What a repair has sent: READ events and delete events."""
 
     reads: int
@@ -33,7 +33,7 @@ class Verdict:
     findings: Findings
     span: Span
     position: str
-    mended: Mended | None = None
+    mended: RepairCounts | None = None
     against: str = ""
 
     @property

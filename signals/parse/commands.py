@@ -26,7 +26,7 @@ from signals.model import WINDOW_TYPES
 from signals.parse.budget import MAX_CONDITIONED, MAX_ID, MAX_SCOPED
 from signals.parse.fields import array_in, did_you_mean, few, flag_in, ignored, integer_in, object_of, text_in
 from signals.parse.kinds import kind, shown
-from signals.parse.names import Known, match_names
+from signals.parse.names import KnownNames, match_names
 from signals.parse.scope import KEYS, RANGES, check_alone, check_length, scope_of
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ _MAX_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedSignal:
     """A valid signal: its command, and notes for the operator."""
 
     command: Command
     notes: tuple[str, ...] = ()
 
 
-def parse(signal: Signal, known: Known) -> Accepted:
+def parse(signal: Signal, known: KnownNames) -> AcceptedSignal:
     """Parse what `signal` asks for. `known` are the collections that may be named, in order.
 
     For a stop, `known` should hold queued collections as well as captured ones. The command's `signal` is the
@@ -89,7 +89,7 @@ def check_id(signal: Signal) -> None:
         raise SignalError(f"the id has {len(signal.id)} characters, at most {MAX_ID} are kept")
 
 
-def _execute(signal: Signal, known: Known) -> Accepted:
+def _execute(signal: Signal, known: KnownNames) -> AcceptedSignal:
     fields = object_of(signal.data, MAX_SCOPED)
     check_length(signal.data or "")
     unknown = ignored(fields, _EXECUTE)
@@ -131,7 +131,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
         limit=Limit(integer_in(fields, _MOST_ROWS, 1), integer_in(fields, _MOST_BYTES, 1)),
         dry_run=flag_in(fields, _DRY_RUN),
     )
-    return Accepted(command, (*notes, *unknown))
+    return AcceptedSignal(command, (*notes, *unknown))
 
 
 def _check_unlimited(fields: Fields) -> None:
@@ -156,7 +156,7 @@ def _against(fields: Fields, type_: str) -> str:
     return against
 
 
-def _stop(signal: Signal, known: Known) -> Accepted:
+def _stop(signal: Signal, known: KnownNames) -> AcceptedSignal:
     fields = object_of(signal.data if signal.data and signal.data.strip() else "{}")
     unknown = ignored(fields, (_TYPE, _COLLECTIONS))
     type_ = text_in(fields, _TYPE)
@@ -166,22 +166,22 @@ def _stop(signal: Signal, known: Known) -> Accepted:
     blocking = _snapshot_type(type_ or _INCREMENTAL, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
     patterns = _patterns(fields)
     if not patterns:
-        return Accepted(StopSnapshot(signal.label, None, blocking), unknown)
+        return AcceptedSignal(StopSnapshot(signal.label, None, blocking), unknown)
     collections, notes = _named(patterns, known)
-    return Accepted(StopSnapshot(signal.label, collections, blocking), (*notes, *unknown))
+    return AcceptedSignal(StopSnapshot(signal.label, collections, blocking), (*notes, *unknown))
 
 
-def _pause(signal: Signal, known: Known) -> Accepted:
+def _pause(signal: Signal, known: KnownNames) -> AcceptedSignal:
     collections, notes = _which(signal, known)
-    return Accepted(PauseSnapshot(signal.label, collections), notes)
+    return AcceptedSignal(PauseSnapshot(signal.label, collections), notes)
 
 
-def _resume(signal: Signal, known: Known) -> Accepted:
+def _resume(signal: Signal, known: KnownNames) -> AcceptedSignal:
     collections, notes = _which(signal, known)
-    return Accepted(ResumeSnapshot(signal.label, collections), notes)
+    return AcceptedSignal(ResumeSnapshot(signal.label, collections), notes)
 
 
-def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | None, tuple[str, ...]]:
+def _which(signal: Signal, known: KnownNames) -> tuple[tuple[CollectionId, ...] | None, tuple[str, ...]]:
     """The collections to pause or resume, None for all, and notes. Debezium needs no data here."""
     data = signal.data if signal.data and signal.data.strip() else "{}"
     fields = object_of(data)
@@ -197,17 +197,17 @@ def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | Non
     return collections, (*notes, *unknown)
 
 
-def _log(signal: Signal, _known: Known) -> Accepted:
+def _log(signal: Signal, _known: KnownNames) -> AcceptedSignal:
     fields = object_of(signal.data)
     message = text_in(fields, "message")
     if message is None:
         raise SignalError("'message' is missing", hint='give "message": the text to log')
     # Debezium replaces the first pair of braces with the stream's position.
     text = message.replace("{}", signal.position or signal.label, 1)
-    return Accepted(LogMessage(signal.label, text), ignored(fields, ("message",)))
+    return AcceptedSignal(LogMessage(signal.label, text), ignored(fields, ("message",)))
 
 
-_READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
+_READERS: Final[dict[str, Callable[[Signal, KnownNames], AcceptedSignal]]] = {
     "execute-snapshot": _execute,
     "stop-snapshot": _stop,
     "pause-snapshot": _pause,
@@ -252,7 +252,7 @@ def _patterns(fields: Fields) -> list[str] | None:
     return patterns
 
 
-def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
+def _named(patterns: list[str], known: KnownNames) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
     """The collections that the patterns name, each once, and notes for the operator.
 
     Raises SignalError if there are patterns and none of them names anything.
@@ -273,7 +273,7 @@ def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...],
     return tuple(found), few(notes, len(notes))
 
 
-def _missed(patterns: list[str], known: Known) -> str:
+def _missed(patterns: list[str], known: KnownNames) -> str:
     named: list[str] = []
     for pattern in patterns[:_MAX_NAMED]:
         similar = known.like(pattern)
@@ -283,7 +283,7 @@ def _missed(patterns: list[str], known: Known) -> str:
     return f"no collection matches {', '.join(named)}{tail}"
 
 
-def _conditions(fields: Fields, collections: Known) -> dict[CollectionId, str | None]:
+def _conditions(fields: Fields, collections: KnownNames) -> dict[CollectionId, str | None]:
     """The condition of each collection. If several conditions apply to one, the first counts."""
     everywhere = text_in(fields, _CONDITION)
     entries = array_in(fields, _CONDITIONS) or []
@@ -308,7 +308,7 @@ def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
         )
 
 
-def _condition(entry: object, number: int, collections: Known) -> dict[CollectionId, str | None]:
+def _condition(entry: object, number: int, collections: KnownNames) -> dict[CollectionId, str | None]:
     where = f"entry {number} of {_CONDITIONS!r}"
     if not isinstance(entry, dict):
         raise SignalError(f"{where} must be an object, not {kind(entry)}")

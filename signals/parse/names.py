@@ -31,7 +31,7 @@ _SUGGEST_FROM: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The collections that an item names, in `Known`'s order, and a note for the operator."""
+    """The collections that an item names, in `KnownNames`'s order, and a note for the operator."""
 
     collections: tuple[CollectionId, ...]
     note: str = ""
@@ -44,7 +44,7 @@ class Matcher(Protocol):
         """Tell whether the expression matches a whole name. Raises ValueError if it can't be read."""
 
 
-class Known:
+class KnownNames:
     """The collections that may be named, each once, indexed by name.
 
     `matcher` compiles an expression. `check` is called now and then while they are searched, and may raise.
@@ -67,9 +67,9 @@ class Known:
             self._by_name.setdefault(name, []).append(index)
             self._by_length.setdefault(len(name), []).append(index)
 
-    def among(self, collections: Iterable[CollectionId]) -> Known:
+    def among(self, collections: Iterable[CollectionId]) -> KnownNames:
         """Some of them, matched and searched alike."""
-        return Known(collections, self._matcher, self.check)
+        return KnownNames(collections, self._matcher, self.check)
 
     def called(self, parts: tuple[str, ...]) -> tuple[CollectionId, ...]:
         """The collection whose name has exactly these parts."""
@@ -142,7 +142,7 @@ def _folded(text: str, *, ignore_case: bool) -> str:
     return text.translate(_TO_LOWER) if ignore_case else text
 
 
-def match_names(pattern: str, known: Known) -> Match:
+def match_names(pattern: str, known: KnownNames) -> Match:
     """Find the collections that `pattern` names. If there are none, the Match has no collections.
 
     Case counts first, as in Debezium. A pattern that matches nothing is tried again with case ignored; the

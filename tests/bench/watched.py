@@ -31,7 +31,7 @@ from engine.events.counts import EventCounts
 from engine.job.reports.observation import Observation
 from engine.job.reports.tally import Tally
 from engine.job.saved.state import State
-from engine.ports.source import Encoded
+from engine.ports.source import EncodingResult
 from tests.driven import SIGNAL_TABLE, properties
 from tests.servers.postgres import PostgresServer
 
@@ -77,7 +77,7 @@ def write(database: Database, stop: threading.Event) -> None:
 
 def counting_s(turns: int = 20_000) -> float:
     """The seconds that a turn's counting takes in the job's own thread."""
-    tally, encoded = Tally(watched=True), Encoded(counts=EventCounts(5, 3, 2, 0, 10, 7))
+    tally, encoded = Tally(watched=True), EncodingResult(counts=EventCounts(5, 3, 2, 0, 10, 7))
     seen = Observation(State(), 10, 0.01, 1.0, None, 1.0)
     began_s = time.thread_time()
     for _ in range(turns):

@@ -17,7 +17,7 @@ from adapters.mongodb.job import make_source
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.opening import LogOpening
+from adapters.postgres.log_opening import LogOpening
 from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc

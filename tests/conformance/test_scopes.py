@@ -12,7 +12,7 @@ import pytest
 from engine.errors import SignalError
 from engine.job.saved.state import State
 from engine.model import Scope, Stretch, Window
-from engine.snapshot.extent import Advance, Extent, Scoped
+from engine.snapshot.extent import Advance, Extent, ScopeExtent
 from engine.snapshot.plan import Budget, plan_window
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
@@ -125,7 +125,7 @@ def test_the_points_are_the_keys_each_once(subject, source):
     extent = measured(subject, source, keys(9, 1, 30))
 
     assert isinstance(extent, Extent)
-    assert extent.scoped == Scoped(3, points=(("9",), ("1",), ("30",)))
+    assert extent.scoped == ScopeExtent(3, points=(("9",), ("1",), ("30",)))
     assert not extent.whole
 
 

@@ -13,10 +13,10 @@ from xxhash import xxh3_128_intdigest
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from engine.errors import SourceError
-from engine.job.snapshots.emission import Emission, Emitted
-from engine.model import Part, Staged
+from engine.job.snapshots.emission import Emission, EmissionResult
+from engine.model import Part, StagedRun
 from engine.snapshot.markers import Marker, Markers
-from engine.snapshot.merge import Newer
+from engine.snapshot.merge import NewerKeys
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging import rows as staged_rows
 from engine.staging.affixes import Affixes
@@ -51,16 +51,16 @@ def area(request, store) -> StagingArea:
 def test_what_supersedes_is_looked_up_once_for_all_batches(area, monkeypatch):
     """It may be millions of keys, which each look-up hashes anew."""
     asked: list[int] = []
-    survivors = Newer.survivors
+    survivors = NewerKeys.survivors
 
-    def noted(newer: Newer, keys: pa.LargeBinaryArray) -> pa.BooleanArray | None:
+    def noted(newer: NewerKeys, keys: pa.LargeBinaryArray) -> pa.BooleanArray | None:
         asked.append(len(keys))
         return survivors(newer, keys)
 
-    monkeypatch.setattr(Newer, "survivors", noted)
+    monkeypatch.setattr(NewerKeys, "survivors", noted)
     one = staged(area, rows(1, 2), rows(3), rows(4, 5, 6))
 
-    assert emitted(Emission(one, newer(2, 5), 0)) == (Emitted(part(4)), ["1", "3", "4", "6"])
+    assert emitted(Emission(one, newer(2, 5), 0)) == (EmissionResult(part(4)), ["1", "3", "4", "6"])
     assert asked == [6]
 
 
@@ -78,7 +78,7 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(area, monkeypatch):
 def test_what_was_superseded_is_left_out(area, superseding, expected):
     one = staged(area.within("window"), rows(1, 2), rows(), rows(3, 4))
 
-    assert emitted(Emission(one, superseding, 0)) == (Emitted(part(len(expected))), expected)
+    assert emitted(Emission(one, superseding, 0)) == (EmissionResult(part(len(expected))), expected)
 
 
 def test_rows_that_fail_are_let_go_with_their_own_error(area):
@@ -95,17 +95,20 @@ def test_rows_dropped_for_incomplete_entries_are_told(area):
     keys = pa.array([b"2", b"9"], KEY_TYPE)
     one = staged(area, rows(1, 2), rows(3))
 
-    assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(part(2), (b"2",)), ["1", "3"])
+    assert emitted(Emission(one, NewerKeys(keys, lacking=keys), 0)) == (
+        EmissionResult(part(2), (b"2",)),
+        ["1", "3"],
+    )
 
 
 def test_a_file_can_be_emitted_again(area):
     emission = Emission(staged(area, rows(1, 2)), newer(1), 0)
 
-    assert emitted(emission) == emitted(emission) == (Emitted(part(1)), ["2"])
+    assert emitted(emission) == emitted(emission) == (EmissionResult(part(1)), ["2"])
 
 
 def test_a_file_without_rows_emits_nothing(area):
-    assert emitted(Emission(staged(area), newer(), 0)) == (Emitted(part(0)), [])
+    assert emitted(Emission(staged(area), newer(), 0)) == (EmissionResult(part(0)), [])
 
 
 def test_an_emission_is_its_part_of_the_turn(area):
@@ -122,7 +125,7 @@ def test_an_emission_travels_to_executors(area):
     emission = Emission(staged(area, rows(1, 2)), newer(1), 3)
     there = pickle.loads(pickle.dumps(emission))  # noqa: S301  our own bytes
 
-    assert emitted(there) == (Emitted(Part(3, 1)), ["2"])
+    assert emitted(there) == (EmissionResult(Part(3, 1)), ["2"])
 
 
 def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(area):
@@ -141,7 +144,7 @@ def test_clearing_removes_everything_below(area):
 
     with pytest.raises(SourceError, match="staged are gone"):
         emitted(Emission(one, newer(), 0))
-    assert emitted(Emission(other, newer(), 0)) == (Emitted(part(1)), ["2"])
+    assert emitted(Emission(other, newer(), 0)) == (EmissionResult(part(1)), ["2"])
 
 
 FIRST, LAST, LAST_OF = Marker.FIRST, Marker.LAST, Marker.LAST_OF_COLLECTION
@@ -225,7 +228,7 @@ def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
     for each in (sink, plain):
         each.commit(1)
 
-    assert said == Emitted(part(4))
+    assert said == EmissionResult(part(4))
     assert [event["key"] for event in sink.events()] == ["1", "3", "4", "5"]
     assert [event["value"] for event in sink.events()] == [
         '{"schema":' + schema + ',"payload":' + event["value"] + "}" for event in plain.events()
@@ -323,7 +326,7 @@ def test_typed_rows_have_no_digests(tmp_path):
     with area.run(0, NO_AFFIXES) as staging:
         keys = pa.array([b"1"], KEY_TYPE)
         staging.write(pa.RecordBatch.from_arrays([pa.array([1]), keys], names=["id", "merge_key"]))
-    file = Staged(1, T, staging.complete, staging.rows, staging.bytes, 0)
+    file = StagedRun(1, T, staging.complete, staging.rows, staging.bytes, 0)
 
     assert not isinstance(file.content, DigestedRows)
 

@@ -14,7 +14,7 @@ from engine.job.saved.state import State
 from engine.job.snapshots.emission import Emission
 from engine.model import Run, Target, Window
 from engine.snapshot.extent import Extent
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink
 from tests.memory_source import Change
@@ -23,7 +23,7 @@ from tests.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.model import Key, Staged
+    from engine.model import Key, StagedRun
     from engine.ports.log import LogReader
     from engine.ports.source import OpenWindow, Source
     from tests.conformance.subjects import Row, Subject
@@ -50,7 +50,7 @@ class Reader:
         self.windows.append(self.source.open_window(Window(str(uuid4()), keyed)))
         return self.windows[-1]
 
-    def stream(self) -> Superseded | None:
+    def stream(self) -> SupersededKeys | None:
         """Take the next span; gives what it superseded of open windows, one at most being open."""
         span = self.log.take(0.02)
         if span is None:
@@ -66,7 +66,7 @@ class Reader:
             superseded |= value
         return superseded
 
-    def stream_rows(self, count: int, superseded: Superseded) -> Superseded:
+    def stream_rows(self, count: int, superseded: SupersededKeys) -> SupersededKeys:
         """Take spans until so many rows have come; gives all that was superseded."""
         deadline = time.monotonic() + TIMEOUT_S
         while len(self.rows) < count:
@@ -77,7 +77,7 @@ class Reader:
     def settle(self, count: int) -> None:
         """Take what rows are to contain before they are read, where that is not told from later changes."""
         if not self.subject.exact:
-            self.stream_rows(count, Superseded())
+            self.stream_rows(count, SupersededKeys())
 
     def reach(self, window: OpenWindow) -> None:
         """Take spans until the watermark is reached."""
@@ -102,7 +102,7 @@ def reader(subject) -> Iterator[Reader]:
     made.close()
 
 
-def staged_by(window: OpenWindow) -> Sequence[Staged]:
+def staged_by(window: OpenWindow) -> Sequence[StagedRun]:
     deadline = time.monotonic() + TIMEOUT_S
     while (staged := window.poll()) is None:
         assert time.monotonic() < deadline, "the window is not read"
@@ -110,12 +110,12 @@ def staged_by(window: OpenWindow) -> Sequence[Staged]:
     return staged
 
 
-def rows_of(subject: Subject, staged: Sequence[Staged]) -> list[Row]:
+def rows_of(subject: Subject, staged: Sequence[StagedRun]) -> list[Row]:
     """The rows staged, in no particular order of the runs."""
-    return surviving(subject, staged, Superseded())
+    return surviving(subject, staged, SupersededKeys())
 
 
-def is_there(subject: Subject, staged: Sequence[Staged]) -> bool:
+def is_there(subject: Subject, staged: Sequence[StagedRun]) -> bool:
     """Whether the rows can still be emitted."""
     try:
         return bool(rows_of(subject, staged))
@@ -123,7 +123,7 @@ def is_there(subject: Subject, staged: Sequence[Staged]) -> bool:
         return False
 
 
-def surviving(subject: Subject, staged: Sequence[Staged], superseded: Superseded) -> list[Row]:
+def surviving(subject: Subject, staged: Sequence[StagedRun], superseded: SupersededKeys) -> list[Row]:
     """The rows that the merge rule leaves."""
     sink = Turns(MemorySink())
     writer = sink.writer(1)

@@ -16,14 +16,14 @@ import pyarrow as pa
 from engine.errors import SourceError, TableBusy
 from engine.job.parts import JobParts, Pace
 from engine.job.saved.state import State
-from engine.job.snapshots.opened_window import Opened
+from engine.job.snapshots.opened_window import OpenedWindow
 from engine.job.snapshots.windows import Windows
-from engine.model import ExecuteSnapshot, Part, Position, Range, Run, Staged, Target, Window
-from engine.ports.source import Encoded
+from engine.model import ExecuteSnapshot, Part, Position, Range, Run, StagedRun, Target, Window
+from engine.ports.source import EncodingResult
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.changes.moved_rows import with_moved
 from engine.snapshot.extent import Extent
-from engine.snapshot.merge import Newer, Superseded
+from engine.snapshot.merge import NewerKeys, SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.snapshot.queue import Snapshot
 from engine.staging.rows import Survivors
@@ -52,7 +52,7 @@ class Numbers(Generic[Value]):
         return number
 
 
-class OpenedWindow(NamedTuple):
+class WindowState(NamedTuple):
     """A window in progress: its plan, what it contains, what superseded its rows (numbers), and its rows.
 
     `staged` has the keys read by each run; None while they are being read.
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
     """What a turn sent of a window: the queue (a number), the window unless it is finished, the keys read."""
 
     snapshot: int
-    window: OpenedWindow | None
+    window: WindowState | None
     keys: tuple[int, ...]
 
 
@@ -87,14 +87,14 @@ class EngineSteps:
     def __init__(self, keys: int) -> None:
         self._keys = keys
         self._snapshots: Numbers[Snapshot] = Numbers()
-        self._superseded: Numbers[Superseded] = Numbers()
+        self._superseded: Numbers[SupersededKeys] = Numbers()
         self._plans: Numbers[tuple[Run, ...]] = Numbers()
         self._known: dict[Hashable, Any] = {}
         self.calls = 0
         """How often the engine's code was run."""
         first = execute(Snapshot(), ExecuteSnapshot("signal", targets=(Target(T),)))
         self.first = self._snapshot(first)
-        self.nothing = self._number(Superseded())
+        self.nothing = self._number(SupersededKeys())
 
     def _remembered(self, key: Hashable, run: Callable[[], Result]) -> Result:
         if key not in self._known:
@@ -114,12 +114,12 @@ class EngineSteps:
         canonical = replace(snapshot, tables=tables)
         return self._snapshots.of(canonical, canonical)
 
-    def _number(self, found: Superseded) -> int:
+    def _number(self, found: SupersededKeys) -> int:
         """The number of what is superseded: keys in any order, and how often, mean the same."""
         keys = sorted({key for array in found.keys.get(T, ()) for key in array.to_pylist()})
         lacking = found.lacking.get(T, ())
         arrays = {T: (pa.array(keys, KEY_TYPE),)} if keys else {}
-        canonical = Superseded(arrays, found.truncated, {T: lacking} if lacking else {})
+        canonical = SupersededKeys(arrays, found.truncated, {T: lacking} if lacking else {})
         return self._superseded.of(canonical, (tuple(keys), found.truncated, lacking))
 
     def ended(self, snapshot: int) -> bool:
@@ -129,8 +129,8 @@ class EngineSteps:
     # Entries.
 
     def streamed(
-        self, snapshot: int, windows: tuple[OpenedWindow, ...], change: Change, contained: tuple[bool, ...]
-    ) -> tuple[int, tuple[OpenedWindow, ...]]:
+        self, snapshot: int, windows: tuple[WindowState, ...], change: Change, contained: tuple[bool, ...]
+    ) -> tuple[int, tuple[WindowState, ...]]:
         """Stream an entry: what may have moved is read again, and windows drop what it superseded."""
         after = self._remembered(("moved", snapshot, change), lambda: self._moved(snapshot, change))
         if not windows:
@@ -149,13 +149,14 @@ class EngineSteps:
         return self._snapshot(with_moved(before, moved([change.entry], before.reading)))
 
     def _supersede(
-        self, windows: Sequence[OpenedWindow], change: Change, contained: Sequence[bool]
+        self, windows: Sequence[WindowState], change: Change, contained: Sequence[bool]
     ) -> tuple[int, ...]:
         real = self._windows(windows)
         found = {
-            str(at): Superseded() if has else superseding([change.entry]) for at, has in enumerate(contained)
+            str(at): SupersededKeys() if has else superseding([change.entry])
+            for at, has in enumerate(contained)
         }
-        real.in_progress.supersede(Encoded(superseded_in=found))
+        real.in_progress.supersede(EncodingResult(superseded_in=found))
         return tuple(self._number(opened.superseded) for opened in real.in_progress.opened)
 
     # Windows.
@@ -167,7 +168,7 @@ class EngineSteps:
     def planned(
         self,
         snapshot: int,
-        windows: tuple[OpenedWindow, ...],
+        windows: tuple[WindowState, ...],
         shown: Sequence[int],
         missed: Sequence[Change],
         *,
@@ -184,7 +185,7 @@ class EngineSteps:
             lambda: self._plan(snapshot, windows, _Source(self._keys, *(asked or (-1, ())), opens=opens)),
         )
 
-    def _plan(self, snapshot: int, windows: Sequence[OpenedWindow], source: _Source) -> Planned:
+    def _plan(self, snapshot: int, windows: Sequence[WindowState], source: _Source) -> Planned:
         real = self._windows(windows, source)
         state = real.consider(self._state(snapshot), 0.0)
         runs = source.opened.runs if source.opened else None
@@ -205,31 +206,31 @@ class EngineSteps:
         entries = [change.entry for change in missed]
         return self._remembered(("hidden", tuple(missed)), lambda: self._number(superseding(entries)))
 
-    def may_send(self, windows: tuple[OpenedWindow, ...], position: int) -> bool:
+    def may_send(self, windows: tuple[WindowState, ...], position: int) -> bool:
         """Whether rows of the front window may be sent at a position."""
         front = windows[0]
         key = ("may", front.staged is None, front.shown, position)
         return self._remembered(key, lambda: self._opened(0, front).may_emit(Position((position,))))
 
-    def sent(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
+    def sent(self, snapshot: int, front: WindowState, position: int) -> Sent:
         """Send the front window's next slice."""
         # Where the stream is has been asked before.
         return self._remembered(
             ("sent", snapshot, front._replace(shown=0)), lambda: self._send(snapshot, front, position)
         )
 
-    def _send(self, snapshot: int, front: OpenedWindow, position: int) -> Sent:
+    def _send(self, snapshot: int, front: WindowState, position: int) -> Sent:
         real, written = self._windows([front]), _Writer()
         state, _parts, _rows = real.emit(self._state(snapshot, position), written, 0)  # type: ignore[arg-type]  # all that a slice needs
         left = front._replace(sent=real.in_progress.opened[0].sent) if real.in_progress.opened else None
         return Sent(self._snapshot(state.snapshot), left, tuple(written.keys))
 
-    def failed(self, windows: tuple[OpenedWindow, ...], at: int) -> tuple[OpenedWindow, ...]:
+    def failed(self, windows: tuple[WindowState, ...], at: int) -> tuple[WindowState, ...]:
         """What is left in progress once the rows of a window could not be read."""
         kept = self._remembered(("failed", len(windows), at), lambda: self._fail(windows, at))
         return tuple(windows[number] for number in kept)
 
-    def _fail(self, windows: Sequence[OpenedWindow], at: int) -> tuple[int, ...]:
+    def _fail(self, windows: Sequence[WindowState], at: int) -> tuple[int, ...]:
         real = self._windows(windows)
         for number, opened in enumerate(real.in_progress.opened):
             opened.reading.fails = number == at  # type: ignore[attr-defined]  # ours
@@ -241,20 +242,20 @@ class EngineSteps:
     def _state(self, snapshot: int, position: int = 0) -> State:
         return State(position=Position((position,)), snapshot=self._snapshots.values[snapshot])
 
-    def _windows(self, opened: Sequence[OpenedWindow], source: _Source | None = None) -> Windows:
+    def _windows(self, opened: Sequence[WindowState], source: _Source | None = None) -> Windows:
         real = Windows(_parts(source or _Source(self._keys, -1, ())), _PACE)
         real.in_progress.opened = [self._opened(at, window) for at, window in enumerate(opened)]
         return real
 
-    def _opened(self, at: int, window: OpenedWindow) -> Opened:
+    def _opened(self, at: int, window: WindowState) -> OpenedWindow:
         runs = self.runs(window.plan)
         superseded, hidden = (self._superseded.values[n] for n in (window.superseded, window.hidden))
         reading = _Reading(window.shown.bit_length(), hidden)
-        made = Opened(Window(str(at), runs), reading, 0.0, superseded, hidden, is_open=True)
+        made = OpenedWindow(Window(str(at), runs), reading, 0.0, superseded, hidden, is_open=True)
         made.sent = window.sent
         if window.staged is not None:
             made.staged = reading.staged = [
-                Staged(run.ticket, T, _Rows(keys), len(keys), 0, number)
+                StagedRun(run.ticket, T, _Rows(keys), len(keys), 0, number)
                 for number, (run, keys) in enumerate(zip(runs, window.staged, strict=True))
             ]
         return made
@@ -266,7 +267,7 @@ class _Rows:
 
     keys: Sequence[int]
 
-    def emit(self, newer: Newer, _marks: Any, writer: _Writer, part: int) -> tuple[Part, Survivors]:
+    def emit(self, newer: NewerKeys, _marks: Any, writer: _Writer, part: int) -> tuple[Part, Survivors]:
         keys = pa.chunked_array([pa.array(map(merge_key, self.keys), KEY_TYPE)])
         mask = newer.survivors(keys)
         left = (
@@ -288,11 +289,11 @@ class _Reading:
     """A window's reading: it contains nothing behind the horizon."""
 
     horizon: int
-    superseded: Superseded
-    staged: list[Staged] | None = None
+    superseded: SupersededKeys
+    staged: list[StagedRun] | None = None
     fails: bool = False
 
-    def poll(self) -> list[Staged] | None:
+    def poll(self) -> list[StagedRun] | None:
         if self.fails:
             raise SourceError("rows could not be read")
         return self.staged
@@ -338,7 +339,7 @@ class _Source:
         if not self.opens:
             raise TableBusy("a lock is held", where=T)
         self.opened = window
-        return _Reading(0, Superseded())
+        return _Reading(0, SupersededKeys())
 
 
 class _Answers:

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from engine.job.snapshots import measuring
-from engine.job.snapshots.opened_window import Opened
+from engine.job.snapshots import measurement
+from engine.job.snapshots.opened_window import OpenedWindow
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
-from engine.snapshot.merge import Newer, Superseded
+from engine.snapshot.merge import NewerKeys, SupersededKeys
 from tests.exhaustive import engine_steps
 from tests.exhaustive.engine_steps import EngineSteps
 from tests.exhaustive.logs import logs
@@ -42,14 +42,14 @@ class Guard:
                 patched.stop()
 
 
-_SURVIVORS = Newer.survivors
+_SURVIVORS = NewerKeys.survivors
 
 
-def _without_truncates(newer: Newer, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _without_truncates(newer: NewerKeys, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return _SURVIVORS(replace(newer, truncated=False), keys)
 
 
-def _whatever_the_position(opened: Opened, _position: Any) -> bool:
+def _whatever_the_position(opened: OpenedWindow, _position: Any) -> bool:
     return opened.staged is not None
 
 
@@ -68,28 +68,29 @@ GUARDS = (
     ),
     Guard(
         "A truncate supersedes every row",
-        "`Newer.survivors`",
+        "`NewerKeys.survivors`",
         AFTER,
-        ((Newer, "survivors", _without_truncates),),
+        ((NewerKeys, "survivors", _without_truncates),),
     ),
     Guard(
         "A window waits for the stream",
-        "`Opened.may_emit`",
+        "`OpenedWindow.may_emit`",
         BEFORE,
-        ((Opened, "may_emit", _whatever_the_position),),
+        ((OpenedWindow, "may_emit", _whatever_the_position),),
     ),
     Guard(
         "A row dropped for an entry that lacks a value is read again",
-        "`Superseded.unsent`",
+        "`SupersededKeys.unsent`",
         WHOLE,
-        ((Superseded, "unsent", lambda *_arguments: frozenset()),),
+        ((SupersededKeys, "unsent", lambda *_arguments: frozenset()),),
     ),
     Guard(
         "A row that moves without its value is read again",
         "`moved_rows.read_again`",
         WHOLE,
         tuple(
-            (module, "with_moved", lambda snapshot, _moved: snapshot) for module in (measuring, engine_steps)
+            (module, "with_moved", lambda snapshot, _moved: snapshot)
+            for module in (measurement, engine_steps)
         ),
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tests.exhaustive.engine_steps import EngineSteps, OpenedWindow
+from tests.exhaustive.engine_steps import EngineSteps, WindowState
 from tests.exhaustive.logs import Change, Log
 
 AFTER = "no READ after a newer change"
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     unsettled: int
     snapshot: int
     saved: tuple[int, int]
-    windows: tuple[OpenedWindow, ...]
+    windows: tuple[WindowState, ...]
     copy: Copy
     heard: int
     faults: int
@@ -252,7 +252,7 @@ class Search:
             return
         unsettled = place.unsettled & ~shown
         hidden = engine.hidden(self._missed(unsettled))
-        window = OpenedWindow(planned.plan, shown, hidden, hidden, None, 0)
+        window = WindowState(planned.plan, shown, hidden, hidden, None, 0)
         windows = (*place.windows, window)
         after = place._replace(shown=shown, unsettled=unsettled, snapshot=planned.snapshot, windows=windows)
         yield (self._opening(planned.plan, contents) if self._told else ()), after

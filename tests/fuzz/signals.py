@@ -11,7 +11,7 @@ from adapters.mongodb.documents.keys import key_from_json
 from adapters.postgres.conditions.grammar import GRAMMAR as POSTGRES
 from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.source.conditions.selects import selected
-from adapters.source.conditions.writer import Found
+from adapters.source.conditions.writer import ResolvedColumn
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.sqlserver.conditions.trusted_sql import check_trusted
@@ -22,14 +22,16 @@ from signals.answers import accepted, line
 from signals.model import Message, Signal
 from signals.parse.commands import parse
 from signals.parse.message import signal_of
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 from signals.parse.scope import scope_of
 from tests.fuzz.fuzzed import Fuzzed
 
 if TYPE_CHECKING:
     from adapters.source.conditions.writer import Grammar
 
-_KNOWN = Known((CollectionId(("public", "orders")), CollectionId(("public", 'we"i\nrd'))), bounded_matcher)
+_KNOWN = KnownNames(
+    (CollectionId(("public", "orders")), CollectionId(("public", 'we"i\nrd'))), bounded_matcher
+)
 _MESSAGES = (
     {"id": "a", "type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}},
     {"type": "stop-snapshot", "data": '{"data-collections": ["public.*"], "type": "incremental"}'},
@@ -100,7 +102,7 @@ def _scope(data: bytes) -> object:
 
 
 _TABLE = CollectionId(("public", "orders"))
-_COLUMNS = {"id": Found('"id"', "int4"), "name": Found('"name"', "text")}
+_COLUMNS = {"id": ResolvedColumn('"id"', "int4"), "name": ResolvedColumn('"name"', "text")}
 
 
 def _select(grammar: Grammar, data: bytes) -> object:

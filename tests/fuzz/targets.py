@@ -28,7 +28,7 @@ from adapters.postgres.log.pgoutput import (
     read_tuples,
 )
 from adapters.source.conditions.rendering import rendered
-from adapters.source.conditions.writer import Found
+from adapters.source.conditions.writer import ResolvedColumn
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.staging.file_blocks import FileBlock, FileBlocks
 from adapters.storage.state_files import opened, sealed
@@ -44,14 +44,14 @@ from engine.patterns.untranslatable import Untranslatable
 from engine.staging.batches import StagedBatches, stage
 from signals.model import Signal
 from signals.parse.commands import parse
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 from tests.fuzz.fuzzed import Fuzzed
 from tests.fuzz.logs import LOGS
 from tests.fuzz.saved import SAVED
 from tests.fuzz.signals import SIGNALS
 
 T = CollectionId(("public", "orders"))
-KNOWN = Known((T, CollectionId(("public", 'we"ird'))), bounded_matcher)
+KNOWN = KnownNames((T, CollectionId(("public", 'we"ird'))), bounded_matcher)
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
 FOLDER = Path(_TEMPORARY.name)
 LONGEST_S = 5.0
@@ -87,16 +87,16 @@ def _owners_expression(data: bytes) -> object:
 def _postgres_condition(data: bytes) -> object:
     columns = {"id": "int4", "name": "text"}
 
-    def find(reference: object) -> Found | None:
+    def find(reference: object) -> ResolvedColumn | None:
         name = getattr(reference, "name", "")
-        return Found(f'"{name}"', columns[name]) if name in columns else None
+        return ResolvedColumn(f'"{name}"', columns[name]) if name in columns else None
 
     return rendered(data.decode("utf-8", "surrogateescape"), POSTGRES, find, "public.orders")
 
 
 def _sql_server_condition(data: bytes) -> object:
     text = data.decode("utf-8", "surrogateescape")
-    return rendered(text, SQL_SERVER, lambda _reference: Found("[id]", "int"), "dbo.orders")
+    return rendered(text, SQL_SERVER, lambda _reference: ResolvedColumn("[id]", "int"), "dbo.orders")
 
 
 def _mongodb_condition(data: bytes) -> object:

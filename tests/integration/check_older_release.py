@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from engine.job.saved.state import State
     from engine.model import Target
-    from engine.snapshot.extent import Failed, Gap, Progress
+    from engine.snapshot.extent import FailedSnapshot, Gap, Progress
     from engine.snapshot.queue_entry import Table
     from tests.servers.postgres import Database
 
@@ -162,7 +162,7 @@ def plain_progress(progress: Progress) -> Progress:
     return replace(progress, extent=extent, missing=plain_gaps(progress.missing), points=(), found=0)
 
 
-def plain_failed(failed: Failed) -> Failed:
+def plain_failed(failed: FailedSnapshot) -> FailedSnapshot:
     return replace(failed, target=plain_target(failed.target), gaps=plain_gaps(failed.gaps))
 
 

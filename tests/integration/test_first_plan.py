@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
-from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.eligibility import Eligibility
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config.settings import Conditions
@@ -44,7 +44,7 @@ class OfOneRun:
 
 def extents(connection: psycopg.Connection) -> PostgresTables:
     questions, publication = Questions(connection), Publication("p", lambda _schema, _table: True)
-    readable = Readable(
+    readable = Eligibility(
         questions, publication, Selections(questions, Conditions.EXPRESSIONS), first=OfOneRun()
     )
     return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)

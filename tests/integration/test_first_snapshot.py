@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from engine.errors import ConfigError, PositionLost
-from engine.snapshot.initial import Log, Standing
+from engine.snapshot.initial import Log, StartSituation
 from tests.driven import Driven, driven
 
 if TYPE_CHECKING:
@@ -440,7 +440,7 @@ class TestWithoutKey:
 class Recent:
     """A user's snapshotter: reads the newest rows of table a, once."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         return not standing.saved and standing.log is not Log.LOST
 
     def should_stream(self) -> bool:

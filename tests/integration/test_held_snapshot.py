@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.log.slots.slot import find_slot
 from adapters.postgres.server import connection as server_module
 from adapters.postgres.server.connection import Server
-from adapters.postgres.snapshot.slot_snapshot import Beginning, HeldSnapshot, begin_log, create_slot, hold
+from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot, LogStart, begin_log, create_slot, hold
 from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
@@ -53,7 +53,7 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
         filled.execute("INSERT INTO t VALUES (6)", "DELETE FROM t WHERE id = 1")
         return [T]
 
-    held = begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
+    held = begin_log(server(filled), LogStart(SLOT, 1000, CLOCK), meanwhile)
 
     try:
         assert rows_in(held, "SELECT count(*), min(id), max(id) FROM t") == [(5, 1, 5)]
@@ -83,7 +83,7 @@ def test_a_table_that_is_rewritten_before_it_is_locked_makes_it_useless(filled: 
         return [T]
 
     with pytest.raises(SourceError):
-        begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
+        begin_log(server(filled), LogStart(SLOT, 1000, CLOCK), meanwhile)
 
     assert find_slot(server(filled), SLOT, CLOCK) is None
 
@@ -97,7 +97,7 @@ def test_a_lock_that_is_not_to_be_had_leaves_no_slot(filled: Database):
             return [T]
 
         with pytest.raises(SourceError, match=r"snapshot\.lock\.timeout\.ms"):
-            begin_log(server(filled), Beginning(SLOT, 300, CLOCK), meanwhile)
+            begin_log(server(filled), LogStart(SLOT, 300, CLOCK), meanwhile)
     assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
@@ -108,7 +108,7 @@ def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Databas
         since = time.monotonic()
 
         with pytest.raises(SourceError, match="stopped"):
-            begin_log(server(filled), Beginning(SLOT, 300, STOPPED), lambda: [T])
+            begin_log(server(filled), LogStart(SLOT, 300, STOPPED), lambda: [T])
 
         assert time.monotonic() - since < 60
     assert find_slot(server(filled), SLOT, CLOCK) is None
@@ -118,7 +118,7 @@ def test_a_slot_alone_waits_for_transactions_however_long_they_take(filled: Data
     with filled.connect() as other, ThreadPoolExecutor(1) as pool:
         other.execute("BEGIN")
         other.execute("INSERT INTO t VALUES (6)")
-        made = pool.submit(create_slot, server(filled, 0.5), Beginning(SLOT, 300, CLOCK))
+        made = pool.submit(create_slot, server(filled, 0.5), LogStart(SLOT, 300, CLOCK))
         time.sleep(2.0)
         waits = not made.done()
         other.execute("COMMIT")
@@ -143,7 +143,7 @@ def test_a_connection_that_only_the_server_knows_to_have_ended_is_not_waited_for
         other.execute("BEGIN")
         other.execute("INSERT INTO t VALUES (6)")
         through = server(filled, host="127.0.0.1", port=str(proxy.port))
-        made = pool.submit(create_slot, through, Beginning(SLOT, 300, CLOCK))
+        made = pool.submit(create_slot, through, LogStart(SLOT, 300, CLOCK))
         _until(filled, _HELD_UP_BY, _id_of(other))
         proxy.lose()
         other.execute("COMMIT")
@@ -161,7 +161,7 @@ def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
         other.execute("INSERT INTO t VALUES (6)")
 
         with pytest.raises(SourceError, match="stopped"):
-            create_slot(server(filled), Beginning(SLOT, 300, STOPPED))
+            create_slot(server(filled), LogStart(SLOT, 300, STOPPED))
     assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
@@ -175,7 +175,7 @@ def test_a_slot_alone_is_used_once_new_snapshots_show_what_precedes_it(filled: D
     with filled.connect() as first, filled.connect() as second, ThreadPoolExecutor(1) as pool:
         first.execute("BEGIN")
         first.execute("INSERT INTO t VALUES (6)")
-        made = pool.submit(create_slot, server(filled), Beginning(SLOT, 300, CLOCK))
+        made = pool.submit(create_slot, server(filled), LogStart(SLOT, 300, CLOCK))
         _until(filled, _HELD_UP_BY, _id_of(first))
         second.execute("BEGIN")
         second.execute("INSERT INTO t VALUES (7)")
@@ -223,7 +223,7 @@ def test_a_role_that_may_not_replicate_is_told_so(filled: Database):
     filled.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"GRANT SELECT ON t TO {role}")
 
     with pytest.raises((ConfigError, SourceError), match=r"(?i)replication"):
-        begin_log(server(filled, user=role, password="p"), Beginning(SLOT, 300, CLOCK), lambda: [T])
+        begin_log(server(filled, user=role, password="p"), LogStart(SLOT, 300, CLOCK), lambda: [T])
 
     filled.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 

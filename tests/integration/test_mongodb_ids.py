@@ -34,7 +34,7 @@ from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.sources.selection import CaptureSettings
 from engine.config.text.refusals import refuse
 from engine.events.settings import EventSettings
-from engine.model import CollectionId, Key, Range, Run, Staged, Target
+from engine.model import CollectionId, Key, Range, Run, StagedRun, Target
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge_key import key_of
 from engine.staging.event_rows import StagedEvents
@@ -134,7 +134,7 @@ class Reader:
         refuse()  # the next one connects anew
 
 
-def _keys(staged: Staged) -> list[Key]:
+def _keys(staged: StagedRun) -> list[Key]:
     block = cast("StagedEvents", staged.content).block
     with block.open("rows") as content, pa.ipc.open_stream(content) as stream:
         return [key_of(key) for batch in stream for key in batch.column("merge_key").to_pylist()]

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.postgres.conditions.grammar import GRAMMAR, named_column
 from adapters.source.conditions.rendering import rendered
-from adapters.source.conditions.writer import Found, Reference
+from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
 from tests.drawn_conditions import CREATE, TYPES, drawn
@@ -31,9 +31,9 @@ SQL = {"tidemark__snapshot__conditions": "sql"}
 DRAWN = 1_500
 
 
-def find(reference: Reference) -> Found | None:
+def find(reference: Reference) -> ResolvedColumn | None:
     name = named_column(reference, COND)
-    return Found(f'"{name}"', f"pg_catalog.{TYPES[name]}") if name in TYPES else None
+    return ResolvedColumn(f'"{name}"', f"pg_catalog.{TYPES[name]}") if name in TYPES else None
 
 
 def chosen(connection: psycopg.Connection[Any], condition: str) -> list[int] | None:

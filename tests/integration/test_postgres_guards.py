@@ -24,14 +24,14 @@ from adapters.postgres.snapshot.watermark import ExportedSnapshot
 from engine.config import parse
 from engine.errors import TableBusy
 from engine.model import CollectionId
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from tests.driven import SIGNAL_TABLE, driven, properties, replayed_rows
 from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from tests.driven import Driven
     from tests.servers.postgres import Database
 
@@ -260,7 +260,7 @@ class TestReaders:
         yield held
         held.close()
 
-    def read(self, table: Database, spark: Any, exported: Exported, fetch_rows: int) -> int:
+    def read(self, table: Database, spark: Any, exported: SnapshotExport, fetch_rows: int) -> int:
         postgres = parse(properties(table, Path("unused"))).source_as(PostgresSettings)
         frame = spark.read.jdbc(
             jdbc_url(postgres),
@@ -319,7 +319,7 @@ class TestLargeValues:
         assert bodies[20] == "large 3" * 2000
 
     def test_without_the_second_reading_the_value_is_lost(self, documents, tmp_path, spark, monkeypatch):
-        monkeypatch.setattr(Superseded, "unsent", lambda *_args: frozenset())
+        monkeypatch.setattr(SupersededKeys, "unsent", lambda *_args: frozenset())
 
         bodies = self.bodies(documents, tmp_path, spark, "UPDATE t SET v = 'new' WHERE id < 4")
 

@@ -12,7 +12,7 @@ from adapters.postgres.drivers import make_server
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.eligibility import Eligibility
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config import parse
@@ -58,7 +58,7 @@ def measured(database: Database, *names: str) -> list[Any]:
     with database.connect() as connection:
         publication = Publication("p", lambda _schema, _table: True)
         questions = Questions(connection)
-        readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
+        readable = Eligibility(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
         targets = [Target(CollectionId(("public", name))) for name in names]
         return list(
             PostgresTables(Questions(connection), publication, readable, system_clock()).measure(targets)
@@ -84,7 +84,7 @@ class TestKinds:
             assert row is not None
             publication = Publication("p", lambda _schema, _table: True)
             questions = Questions(connection)
-            readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
+            readable = Eligibility(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
             target = Target(CollectionId((row[0], "passing")))
             (answer,) = PostgresTables(Questions(connection), publication, readable, system_clock()).measure(
                 [target]

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.postgres.log.slots.retention import Retention
 from adapters.postgres.server.connection import Identity, check_identity
-from adapters.postgres.server.questions.slots import Kept, Slots
+from adapters.postgres.server.questions.slots import SlotRetention, Slots
 from engine.errors import ConfigError, PositionLost, StateError
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import PostgresServer
@@ -134,7 +134,7 @@ class TestRetention:
     def test_above_the_bound_it_is_warned_of_again_when_twice_as_much(self, caplog):
         retention: Any = Retention("s", 100, time.monotonic)
         for size in (50, 101, 150, 201, 202, 50, 120):
-            retention._judge(Kept("reserved", size))
+            retention._judge(SlotRetention("reserved", size))
 
         assert len(caplog.records) == 3
         assert "tidemark.wal.warn.bytes" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.log.slots.xmin import SlotXmin
 from adapters.postgres.server.connection import Server
-from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
+from adapters.postgres.snapshot.slot_snapshot import LogStart, create_slot
 from adapters.system import system_clock
 from tests.servers.postgres import Database
 
@@ -40,7 +40,7 @@ def server(database: Database) -> Server:
 
 def test_it_is_read_again_when_it_is_due(server: Server, database: Database):
     slot, clock = f"slot_{database.name}", Clock()
-    create_slot(server, Beginning(slot, 1000, system_clock()))
+    create_slot(server, LogStart(slot, 1000, system_clock()))
     try:
         xmin = SlotXmin(server, slot, 5.0, clock)
         first = xmin()

@@ -10,7 +10,7 @@ import pytest
 from adapters.sqlserver.commands.inspection import inspect
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import metadata
-from adapters.sqlserver.server.catalog import Listed, OtherCodePage, Switching, uncaptured
+from adapters.sqlserver.server.catalog import ListedTable, OtherCodePage, SwitchableTable, uncaptured
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.forks import Fork, not_seen
 from adapters.sqlserver.server.table import Capture, Column, Table
@@ -37,7 +37,7 @@ def described(shop: StandInDatabase) -> dict[str, Table]:
         return {table.id.parts[-1]: table for table in questions.catalog.describe(tables)}
 
 
-def listed(shop: StandInDatabase) -> list[Listed]:
+def listed(shop: StandInDatabase) -> list[ListedTable]:
     with closing(Server(shop.server.reach).open("shop")) as questions:
         return list(questions.catalog.listed())
 
@@ -255,7 +255,7 @@ def test_a_table_whose_partitions_may_be_switched_is_named(shop):
 
     with closing(Server(shop.server.reach).open("shop")) as questions:
         assert questions.catalog.switching() == [
-            Switching(CollectionId(("shop", "dbo", "parted")), "dbo_parted")
+            SwitchableTable(CollectionId(("shop", "dbo", "parted")), "dbo_parted")
         ]
 
 

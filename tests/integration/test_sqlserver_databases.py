@@ -17,7 +17,7 @@ from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.errors import ConfigError, StateError
 from engine.model import CollectionId
-from engine.snapshot.initial import Standing
+from engine.snapshot.initial import StartSituation
 from tests.driven_sqlserver import driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
@@ -194,7 +194,7 @@ def test_an_initial_snapshot_reads_a_select_that_ends_with_an_order(
 class Recent:
     """A user's snapshotter: the newest rows of table t."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         return not standing.saved
 
     def should_stream(self) -> bool:

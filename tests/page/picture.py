@@ -15,7 +15,7 @@ from engine.job.reports.observation import Observation
 from engine.job.reports.tally import Phase
 from engine.job.saved.state import State
 from engine.model import CollectionId, Position, Range, Run, Target, Window
-from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
 from signals.answers import Answer, Outcome
@@ -39,7 +39,7 @@ def state() -> tuple[State, Window]:
         Table(2, "0/1", target("order_lines")),
         Table(3, "0/2", target("customers"), paused, paused=True),
     )
-    failed = Failed(target("invoices"), (), (Gap(Range(("7",), ("9",))),))
+    failed = FailedSnapshot(target("invoices"), (), (Gap(Range(("7",), ("9",))),))
     run = Run(1, target("orders"), ("410000",), ("530000",))
     snapshot = Snapshot(tables, next_ticket=4, failed=(failed,))
     return State(turn=84_213, position=Position((0x2F1A9C48,)), snapshot=snapshot), Window("w", (run,))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.model import CollectionId
 from engine.snapshot import copies
 from engine.snapshot.copies import changes, together
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
 
 T = CollectionId(("public", "t"))
@@ -67,9 +67,9 @@ def counted(entries: list[tuple[bytes | None, bytes | None]]) -> pa.Table:
 
 def emitted(rows: list[bytes], spans: list[pa.Table]) -> list[bytes]:
     """The rows of a window that go out, after these spans."""
-    superseded = Superseded()
+    superseded = SupersededKeys()
     for span in spans:
-        superseded |= Superseded(copies={T: (span,)})
+        superseded |= SupersededKeys(copies={T: (span,)})
     mask = superseded.of(T).survivors(pa.chunked_array([pa.array(rows, KEY_TYPE)]))
     return rows if mask is None else pa.array(rows, KEY_TYPE).filter(mask.combine_chunks()).to_pylist()
 

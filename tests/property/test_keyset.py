@@ -14,7 +14,7 @@ from adapters.postgres.conditions.selection import Selections
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.sql import quote_ident
-from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.eligibility import Eligibility
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
 from engine.config.settings import Conditions
@@ -107,7 +107,7 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
 @pytest.fixture(scope="module")
 def extents(connection) -> PostgresTables:
     questions, publication = Questions(connection), Publication("p", lambda _s, _t: True)
-    readable = Readable(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
+    readable = Eligibility(questions, publication, Selections(questions, Conditions.EXPRESSIONS))
     return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)
 
 

@@ -11,8 +11,8 @@ from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId, ExecuteSnapshot, StopSnapshot
 from signals.answers import accepted, line, rejected
 from signals.model import Signal
-from signals.parse.commands import Accepted, parse
-from signals.parse.names import Known, match_names
+from signals.parse.commands import AcceptedSignal, parse
+from signals.parse.names import KnownNames, match_names
 
 KNOWN = tuple(CollectionId(("public", name)) for name in ("a", "B", "My.Table", 'we"ird', "tmp_a"))
 
@@ -46,11 +46,11 @@ data = (
 )
 
 
-def answered(signal: Signal) -> Accepted | SignalError:
+def answered(signal: Signal) -> AcceptedSignal | SignalError:
     """What parsing gives; the answer must be a printable line either way."""
-    result: Accepted | SignalError
+    result: AcceptedSignal | SignalError
     try:
-        result = parse(signal, Known(KNOWN, bounded_matcher))
+        result = parse(signal, KnownNames(KNOWN, bounded_matcher))
         answer = accepted(signal, result)
     except SignalError as error:
         result = error
@@ -69,7 +69,7 @@ def answered(signal: Signal) -> Accepted | SignalError:
 def test_any_text_gives_a_command_or_a_signal_error(id_, type_, text):
     result = answered(Signal(Channel.SOURCE, "0/1", id_, type_, text))
 
-    if isinstance(result, Accepted):
+    if isinstance(result, AcceptedSignal):
         assert result.command.signal == "0/1"
 
 
@@ -99,7 +99,7 @@ def test_a_quoted_name_names_exactly_itself(parts):
     wanted = CollectionId(tuple(parts))
     quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
-    assert match_names(quoted, Known([*KNOWN, wanted], bounded_matcher)).collections[-1:] == (wanted,)
+    assert match_names(quoted, KnownNames([*KNOWN, wanted], bounded_matcher)).collections[-1:] == (wanted,)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters='\0"'), min_size=1))
@@ -110,13 +110,13 @@ def test_an_escaped_name_names_itself(name):
         "\\" + character if character in r"\.^$*+?()[]{}|#&~- " else character for character in str(wanted)
     )
 
-    assert wanted in match_names(escaped, Known([*KNOWN, wanted], bounded_matcher)).collections
+    assert wanted in match_names(escaped, KnownNames([*KNOWN, wanted], bounded_matcher)).collections
 
 
 @given(st.text())
 def test_any_pattern_is_matched_or_refused(pattern):
     try:
-        match = match_names(pattern, Known(KNOWN, bounded_matcher))
+        match = match_names(pattern, KnownNames(KNOWN, bounded_matcher))
     except SignalError:
         return
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.job.snapshots.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, EmissionResult
     from tests.simulation.database import Key
     from tests.simulation.fallible_calls import Process
 
@@ -76,7 +76,7 @@ class SimRows:
     sent: Sent
     process: Process
     number: int
-    emitted: Emitted
+    emitted: EmissionResult
     left: list[Read]
     fault: str
     read: Counter[Key] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class SimRows:
         """Whether all are out that will be."""
         return not self.left
 
-    def result(self) -> Emitted:
+    def result(self) -> EmissionResult:
         """Wait, while time passes."""
         self.sent.waits += bool(self.left)
         while self.left:

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
-from engine.model import Position, SignalRow, Staged
-from engine.ports.source import Encoded
+from engine.model import Position, SignalRow, StagedRun
+from engine.ports.source import EncodingResult
 from engine.snapshot import copies
 from engine.snapshot.changes.commands import begin_initial
-from engine.snapshot.extent import Extent, Scoped
-from engine.snapshot.merge import Superseded
+from engine.snapshot.extent import Extent, ScopeExtent
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
-from engine.snapshot.scope import Ranked, Within
+from engine.snapshot.scope import RankedKey, ScopedCollection
 from engine.staging.affixes import Affixes
 from engine.staging.compared_rows import COMPARED
 from engine.staging.rows import STAGED
@@ -90,7 +90,7 @@ class SimView:
 
     shown: frozenset[int]
     horizon: int
-    superseded: Superseded
+    superseded: SupersededKeys
     collections: frozenset[CollectionId]
     gives_way: bool = False
 
@@ -176,7 +176,7 @@ class SimSource:
         writer: PartWriter,
         aside: Collection[CollectionId] = (),  # noqa: ARG002  no table is set aside
         reading: Reading = MappingProxyType({}),
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Write the span's entries, and say what they supersede."""
         if not isinstance(span, SimSpan):
             raise TypeError("a span of another source")
@@ -195,7 +195,7 @@ class SimSource:
             view.superseded |= superseding(
                 [change for change in span.logged if change.transaction not in view.shown]
             )
-        return Encoded(
+        return EncodingResult(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
             superseded_in=superseded,
@@ -273,7 +273,7 @@ class SimSource:
             whole=whole,
             greatest=greatest,
             key=self.key(target.collection),
-            scoped=_scoped(target.scope, Within(len(places), greatest)),
+            scoped=_scoped(target.scope, ScopedCollection(len(places), greatest)),
         )
 
     def boundaries(
@@ -339,12 +339,12 @@ class SimSource:
                 if not window.runs[0].keys:
                     return self._in_view(window, shown)
                 self.view = None  # what superseded the keys is newer
-            horizon, before = 0, Superseded()
+            horizon, before = 0, SupersededKeys()
             if not window.initial or self._held is None:
                 horizon, before = self._settled(shown)
             return self._opened(SimWindow(self, self._life, window, shown, before, horizon))
 
-    def _settled(self, shown: frozenset[int]) -> tuple[int, Superseded]:
+    def _settled(self, shown: frozenset[int]) -> tuple[int, SupersededKeys]:
         """The place behind all that a new snapshot shows, and what was streamed that it does not show."""
         self._pending = {id_: ats for id_, ats in self._pending.items() if id_ not in shown}
         log = self._database.log
@@ -375,7 +375,7 @@ class SimSource:
             return collection, sorted(key for _place, key, _row in rows)
         return collection, sorted(key for place, key, _row in rows if low < place <= high)
 
-    def staged(self, window: SimWindow, index: int, run: Run) -> Staged:
+    def staged(self, window: SimWindow, index: int, run: Run) -> StagedRun:
         """Read one run under the window's snapshot, and stage it."""
         collection = run.target.collection
         low, high = _ends(collection, run.range)
@@ -397,7 +397,7 @@ class SimSource:
                 for _place, key, row in rows
             ]
             content = StagedReads(reads, [merge_key(key) for _place, key, _row in rows])
-        return Staged(run.ticket, collection, content, len(rows), _ROW_BYTES * len(rows), index)
+        return StagedRun(run.ticket, collection, content, len(rows), _ROW_BYTES * len(rows), index)
 
     def _compared(
         self, window: SimWindow, index: int, collection: CollectionId, rows: Sequence[tuple[Any, Key, Row]]
@@ -427,13 +427,13 @@ class SimWindow:
         life: Life,
         window: Window,
         shown: frozenset[int],
-        superseded: Superseded,
+        superseded: SupersededKeys,
         horizon: int,
     ) -> None:
         self._source, self._life, self.window = source, life, window
         self.shown, self.superseded, self._horizon = shown, superseded, horizon
         self._polls = life.world.setup.reading_polls + life.world.straggling()
-        self._staged: list[Staged] | None = None
+        self._staged: list[StagedRun] | None = None
         self.gives_way = False
         self._forms = {run.target.collection: source.key(run.target.collection) for run in window.runs}
 
@@ -451,7 +451,7 @@ class SimWindow:
         """Whether it holds a lock on a table."""
         return collection in self._forms
 
-    def poll(self) -> list[Staged] | None:
+    def poll(self) -> list[StagedRun] | None:
         """The staged rows, once all are read."""
         life = self._life
         life.step("poll")
@@ -492,11 +492,11 @@ class LateWindow:
         self._opened: SimWindow | None = None
 
     @property
-    def superseded(self) -> Superseded | None:
+    def superseded(self) -> SupersededKeys | None:
         """What superseded its rows before it was open; None until it is."""
         return self._opened.superseded if self._opened else None
 
-    def poll(self) -> list[Staged] | None:
+    def poll(self) -> list[StagedRun] | None:
         """Open, or be read."""
         if self._opened is not None:
             return self._opened.poll()
@@ -515,10 +515,10 @@ class LateWindow:
             self._opened.close()
 
 
-def superseding(entries: Sequence[Entry]) -> Superseded:
+def superseding(entries: Sequence[Entry]) -> SupersededKeys:
     """What these entries supersede in a window that contains none of them."""
     if not entries:
-        return Superseded()
+        return SupersededKeys()
     keys: dict[CollectionId, list[bytes]] = {}
     lacking: dict[CollectionId, tuple[tuple[bytes | None, bytes], ...]] = {}
     balances: dict[CollectionId, tuple[pa.Table, ...]] = {}
@@ -536,7 +536,7 @@ def superseding(entries: Sequence[Entry]) -> Superseded:
             if entry.op == "u" and entry.large is None:
                 lacking[collection] = (*lacking.get(collection, ()), (old, new))
     arrays = {name: (pa.array(found, KEY_TYPE),) for name, found in keys.items()}
-    return Superseded(arrays, frozenset(truncated), lacking, balances)
+    return SupersededKeys(arrays, frozenset(truncated), lacking, balances)
 
 
 def _balance(entry: Entry) -> pa.Table:
@@ -576,14 +576,14 @@ def in_scope(scope: Scope | None, key: Key) -> bool:
     )
 
 
-def _scoped(scope: Scope | None, within: Within) -> Scoped | None:
+def _scoped(scope: Scope | None, within: ScopedCollection) -> ScopeExtent | None:
     """A signal's scope; integers are their own ranks."""
     if scope is None:
         return None
     if scope.keys:
         return within.at([(str(orjson.loads(text)),) for (text,) in scope.keys])
     bounds = [bound for part in scope.stretches for bound in (part.start, part.end) if bound is not None]
-    return within.inside(scope, [Ranked(bound, int(bound[0])) for bound in bounds])
+    return within.inside(scope, [RankedKey(bound, int(bound[0])) for bound in bounds])
 
 
 def _ends(collection: CollectionId, part: Range) -> tuple[Any, Any]:

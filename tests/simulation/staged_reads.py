@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from engine.model import Part
     from engine.snapshot.markers import Markers
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.staging.rows import Survivors
     from tests.simulation.sink import Read, SimWriter
 
@@ -36,7 +36,7 @@ class StagedReads:
         """Remove the rows."""
         self._reads = None
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002  no event has markers
+    def emit(self, newer: NewerKeys, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002  no event has markers
         """Write the surviving events."""
         if self._reads is None:
             raise SourceError("the staged rows are gone")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.job.snapshots.rows_beside import RowsBeside, Taking
+from engine.job.snapshots.rows_beside import RowsBeside, RunInFlight
 from engine.job.snapshots.windows import Windows
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from tests.simulation.script import History, draw, from_json
@@ -47,15 +47,15 @@ def _started_inside_turns(emit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blind(says: Callable[[Any], bool]) -> Callable[..., Any]:
-    touched = Taking.touched
+    touched = RunInFlight.touched
     return lambda taking, newer: not says(newer) and touched(taking, newer)
 
 
 RULES: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "changes-do-not-wait": (WindowsInProgress, "give_way", lambda _windows, _encoded: None),
     "a-window-given-up-does-not-wait": (RowsBeside, "stop", lambda rows: rows._on_their_way.clear()),
-    "truncates-do-not-wait": (Taking, "touched", _blind(lambda newer: newer.truncated)),
-    "copies-do-not-wait": (Taking, "touched", _blind(lambda newer: newer.taken.num_rows)),
+    "truncates-do-not-wait": (RunInFlight, "touched", _blind(lambda newer: newer.truncated)),
+    "copies-do-not-wait": (RunInFlight, "touched", _blind(lambda newer: newer.taken.num_rows)),
     "runs-start-inside-turns": (Windows, "emit", _started_inside_turns(Windows.emit)),
 }
 """What takes each rule out."""

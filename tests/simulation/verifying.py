@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from engine.model import CollectionId
-    from engine.verify.copy import Asked, ExtraRow, SeenRows, Settled, Span, Touched
+    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Settled, Span, TouchedKeys
     from signals.answers import Answer
     from tests.simulation.database import Entry, Key, Rows
     from tests.simulation.sink import Event
@@ -124,7 +124,7 @@ class SimCopy:
         """None."""
         return ""
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> Found:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> Found:
         """Compare, and have the judge look at what was found once it is decided."""
         rows, span = seen[0], asked.span
         if not isinstance(rows, MemoryRows):
@@ -147,7 +147,7 @@ class SimCopy:
         self._world.compared(topic, findings, span)
         return Found(findings, self._world.setup.reading_polls)
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         """Repairs are not played."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class SimCopy:
         raise NotImplementedError
 
 
-def _is_settled(one: Said, asked: Asked) -> bool:
+def _is_settled(one: Said, asked: ComparisonRequest) -> bool:
     return one.transaction is None or asked.settled(str(one.transaction).encode())
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from engine.model import CollectionId, Scope
-    from engine.snapshot.merge import Superseded
+    from engine.snapshot.merge import SupersededKeys
     from signals.answers import Answer
     from tests.simulation.database import Key
     from tests.simulation.script import History, Step
@@ -440,7 +440,7 @@ class World:
             self.happened["overlapping windows"] += 1
         self.note(f"window opens, {count} in progress", "window")
 
-    def superseded(self, found: Iterable[Superseded]) -> None:
+    def superseded(self, found: Iterable[SupersededKeys]) -> None:
         """Entries were streamed beside open windows."""
         found = list(found)
         self.happened["truncates beside windows"] += any(moved.truncated for moved in found)

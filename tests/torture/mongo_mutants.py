@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.mongodb import opening
+from adapters.mongodb import log_opening
 from adapters.mongodb import properties as mongodb_settings
 from adapters.mongodb.documents import keys
 from adapters.mongodb.events import decode, untold
@@ -141,6 +141,6 @@ MONGO_MUTANTS: dict[str, Mutant] = {
         "rolled-back", ((collection_probes, "concern", _without("level")),)
     ),
     "the event streamed last is in the log": Mutant(
-        "restored", ((opening, "check_same_log", _always(None)),)
+        "restored", ((log_opening, "check_same_log", _always(None)),)
     ),
 }

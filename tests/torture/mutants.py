@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from adapters.postgres import source, spans
+from adapters.postgres import source, streamed_spans
 from adapters.postgres.events import decode, relations
 from adapters.postgres.log import assembler, cuts, forks, unseen_rows
 from adapters.postgres.log.reader import PostgresLog
@@ -47,7 +47,7 @@ from engine.job.verify import verification
 from engine.job.verify.repair import Repair
 from engine.snapshot import copies
 from engine.snapshot.changes import moved_rows
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.staging import text_rows
 from engine.verify.copy import Findings
 from signals.desk import Desk
@@ -293,7 +293,7 @@ def _forkless(_check_fork: Any) -> Any:
 def _knowing_nothing_earlier(opened: Any) -> Any:
     def forgetful(views: Any, *more: Any) -> Any:
         view = opened(views, *more)
-        view.superseded = Superseded()
+        view.superseded = SupersededKeys()
         return view
 
     return forgetful
@@ -321,7 +321,7 @@ MUTANTS: dict[str, Mutant] = {
         "hidden", ((superseded_keys, "noted", lambda _was: lambda waiting, *_: waiting),)
     ),
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
-    "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
+    "large values, of rows dropped": Mutant("in-window", ((SupersededKeys, "unsent", _always(frozenset())),)),
     "large values, of rows moved": Mutant(
         "moved-past", ((moved_rows, "read_again", lambda _was: lambda now, *_: now),)
     ),
@@ -385,9 +385,11 @@ MUTANTS: dict[str, Mutant] = {
     "copies taken before the window": Mutant(
         "alike-hidden", ((superseded_keys, "before", _no_copies_before),)
     ),
-    "copies counted per window": Mutant("alike-beside", ((spans.Spans, "_superseded", _by_first_window),)),
+    "copies counted per window": Mutant(
+        "alike-beside", ((streamed_spans.StreamedSpans, "_superseded", _by_first_window),)
+    ),
     "partitions that log no key of the root": Mutant(
-        "other-leaf", ((eligibility.Readable, "_check_leaves", _always(None)),)
+        "other-leaf", ((eligibility.Eligibility, "_check_leaves", _always(None)),)
     ),
     "keys that all partitions log": Mutant(
         "leaves-by-index",

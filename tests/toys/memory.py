@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from adapters.source.assembly.job import SourceJob
-from adapters.source.assembly.supplied import Wired
+from adapters.source.assembly.supplied import SuppliedSource
 from engine.config.plugins import Connector, SourceSettings
 from engine.config.properties.row import APPLIED, Catalogue, Property
 from engine.config.properties.shapes import TABLE_NAME, TEXT, choice, whole
@@ -69,11 +69,11 @@ def problems(values: Values) -> Iterable[str]:
 CONNECTOR = Connector(__name__, Catalogue(ROWS), read, problems=problems)
 
 
-def _wired(settings: Settings, _spark: SparkSession, locations: Locations) -> Wired:
+def _wired(settings: Settings, _spark: SparkSession, locations: Locations) -> SuppliedSource:
     own = settings.source
     assert isinstance(own, MemorySettings)
     source = MemorySource(DATABASES[own.database], locations.staging, span_rows=own.span_rows)
-    return Wired(cast("Source", source), lambda: None, str)
+    return SuppliedSource(cast("Source", source), lambda: None, str)
 
 
 JOB = SourceJob(_wired)

@@ -21,7 +21,7 @@ _WAITED_FOR: Final = frozenset({Outcome.ACCEPTED, Outcome.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentSignal:
     """What became of a form. `label` is its signal's, empty if none was sent; `taken`: it was not refused."""
 
     label: str
@@ -34,7 +34,7 @@ def literal(collection: CollectionId) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in collection.parts)
 
 
-def send(monitor: Monitor, form: Mapping[str, str]) -> Sent:
+def send(monitor: Monitor, form: Mapping[str, str]) -> SentSignal:
     """Send the signal that a form asks for, and wait for its answer for a few seconds.
 
     `type` is what to do, `collections` are items of `data-collections` separated by commas, `exact` is a
@@ -42,16 +42,18 @@ def send(monitor: Monitor, form: Mapping[str, str]) -> Sent:
     """
     channel, kind = monitor.channel, form.get("type", "")
     if channel is None or kind not in _KINDS:
-        return Sent("", taken=False, text=f"there is no signal of this type; known: {', '.join(_KINDS)}")
+        return SentSignal(
+            "", taken=False, text=f"there is no signal of this type; known: {', '.join(_KINDS)}"
+        )
     label = channel.send(signal_of(kind, form))
     if label is None:
-        return Sent("", taken=False, text="the job takes no signals yet, or too many wait; try again")
+        return SentSignal("", taken=False, text="the job takes no signals yet, or too many wait; try again")
     monitor.await_answer(label, _ANSWERED_WITHIN_S)
     answers = [told.answer for told in monitor.answers_to(label)]
     first = next((answer for answer in answers if answer.outcome in _WAITED_FOR), None)
     if first is None:
-        return Sent(label, taken=True, text="the signal is sent; its answer is not there yet")
-    return Sent(label, first.outcome is not Outcome.REJECTED, f"{first.outcome}: {first.text}")
+        return SentSignal(label, taken=True, text="the signal is sent; its answer is not there yet")
+    return SentSignal(label, first.outcome is not Outcome.REJECTED, f"{first.outcome}: {first.text}")
 
 
 def signal_of(kind: str, form: Mapping[str, str]) -> bytes:

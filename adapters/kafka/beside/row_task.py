@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.config.sinks.settings import KafkaSettings
-    from engine.job.snapshots.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, EmissionResult
 
 _kept: dict[SendRows, Delivery] = {}
 """The producer of this process, for its next task: connecting takes longer than sending a small run."""
@@ -82,7 +82,7 @@ class SendRows:
                 delivery.close()
                 raise
 
-    def __call__(self, emission: Emission) -> Emitted:
+    def __call__(self, emission: Emission) -> EmissionResult:
         """Send an emission's survivors. Raises SinkError, or SourceError if the staged rows are gone."""
         if self.transactional_id and self not in _kept:
             raise SinkError("the producer that was prepared is gone", where=self.transactional_id)

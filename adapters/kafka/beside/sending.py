@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.kafka.beside.row_task import SendRows
     from adapters.kafka.beside.senders import Senders
-    from engine.job.snapshots.emission import Emission, Emitted
+    from engine.job.snapshots.emission import Emission, EmissionResult
 
 _STOPPED_S: Final = 1.0
 _PREPARED_S: Final = 30.0
@@ -100,7 +100,7 @@ class RowSending:
         self._prepared_s[slot] = time.monotonic()
         return SendingRows(self, emission, slot)
 
-    def submit(self, emission: Emission, slot: int) -> Future[Emitted]:
+    def submit(self, emission: Emission, slot: int) -> Future[EmissionResult]:
         """Send a run with a slot's producer."""
         return self._senders.submit(slot, self._task(slot), emission)
 
@@ -131,7 +131,7 @@ class SendingRows:
     def __init__(self, sending: RowSending, emission: Emission, slot: int) -> None:
         self._sending, self._emission, self._slot = sending, emission, slot
         self._future = sending.submit(emission, slot)
-        self._emitted: Emitted | None = None
+        self._emitted: EmissionResult | None = None
         self._may_repeat = True
 
     def done(self) -> bool:
@@ -150,7 +150,7 @@ class SendingRows:
         if self._may_repeat:
             self._future = self._sending.submit(self._emission, self._slot)
 
-    def result(self) -> Emitted:
+    def result(self) -> EmissionResult:
         """Wait until it is sent."""
         while self._emitted is None:
             wait([self._future])

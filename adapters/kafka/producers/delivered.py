@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveryResult:
     """The result for a turn's events: the topics that got a truncate, and those that refuse events."""
 
     truncated: frozenset[str] = frozenset()
@@ -25,7 +25,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Undelivered:
+class UndeliveredRecord:
     """One record that could not be delivered, and why."""
 
     record: Record = field(repr=False)

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, Producer
 
 from adapters.kafka.client import client, opened, renew
 from adapters.kafka.errors import NotDelivered, Reason, said, sink_error
-from adapters.kafka.producers.delivered import Delivered
+from adapters.kafka.producers.delivered import DeliveryResult
 from adapters.kafka.producers.fencing import Transactions, failed, fatal_in, transactional
 from adapters.kafka.producers.flow import Flow
 from adapters.kafka.producers.records import (
@@ -84,7 +84,7 @@ class Delivery:
 
     def send(
         self, batches: Iterable[pa.RecordBatch], total: int = 0, barriers: Collection[str] = ()
-    ) -> Delivered:
+    ) -> DeliveryResult:
         """Send every event, in order, and wait until all are delivered; `total` is for the progress log.
 
         Truncates of topics in `barriers`, which have several partitions, are sent alone: all events before
@@ -111,7 +111,7 @@ class Delivery:
         self._flush()
         if self._transaction is not None:
             self._transaction.end(commits=not self._undelivered.refused)
-        return Delivered(frozenset(self._truncated), dict(self._undelivered.refused))
+        return DeliveryResult(frozenset(self._truncated), dict(self._undelivered.refused))
 
     def _send_batch(self, batch: pa.RecordBatch) -> None:
         ends = ends_of(batch)

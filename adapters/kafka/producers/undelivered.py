@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from adapters.kafka.client import batch_bytes
 from adapters.kafka.errors import BatchRefused, refuses, said, sink_error
-from adapters.kafka.producers.delivered import Undelivered
+from adapters.kafka.producers.delivered import UndeliveredRecord
 from engine.errors import SinkError, SinkRefused
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class UndeliveredRecords:
         self, settings: KafkaSettings, set_aside: Callable[[Record, list[Header]], None], *, aborts: bool
     ) -> None:
         self._settings, self._set_aside, self._aborts = settings, set_aside, aborts
-        self._records: list[Undelivered] = []
+        self._records: list[UndeliveredRecord] = []
         self.refused: dict[str, SinkError] = {}
 
     def note(self, error: KafkaError | None, message: Message) -> None:
@@ -48,13 +48,13 @@ class UndeliveredRecords:
         if error is not None:
             record = (message.topic() or "", message.value(), message.key())
             partition = message.partition()
-            self._records.append(Undelivered(record, -1 if partition is None else partition, error))
+            self._records.append(UndeliveredRecord(record, -1 if partition is None else partition, error))
 
     def not_sent(self, record: Record, error: KafkaError) -> None:
         """Note a record that the producer does not take."""
-        self._records.append(Undelivered(record, -1, error))
+        self._records.append(UndeliveredRecord(record, -1, error))
 
-    def take(self) -> list[Undelivered]:
+    def take(self) -> list[UndeliveredRecord]:
         """The records that are not settled; they are forgotten."""
         records, self._records = self._records, []
         return records
@@ -86,7 +86,7 @@ class UndeliveredRecords:
         left = (failure for failure in self._records if failure.error.code() not in ended)
         self._records = [failure for failure in left if failure.record[0] not in self.refused]
 
-    def _settle_large(self, failure: Undelivered, too_large: list[Undelivered]) -> None:
+    def _settle_large(self, failure: UndeliveredRecord, too_large: list[UndeliveredRecord]) -> None:
         topic, value, key = failure.record
         # A broker refuses a whole batch; only a batch of one record shows which record was too large.
         batch = [

@@ -77,7 +77,7 @@ class TableFile(NamedTuple):
     dead: Positions
 
 
-class Gone(NamedTuple):
+class DeadRows(NamedTuple):
     """Rows of a file that are to be dead from now on."""
 
     file: TableFile
@@ -102,7 +102,7 @@ class FileWrite(Protocol):
         None if rows can't be marked as gone, or a file is not to be read from here.
         """
 
-    def commit(self, file: DataFile | None, gone: Sequence[Gone]) -> None:
+    def commit(self, file: DataFile | None, gone: Sequence[DeadRows]) -> None:
         """By one commit that carries the turn, add the file, and mark rows of others as gone.
 
         Fails if the columns have changed since, or if another process has written this turn or a newer one.

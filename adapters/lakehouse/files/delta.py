@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.lakehouse.files.data_file import DataFile, Gone
+    from adapters.lakehouse.files.data_file import DataFile, DeadRows
     from adapters.lakehouse.files.places import Bounds
 
 _FEATURES: Final = frozenset(
@@ -119,7 +119,7 @@ class DeltaWrite:
         whole = [file for file in found if file is not None]
         return iter(whole) if len(whole) == len(found) else None
 
-    def commit(self, file: DataFile | None, gone: Sequence[Gone]) -> None:
+    def commit(self, file: DataFile | None, gone: Sequence[DeadRows]) -> None:
         """Copy the file into the table's directory, and commit it with the turn."""
         now_ms = time.time_ns() // 10**6
         actions: list[Mapping[str, Any]] = [{"txn": {**self.version, "lastUpdated": now_ms}}]
@@ -144,7 +144,7 @@ class DeltaWrite:
         source = jvm.org.apache.hadoop.fs.Path(path.as_uri())
         system.copyFromLocalFile(True, False, source, target)  # noqa: FBT003  moved, and nothing is overwritten
 
-    def _marked(self, gone: Sequence[Gone], now_ms: int) -> Iterator[dict[str, Any]]:
+    def _marked(self, gone: Sequence[DeadRows], now_ms: int) -> Iterator[dict[str, Any]]:
         """Each file anew, with a vector of all rows that are dead then; none if that are all rows."""
         dead, stats = dict[str, Positions](), dict[str, dict[str, Any]]()
         for file, positions in gone:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.lakehouse.files.data_file import DataFile, Gone
+    from adapters.lakehouse.files.data_file import DataFile, DeadRows
     from adapters.lakehouse.files.places import Bounds
 
 _Builder: TypeAlias = tuple[Any, Any]
@@ -81,7 +81,7 @@ class IcebergWrite:
         finally:
             planned.close()
 
-    def commit(self, file: DataFile | None, gone: Sequence[Gone]) -> None:
+    def commit(self, file: DataFile | None, gone: Sequence[DeadRows]) -> None:
         """Copy the files to where the table has its own, and commit them with the turn."""
         with self.branched() as branch:
             if branch is None:
@@ -94,7 +94,7 @@ class IcebergWrite:
                 made.set(name, value)
             made.toBranch(branch).commit()
 
-    def _changes(self, gone: Sequence[Gone]) -> Any:
+    def _changes(self, gone: Sequence[DeadRows]) -> Any:
         """What marks rows. It fails if another commit has changed rows or files since they were asked for."""
         jvm, _session = jvm_of(self.spark)
         names = jvm.java.util.ArrayList()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from adapters.lakehouse.files.data_file import Gone
+    from adapters.lakehouse.files.data_file import DeadRows
     from adapters.lakehouse.files.roaring import Positions
 
 _FILE, _POSITION = "file_path", "pos"
@@ -31,7 +31,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def write_deletes(directory: Path, gone: Sequence[Gone], codec: str) -> Path:
+def write_deletes(directory: Path, gone: Sequence[DeadRows], codec: str) -> Path:
     """Write a file that lists these rows."""
     path = directory / f"deletes-{uuid.uuid4()}.parquet"
     with pq.ParquetWriter(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.lakehouse.files.data_file import Gone, fitted
+from adapters.lakehouse.files.data_file import DeadRows, fitted
 from adapters.lakehouse.files.kept_values import KeptValues
 from adapters.lakehouse.files.places import BatchKeys
 from adapters.lakehouse.port import DELETED
@@ -28,7 +28,7 @@ class RowChange(NamedTuple):
     """The new rows as the table's files have them, and the old ones."""
 
     rows: pa.Table
-    gone: Sequence[Gone]
+    gone: Sequence[DeadRows]
 
 
 def row_change(batch: Batch, write: FileWrite) -> RowChange | None:
@@ -56,5 +56,5 @@ def _row_change(batch: Batch, write: FileWrite) -> RowChange | None:
         if places is None or not kept.gather(file, places):
             return None
         if len(places.positions):
-            gone.append(Gone(file, places.positions))
+            gone.append(DeadRows(file, places.positions))
     return RowChange(kept.into(fitting, np.flatnonzero(there.to_numpy())), gone)

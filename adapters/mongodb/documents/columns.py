@@ -35,7 +35,7 @@ _WORD = 8
 """How many bytes are compared at once."""
 
 
-class _Unlike(Exception):
+class _ShapesDiffer(Exception):
     """The values walked together differ in shape."""
 
 
@@ -92,7 +92,7 @@ def written(raw: bytes, starts: Ints) -> tuple[list[Written], list[int]]:
                 break
             walk = _Walk(raw, data)
             found.append(Written(rows, walk.document(fields), walk.ids))
-        except _Unlike:
+        except _ShapesDiffer:
             break
         left = left[~alike]
     return found, left.tolist()
@@ -147,7 +147,7 @@ def _value_ends(data: Data, kind: int, at: Ints, sure: Mask) -> Ints:
     if size is not None:
         return at + size
     if overhead is None:
-        raise _Unlike
+        raise _ShapesDiffer
     begin = np.where(sure, at, at[0])
     return begin + int32s(data, begin) + overhead
 
@@ -175,7 +175,7 @@ class _Walk:
         while True:
             header = _header(self.raw, int(at[0]))
             if not _begins(self.data, at, header).all():
-                raise _Unlike
+                raise _ShapesDiffer
             if header == b"\0":
                 return [*pieces, "]" if array else "}"]
             begin = at + len(header)
@@ -185,7 +185,7 @@ class _Walk:
     def _add(self, pieces: list[Piece], names: set[bytes], field: _Field, *, array: bool) -> None:
         name = field.header[1:-1]
         if name in names:
-            raise _Unlike
+            raise _ShapesDiffer
         comma = "," if names else ""
         pieces.append(comma if array else f"{comma}{quoted(name.decode(errors='replace'))}: ")
         pieces += self._values(field.header[0], field.begin, field.end)
@@ -195,7 +195,7 @@ class _Walk:
         if kind in {Kind.DOCUMENT, Kind.ARRAY}:
             try:
                 return self._inner(begin, array=kind == Kind.ARRAY)
-            except _Unlike:
+            except _ShapesDiffer:
                 return [_one_by_one(self.raw, kind, begin, end)]
         write = COLUMNS.get(kind)
         written_together = write(self.data, begin, end) if write else None

@@ -32,7 +32,7 @@ from adapters.mongodb.events.change_event import (
     signal_of,
 )
 from adapters.mongodb.events.codec import codec_of, id_json
-from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, Watch
+from adapters.mongodb.events.facts import CollectionRemoval, DecodedPart, Lack, LeftOut, Watch
 from adapters.mongodb.events.transactions import Boundaries
 from adapters.mongodb.log.options import EMPTYING
 from adapters.source.log.table_faults import note_fault
@@ -41,7 +41,7 @@ from engine.events.batch import EVENTS, no_events
 from engine.events.columns import parsed_events
 from engine.events.counts import counted
 from engine.model import SignalRow
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import merge_keys
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class _SupersedingKeys:
     keys: dict[CollectionId, list[str]] = field(default_factory=dict)
     lacking: dict[CollectionId, list[str]] = field(default_factory=dict)
 
-    def superseded(self) -> Superseded:
-        return Superseded(
+    def superseded(self) -> SupersededKeys:
+        return SupersededKeys(
             {collection: (_merge_keys(keys),) for collection, keys in self.keys.items()},
             lacking={
                 collection: tuple((key, key) for key in _merge_keys(keys).to_pylist())
@@ -79,7 +79,7 @@ def _merge_keys(texts: list[str]) -> pa.LargeBinaryArray:
 
 def decode(
     changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None = None
-) -> Decoded:
+) -> DecodedPart:
     """Decode and encode the change events of a part. `now_ms` is their `ts_ms`.
 
     Raises SourceError if a change event is damaged.
@@ -94,7 +94,7 @@ def decode(
 
 def _decode(
     changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None
-) -> Decoded:
+) -> DecodedPart:
     part = _Part(rules, watch, now_ms, Boundaries(rules.settings, before))
     faults: dict[CollectionId | None, str] = {}
     walked = [_walked(raw) for raw in changes]
@@ -180,7 +180,7 @@ class _Part:
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
         self._typed: dict[CollectionId, tuple[list[int], list[str], list[str | None]]] = {}
         self._noted, self._signals = _SupersedingKeys(), list[SignalRow]()
-        self._emptied, self._left_out = list[Emptied](), list[LeftOut]()
+        self._emptied, self._left_out = list[CollectionRemoval](), list[LeftOut]()
 
     def add(
         self, raw: bytes, found: dict[str, Value], collection: CollectionId | None, whole: str | None
@@ -219,8 +219,8 @@ class _Part:
         if "d" not in self._rules.settings.skipped_operations:
             self._emit(replace(change, op="d", after="null", described=False), codec)
 
-    def decoded(self, entries: int) -> Decoded:
-        return Decoded(
+    def decoded(self, entries: int) -> DecodedPart:
+        return DecodedPart(
             self._batch(),
             tuple(self._signals),
             self._noted.superseded(),
@@ -264,7 +264,9 @@ class _Part:
     ) -> None:
         if operation in EMPTYING:
             to = collection_of(raw, found.get("to"))
-            self._emptied.append(Emptied(at, operation, collection, database_of(raw, found.get("ns")), to))
+            self._emptied.append(
+                CollectionRemoval(at, operation, collection, database_of(raw, found.get("ns")), to)
+            )
         elif at > self._watch.after and collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"
             self._noted.keys.setdefault(collection, []).append(key)

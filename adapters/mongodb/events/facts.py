@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from adapters.source.log.open_transaction import OpenTransaction
     from engine.model import CollectionId, Part, SignalRow
-    from engine.snapshot.merge import Superseded
+    from engine.snapshot.merge import SupersededKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class CollectionRemoval:
     """A drop, a rename to `to`, or an invalidation: of a `collection`, of a `database`, or of everything.
 
     The stream has no event for the documents that are lost, nor for those that a rename brings.
@@ -72,7 +72,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedPart:
     """A decoded part: its events in order, and the facts that the driver needs.
 
     `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
@@ -82,11 +82,11 @@ class Decoded:
 
     events: pa.RecordBatch
     signals: tuple[SignalRow, ...]
-    superseded: Superseded
+    superseded: SupersededKeys
     open: OpenTransaction | None
     entries: int
     part: Part | None = None
-    emptied: tuple[Emptied, ...] = ()
+    emptied: tuple[CollectionRemoval, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     faults: Mapping[CollectionId, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.facts import Decoded, Watch
+    from adapters.mongodb.events.facts import DecodedPart, Watch
     from adapters.mongodb.log.reader import Span
     from adapters.source.log.open_transaction import OpenTransaction
     from adapters.source.log.span_encoder import EncodePart, SpanEncoder
@@ -33,7 +33,7 @@ class DecodePart:
     watch: Watch
     now_ms: int
 
-    def __call__(self, raw: Sequence[pa.RecordBatch], before: OpenTransaction | None) -> Decoded:
+    def __call__(self, raw: Sequence[pa.RecordBatch], before: OpenTransaction | None) -> DecodedPart:
         """Decode a batch of change events."""
         (batch,) = raw
         return decode(batch.column(0).to_pylist(), self.rules, self.watch, self.now_ms, before)
@@ -41,12 +41,12 @@ class DecodePart:
 
 def encode_span(
     encoder: SpanEncoder,
-    task: EncodePart[OpenTransaction | None, Decoded],
+    task: EncodePart[OpenTransaction | None, DecodedPart],
     span: Span,
     before: OpenTransaction | None,
     *,
     whole: bool,
-) -> list[Decoded]:
+) -> list[DecodedPart]:
     """The facts of the span's parts, in order. `before` is the transaction that the last span left open.
 
     `whole` keeps the span in one part, because its transaction metadata passes from event to event.

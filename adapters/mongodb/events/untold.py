@@ -16,18 +16,18 @@ from engine.isolation.incomplete import Cause, Incomplete, Letters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from adapters.mongodb.events.facts import Emptied, LeftOut
+    from adapters.mongodb.events.facts import CollectionRemoval, LeftOut
     from engine.model import CollectionId
 
     Captures = Callable[[CollectionId], bool]
 
 
-def replaced(emptied: Iterable[Emptied]) -> dict[CollectionId, tuple[int, ...]]:
-    """Collections that were renamed onto, with the last rename's cluster time: `Encoded.replaced`."""
+def replaced(emptied: Iterable[CollectionRemoval]) -> dict[CollectionId, tuple[int, ...]]:
+    """Collections that were renamed onto, with the last rename's cluster time: `EncodingResult.replaced`."""
     return {emptying.to: emptying.at for emptying in emptied if emptying.to is not None}
 
 
-def taken_away(emptied: Emptied, captures: Captures) -> str:
+def taken_away(emptied: CollectionRemoval, captures: Captures) -> str:
     """A log line on documents that consumers keep of a removed collection; empty if not captured."""
     if emptied.collection is None or not captures(emptied.collection):
         return ""  # a database's collections were dropped one by one before
@@ -39,7 +39,7 @@ def taken_away(emptied: Emptied, captures: Captures) -> str:
 
 
 def incomplete(
-    emptied: Iterable[Emptied], left_out: Iterable[LeftOut], captures: Captures
+    emptied: Iterable[CollectionRemoval], left_out: Iterable[LeftOut], captures: Captures
 ) -> tuple[Incomplete, ...]:
     """The collections whose copies are incomplete from now on."""
     renamed = (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.mongodb.log.position import has_passed
 from adapters.mongodb.settings import CaptureScope, MongoSettings
 from engine.config.sources.selection import CaptureSettings
-from engine.model import Appeared
+from engine.model import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,14 +49,14 @@ class Arrivals:
         self._since: dict[CollectionId, tuple[int, int]] | None = None
         self._untold: dict[CollectionId, tuple[int, int]] = {}
         self._renamed: set[CollectionId] = set()
-        self._found: list[Appeared] = []
+        self._found: list[Arrival] = []
         self._saved: SavedCapture | None = None
 
     def begin(self, saved: SavedCapture | None) -> None:
         """Go on from a saved state: find what its settings did not capture."""
         self._saved = saved
         if saved is not None and saved != _form(self._settings):
-            self._found = [Appeared(name) for name in self._captured() if not _covers(saved, name)]
+            self._found = [Arrival(name) for name in self._captured() if not _covers(saved, name)]
 
     @property
     def saved(self) -> SavedCapture:
@@ -71,7 +71,7 @@ class Arrivals:
         for name, at in list(self._untold.items()):
             if position is not None and has_passed(position, at):
                 del self._untold[name]
-                self._found.append(Appeared(name, told=True))
+                self._found.append(Arrival(name, told=True))
 
     def _compare(self, names: list[CollectionId]) -> None:
         at = self._now()
@@ -91,9 +91,9 @@ class Arrivals:
         self._untold.pop(name, None)
         if since is None:
             self._renamed.add(name)
-        self._found.append(Appeared(name))
+        self._found.append(Arrival(name))
 
-    def appeared(self) -> list[Appeared]:
+    def appeared(self) -> list[Arrival]:
         """The collections that are captured only since the last call, or since the state was saved."""
         found, self._found = self._found, []
         self._saved = _form(self._settings)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.mongodb.server.failures import source_errors
-from adapters.source.driver_errors import Refused
+from adapters.source.driver_errors import ServerRefused
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _SYSTEM = frozenset({"admin", "config", "local"})
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class CollectionDescription:
     """A collection in the catalog. `uuid` changes when it is dropped and created again.
 
     The server can't read a `capped` collection as of a cluster time. `uuid` is empty if our role may only see
@@ -43,7 +43,7 @@ class Catalog:
     def __init__(self, client: Callable[[], MongoClient[dict[str, Any]]]) -> None:
         self._client = client
 
-    def collections(self, database: str | None = None) -> dict[CollectionId, Described]:
+    def collections(self, database: str | None = None) -> dict[CollectionId, CollectionDescription]:
         """The collections of a database, or of all but system ones, by name, with views and time series."""
         with source_errors("listing collections"):
             names = [database] if database else self._databases()
@@ -53,7 +53,7 @@ class Catalog:
     def _databases(self) -> list[str]:
         return [name for name in self._client().list_database_names() if name not in _SYSTEM]
 
-    def _of(self, database: str) -> list[Described]:
+    def _of(self, database: str) -> list[CollectionDescription]:
         return [
             _described(database, listed)
             for listed in self._listed(database)
@@ -65,14 +65,14 @@ class Catalog:
         try:
             with source_errors("listing collections", database):
                 return list(listing())
-        except Refused:
+        except ServerRefused:
             # A role without listCollections may see the names of what it may read.
             return list(listing(nameOnly=True))
 
 
-def _described(database: str, listed: Mapping[str, Any]) -> Described:
+def _described(database: str, listed: Mapping[str, Any]) -> CollectionDescription:
     uuid = listed.get("info", {}).get("uuid")
-    return Described(
+    return CollectionDescription(
         CollectionId((database, listed["name"])),
         listed["type"],
         "" if uuid is None else bytes(uuid).hex(),

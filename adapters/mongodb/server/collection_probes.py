@@ -17,7 +17,7 @@ from adapters.mongodb.documents.bson_walk import documents, fields
 from adapters.mongodb.documents.keys import BY_ID, NOTHING_BETWEEN, between, id_text, ranked
 from adapters.mongodb.server.connection import RAW
 from adapters.mongodb.server.failures import collection_errors
-from adapters.source.driver_errors import Refused
+from adapters.source.driver_errors import ServerRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class CollectionProbes:
         try:
             with collection_errors(_MEASURING, collection):
                 (found,) = self._client()[database][name].aggregate([{"$collStats": {"storageStats": {}}}])
-        except Refused:
+        except ServerRefused:
             # The role lacks collStats.
             return self._estimated(collection)
         storage = found["storageStats"]
@@ -131,7 +131,7 @@ class CollectionProbes:
         try:
             with collection_errors("checking the condition", collection):
                 explain("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
-        except Refused as error:
+        except ServerRefused as error:
             fault = error.fault
             said = fault.said if error.hint else condition_refused(fault.code, fault.name)
             return Refusal(said, error.hint)

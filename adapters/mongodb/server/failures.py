@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymongo.errors import OperationFailure, PyMongoError
 
 from adapters.disclosure import mongodb_message
-from adapters.source.driver_errors import DriverErrors, Fault, Meaning, Refused
+from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault, ServerRefused
 from engine.errors import (
     LoginRefused,
     LogRemoved,
@@ -80,42 +80,42 @@ source_errors = DriverErrors(
     _fault,
     "mongodb",
     (
-        Meaning(LoginRefused, (_NOT_ADMITTED,)),
-        Meaning(
+        ErrorMeaning(LoginRefused, (_NOT_ADMITTED,)),
+        ErrorMeaning(
             LogRemoved,
             _HISTORY_LOST,
             _NO_LONGER_THERE,
             where="change stream",
             hint=_ENLARGE,
         ),
-        Meaning(
+        ErrorMeaning(
             OtherHistory,
             (_ANOTHER_LOG,),
             _STREAMED_ELSEWHERE,
             where="change stream",
             hint=_ANEW_ELSEWHERE,
         ),
-        Meaning(Refused, (_UNAUTHORIZED,), hint="grant our role the privilege"),
-        Meaning(SourceError, _PASSING),
-        Meaning(Refused),
+        ErrorMeaning(ServerRefused, (_UNAUTHORIZED,), hint="grant our role the privilege"),
+        ErrorMeaning(SourceError, _PASSING),
+        ErrorMeaning(ServerRefused),
     ),
 )
 """Raises the driver's exceptions as ours: PositionLost if the log can't be continued, Refused if a retry is
 useless."""
 
 collection_errors = source_errors.refined(
-    Meaning(
+    ErrorMeaning(
         SnapshotGone,
         _SNAPSHOT_GONE,
         hint="raise minSnapshotHistoryWindowInSeconds on the server, which says how long it keeps"
         " a state (300 unless set otherwise)",
     ),
-    Meaning(SchemaChanged, _COLLECTION_MOVED),
+    ErrorMeaning(SchemaChanged, _COLLECTION_MOVED),
 )
 """Like `source_errors`, but SchemaChanged if the collection was dropped or changed meanwhile."""
 
 stream_errors = source_errors.refined(
-    Meaning(EventTooLarge, _TOO_LARGE),
-    Meaning(HistoryLost, _HISTORY_LOST, _NO_LONGER_THERE, hint=_ENLARGE),
+    ErrorMeaning(EventTooLarge, _TOO_LARGE),
+    ErrorMeaning(HistoryLost, _HISTORY_LOST, _NO_LONGER_THERE, hint=_ENLARGE),
 )
 """Like `source_errors`, but EventTooLarge and HistoryLost in a change stream."""

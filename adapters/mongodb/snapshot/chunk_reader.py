@@ -21,7 +21,7 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.kept_blocks import map_staging
 from adapters.spark.windows.chunk_job import attempt
 from adapters.spark.windows.window_jobs import WindowJobs
-from engine.model import Staged
+from engine.model import StagedRun
 from engine.staging.compared_rows import COMPARED
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class ReadRuns:
     area: StagingArea
     batch_rows: int
 
-    def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, Staged]]:
+    def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, StagedRun]]:
         """Stage every run that has rows."""
         staged = [(read.index, self._stage(read)) for read in reads]
         return [(index, staged_run) for index, staged_run in staged if staged_run.rows]
 
-    def _stage(self, read: RunRead) -> Staged:
+    def _stage(self, read: RunRead) -> StagedRun:
         collection = read.run.target.collection
         form = COMPARED if read.run.target.compared else None
         staging = self.area.run(read.index, read.events.affixes, attempt(), form)
@@ -99,7 +99,9 @@ class ReadRuns:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     run.write(batch)
-        return Staged(read.run.ticket, collection, run.complete, run.rows, run.bytes, read.index, run.hashes)
+        return StagedRun(
+            read.run.ticket, collection, run.complete, run.rows, run.bytes, read.index, run.hashes
+        )
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers as of the window's cluster time, with the offsets of their documents."""
@@ -146,7 +148,7 @@ class ChunkReader:
 
     def read(
         self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int], *, most_tasks: int = 0
-    ) -> list[Staged]:
+    ) -> list[StagedRun]:
         """Read all runs as of a cluster time. Returns the staged ones in order. Blocks.
 
         At most `most_tasks` tasks are used (0: no limit but the reader's own).

@@ -22,37 +22,37 @@ from engine.errors import SchemaChanged
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.mongodb.events.facts import Emptied
-    from adapters.mongodb.server.catalog import Described
+    from adapters.mongodb.events.facts import CollectionRemoval
+    from adapters.mongodb.server.catalog import CollectionDescription
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.source.opening_window import ShownOpeningWindow
     from engine.model import CollectionId
     from signals.window_rows import WindowRows
 
-MongoOpening: TypeAlias = "ShownOpeningWindow[Asked, MongoWindow]"
+MongoOpening: TypeAlias = "ShownOpeningWindow[CatalogLookup, MongoWindow]"
 """A window that is being opened."""
 
 
-class Asked(NamedTuple):
+class CatalogLookup(NamedTuple):
     """What the server was asked for a window: the time N, then its collections."""
 
     now: tuple[int, int]
-    known: Mapping[CollectionId, Described]
+    known: Mapping[CollectionId, CollectionDescription]
     marks: WindowRows | None
 
 
 @dataclass(slots=True)
-class Meanwhile:
+class OpeningWatch:
     """What the stream says of a window's collections while it opens."""
 
     collections: frozenset[CollectionId]
-    _emptied: list[Emptied] = field(default_factory=list)
+    _emptied: list[CollectionRemoval] = field(default_factory=list)
 
-    def emptied(self, emptied: Sequence[Emptied]) -> None:
+    def emptied(self, emptied: Sequence[CollectionRemoval]) -> None:
         """Note drops and renames."""
         self._emptied += emptied
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: CatalogLookup) -> None:
         """Raise SchemaChanged if a collection was dropped or renamed after the time that was asked for."""
         for emptying in self._emptied:
             if emptying.at > asked.now and (lost := emptying.among(self.collections)):

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 from adapters.mongodb.documents.keys import key_from_json
 from adapters.mongodb.snapshot.conditions import check_condition, condition_filter
 from adapters.source.conditions.checking_time import CheckingTime
-from adapters.source.driver_errors import Refused
+from adapters.source.driver_errors import ServerRefused
 from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy, UnknownCollection
-from engine.snapshot.extent import WHOLE_BYTES, Extent, Scoped, dense_span
-from engine.snapshot.scope import Ranked, Within
+from engine.snapshot.extent import WHOLE_BYTES, Extent, ScopeExtent, dense_span
+from engine.snapshot.scope import RankedKey, ScopedCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from adapters.mongodb.server.catalog import Described
+    from adapters.mongodb.server.catalog import CollectionDescription
     from adapters.mongodb.server.questions import Questions
     from engine.model import CollectionId, JsonKey, Key, Range, Run, Scope, Target
 
@@ -65,7 +65,7 @@ class MongoCollections:
         """The captured collections that are capped."""
         return frozenset(described.id for described in self._captured() if described.capped)
 
-    def _captured(self) -> list[Described]:
+    def _captured(self) -> list[CollectionDescription]:
         found = self._questions.catalog.collections().values()
         return [
             collection
@@ -82,14 +82,14 @@ class MongoCollections:
     ) -> list[Extent | SignalError | TableBusy]:
         """The extent of each collection, or why it can't be read."""
         at = max(self._questions.now(), self._streamed_to())
-        known: dict[CollectionId, Described] = {}
+        known: dict[CollectionId, CollectionDescription] = {}
         for database in {target.collection.parts[0] for target in targets}:
             known |= self._questions.catalog.collections(database)
         whole_bytes = 0 if bounded else self._whole_bytes
         beginning = self._beginning()
         if beginning:
             self.apart |= {name for name, described in known.items() if described.capped}
-        measuring = _Measuring(
+        measuring = _Measurement(
             *(self._questions, at, beginning, whole_bytes, self._conditions, self._checking)
         )
         return [measuring.judged(target, known.get(target.collection)) for target in targets]
@@ -107,11 +107,11 @@ class MongoCollections:
                     break
                 found.append((text,))
                 left = replace(left, after=(text,), holds_after=False)
-        except Refused as error:
+        except ServerRefused as error:
             raise error.recast(SchemaChanged) from error
         return found
 
-    def readings(self, runs: Sequence[Run]) -> dict[CollectionId, Described]:
+    def readings(self, runs: Sequence[Run]) -> dict[CollectionId, CollectionDescription]:
         """The collections of a window as they are now. Raises SchemaChanged if one has changed."""
         databases = {run.target.collection.parts[0] for run in runs}
         known = {
@@ -132,7 +132,7 @@ class MongoCollections:
         return known
 
 
-class _Measuring:
+class _Measurement:
     """One measurement, as of a cluster time or later."""
 
     def __init__(
@@ -148,16 +148,18 @@ class _Measuring:
         self._beginning, self._whole_bytes = beginning, whole_bytes
         self._conditions, self._checking = conditions, checking
 
-    def judged(self, target: Target, described: Described | None) -> Extent | SignalError | TableBusy:
+    def judged(
+        self, target: Target, described: CollectionDescription | None
+    ) -> Extent | SignalError | TableBusy:
         """The extent of a collection, or why it has none."""
         try:
             return self._measured(target, described)
         except (SignalError, TableBusy) as error:
             return error
-        except (SchemaChanged, Refused) as error:
+        except (SchemaChanged, ServerRefused) as error:
             return error.recast(SignalError)
 
-    def _measured(self, target: Target, described: Described | None) -> Extent:
+    def _measured(self, target: Target, described: CollectionDescription | None) -> Extent:
         described = self._checked(target, described)
         collection = target.collection
         found = self._probes.size(collection)
@@ -170,10 +172,14 @@ class _Measuring:
         greatest = self._probes.greatest_id(collection, self._at)
         last = None if greatest is None else (greatest,)
         span = None if greatest is None else _span(least, greatest, rows)
-        part = None if target.scope is None else self._scoped(target, target.scope, Within(rows, last, span))
+        part = (
+            None
+            if target.scope is None
+            else self._scoped(target, target.scope, ScopedCollection(rows, last, span))
+        )
         return Extent(rows, size, greatest=last, span=span, key=described.key, as_of=as_of, scoped=part)
 
-    def _scoped(self, target: Target, scope: Scope, within: Within) -> Scoped:
+    def _scoped(self, target: Target, scope: Scope, within: ScopedCollection) -> ScopeExtent:
         """The part of a collection that a signal asks for. Raises SignalError if an `_id` can't be meant."""
         place = target.collection
         if scope.keys:
@@ -191,13 +197,13 @@ class _Measuring:
             within = replace(within, last=ranks.pop())
         if len(ranks) < len(bounds):
             ranks = list(range(len(bounds)))  # in an empty collection no order matters
-        return within.inside(scope, [Ranked(*pair) for pair in zip(bounds, ranks, strict=True)])
+        return within.inside(scope, [RankedKey(*pair) for pair in zip(bounds, ranks, strict=True)])
 
     def _ranks(self, collection: CollectionId, keys: Sequence[Key]) -> list[int]:
         with self._checking.of(collection):
             return self._probes.ranks(collection, keys)
 
-    def _checked(self, target: Target, described: Described | None) -> Described:
+    def _checked(self, target: Target, described: CollectionDescription | None) -> CollectionDescription:
         """The collection, if the target can be read as requested. Raises SignalError or TableBusy."""
         place = target.collection
         if described is None:

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 from adapters.source.window_reader import Background
 from engine.errors import SnapshotGone
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from adapters.mongodb.events.facts import Emptied
+    from adapters.mongodb.events.facts import CollectionRemoval
     from adapters.mongodb.snapshot.watermark import Watermark
-    from adapters.source.window_reader import Reading
-    from engine.model import CollectionId, Position, Staged
+    from adapters.source.window_reader import WindowTasks
+    from engine.model import CollectionId, Position, StagedRun
 
 
 class MongoWindow:
     """The engine's `OpenWindow` on MongoDB. Nothing streamed before it opened is newer than its rows."""
 
-    def __init__(self, collections: frozenset[CollectionId], watermark: Watermark, reading: Reading) -> None:
-        self.collections, self.watermark, self.superseded = collections, watermark, Superseded()
+    def __init__(
+        self, collections: frozenset[CollectionId], watermark: Watermark, reading: WindowTasks
+    ) -> None:
+        self.collections, self.watermark, self.superseded = collections, watermark, SupersededKeys()
         self._rows = Background(reading, watermark.seal)
 
     @property
@@ -30,14 +32,14 @@ class MongoWindow:
         """The cluster time of the window's documents: seconds, and the number within the second."""
         return "{}.{}".format(*self.watermark.at)
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read."""
         try:
             return self._rows.staged()
         except SnapshotGone as error:
             raise self.watermark.gone(error) from error
 
-    def emptied(self, emptied: Iterable[Emptied]) -> frozenset[CollectionId]:
+    def emptied(self, emptied: Iterable[CollectionRemoval]) -> frozenset[CollectionId]:
         """The window's collections that were emptied after its time. Its rows reflect what came before."""
         found = (emptying.among(self.collections) for emptying in emptied if emptying.at > self.watermark.at)
         return frozenset(chain.from_iterable(found))

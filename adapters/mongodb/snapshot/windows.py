@@ -12,7 +12,7 @@ from adapters.mongodb.events.source_block import marked_sources, read_source
 from adapters.mongodb.snapshot.blocking import BlockingViews
 from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
-from adapters.mongodb.snapshot.opening_window import Asked, Meanwhile
+from adapters.mongodb.snapshot.opening_window import CatalogLookup, OpeningWatch
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.source.opening_window import ShownOpeningWindow
@@ -21,7 +21,7 @@ from adapters.source.window_reader import reading_of
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError
 from engine.events.record.envelope import PLAIN
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.verify.deletes import DeleteEvents
 from signals.window_rows import rows_of
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.facts import Emptied
-    from adapters.mongodb.server.catalog import Described
+    from adapters.mongodb.events.facts import CollectionRemoval
+    from adapters.mongodb.log_session import LogSession
+    from adapters.mongodb.server.catalog import CollectionDescription
     from adapters.mongodb.server.questions import Questions
-    from adapters.mongodb.session import Session
     from adapters.mongodb.snapshot.opening_window import MongoOpening
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
@@ -53,7 +53,7 @@ class OpenWindows:
         stops = StopWatch(partial(questions.stops, signals), self._clock.monotonic) if signals else None
         self.blocking = BlockingViews(stops)
         self.opened: dict[str, MongoWindow] = {}
-        self.meanwhile: Meanwhile | None = None
+        self.meanwhile: OpeningWatch | None = None
 
     def watch(self) -> Watch:
         """What may supersede documents of any open window."""
@@ -70,14 +70,16 @@ class OpenWindows:
             for signal_id in ids:
                 window.watermark.streamed(signal_id)
 
-    def emptied(self, emptied: Sequence[Emptied]) -> dict[str, Superseded]:
+    def emptied(self, emptied: Sequence[CollectionRemoval]) -> dict[str, SupersededKeys]:
         """What each window loses by drops and renames, by its id. One that opens is told of them."""
         if self.meanwhile is not None:
             self.meanwhile.emptied(emptied)
-        return {name: Superseded(truncated=window.emptied(emptied)) for name, window in self.opened.items()}
+        return {
+            name: SupersededKeys(truncated=window.emptied(emptied)) for name, window in self.opened.items()
+        }
 
     def open(
-        self, window: Window, session: Session, streamed_to: Callable[[], tuple[int, int]]
+        self, window: Window, session: LogSession, streamed_to: Callable[[], tuple[int, int]]
     ) -> MongoWindow | MongoOpening:
         """Choose a cluster time, and start the tasks that read the window's runs as of it; or begin to.
 
@@ -88,7 +90,7 @@ class OpenWindows:
             # has a rename after the measurement.
             return self._open(window, session, watermark, session.tables.readings(window.runs), streamed_to)
         collections = frozenset(run.target.collection for run in window.runs)
-        meanwhile = Meanwhile(collections)
+        meanwhile = OpeningWatch(collections)
         ask = partial(self._ask, window, session)
         join = partial(self._join, window, session, streamed_to, meanwhile)
         if window.blocking:
@@ -102,7 +104,7 @@ class OpenWindows:
     def _opens_no_more(self) -> None:
         self.meanwhile = None
 
-    def _ask(self, window: Window, session: Session) -> Asked:
+    def _ask(self, window: Window, session: LogSession) -> CatalogLookup:
         """Ask what a window has to know, and mark it. Touches nothing that others change."""
         marks, signal = None, self._settings.signals.collection
         if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
@@ -111,15 +113,15 @@ class OpenWindows:
             marks = rows_of(window, self._clock.now_ms)
             self._questions.write_signal(signal, *marks.opening())
         now = self._questions.now()
-        return Asked(now, session.tables.readings(window.runs), marks)
+        return CatalogLookup(now, session.tables.readings(window.runs), marks)
 
     def _join(
         self,
         window: Window,
-        session: Session,
+        session: LogSession,
         streamed_to: Callable[[], tuple[int, int]],
-        meanwhile: Meanwhile,
-        asked: Asked,
+        meanwhile: OpeningWatch,
+        asked: CatalogLookup,
     ) -> MongoWindow:
         """Open the window whose questions were asked."""
         meanwhile.check(asked)
@@ -132,9 +134,9 @@ class OpenWindows:
     def _open(
         self,
         window: Window,
-        session: Session,
+        session: LogSession,
         watermark: Watermark,
-        known: Mapping[CollectionId, Described],
+        known: Mapping[CollectionId, CollectionDescription],
         streamed_to: Callable[[], tuple[int, int]],
     ) -> MongoWindow:
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
@@ -164,7 +166,7 @@ class OpenWindows:
         return opened
 
     def deletes(
-        self, collection: CollectionId, session: Session, streamed_to: tuple[int, int]
+        self, collection: CollectionId, session: LogSession, streamed_to: tuple[int, int]
     ) -> DeleteEvents:
         """How delete events of documents are written that only a copy has."""
         rules, settings = session.rules, self._settings.events

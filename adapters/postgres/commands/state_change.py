@@ -25,7 +25,7 @@ from adapters.postgres.server.connection import check_identity
 from adapters.postgres.server.position import parts_of, position_at, shown
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
+from adapters.postgres.snapshot.slot_snapshot import LogStart, create_slot
 from adapters.system import system_clock
 from engine.errors import ConfigError, PositionLost, StateError
 from engine.saved import read_integer, read_mapping, read_text, reading_saved
@@ -171,7 +171,7 @@ def _replicated(
             hint="create it before anybody writes there, as `tidemark init` shows, and move again",
         )
     _check_received(questions, postgres.publication)
-    beginning = Beginning(postgres.slot, 0, system_clock(), failover=postgres.slot_failover)
+    beginning = LogStart(postgres.slot, 0, system_clock(), failover=postgres.slot_failover)
     return position_at(create_slot(server, beginning))
 
 

@@ -12,7 +12,7 @@ from adapters.source.conditions.writer import Unwritable, named
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.source.conditions.writer import Found, Writer, Writing
+    from adapters.source.conditions.writer import ResolvedColumn, Writer, Writing
 
 _COLLATIONS: Final = frozenset({"C", "POSIX", "default", "ucs_basic"})
 
@@ -21,7 +21,7 @@ def _operator(writer: Writer, sign: str, *operands: exp.Expr | None) -> str:
     """An operator of pg_catalog, or of the schema of its operands' type if an extension defines that."""
     numbers = [number for operand in operands if (number := writer.reference(operand)) is not None]
 
-    def schema(found: Sequence[Found]) -> str:
+    def schema(found: Sequence[ResolvedColumn]) -> str:
         return next((found[at].operators for at in numbers if found[at].operators), "pg_catalog")
 
     return f"OPERATOR({writer.gap(schema)}.{sign})" if numbers else f"OPERATOR(pg_catalog.{sign})"

@@ -10,7 +10,7 @@ from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.postgres.server.sql import quote_ident
 from adapters.source.conditions.rendering import rendered
 from adapters.source.conditions.selects import is_query, selected
-from adapters.source.conditions.writer import Found
+from adapters.source.conditions.writer import ResolvedColumn
 from engine.config.settings import Conditions
 from engine.errors import ConfigError, SignalError
 
@@ -42,7 +42,7 @@ class _PublishedTable:
             return self.share.columns
         return [column.name for column in self.table.columns if not column.generated]
 
-    def found(self, reference: Reference) -> Found | None:
+    def found(self, reference: Reference) -> ResolvedColumn | None:
         """The published column that a condition names, if there is one."""
         table, share = self.table, self.share
         name = named_column(reference, table.id)
@@ -50,7 +50,9 @@ class _PublishedTable:
         if column is None or (share.columns is not None and column.name not in share.columns):
             return None
         kind = self.types[column.type]
-        return Found(quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators))
+        return ResolvedColumn(
+            quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators)
+        )
 
 
 class Selections:

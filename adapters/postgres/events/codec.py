@@ -18,7 +18,7 @@ from adapters.postgres.events.source_block import SOURCE, source_snapshot, sourc
 from adapters.postgres.events.types import conversion
 from adapters.postgres.server.table import Column, Leaves, PgType, Relation, Table
 from engine.events.record import shaping
-from engine.events.record.columns import Described, DescribedTable, codec_of
+from engine.events.record.columns import DescribedColumn, DescribedTable, codec_of
 from engine.events.settings import Fault
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ def _described(
     index: int,
     settings: EventSettings,
     types: Mapping[int, PgType],
-) -> Described:
+) -> DescribedColumn:
     """A column of the relation with what the catalog says of it; nothing if the column is not included."""
     column = relation.columns[index]
     kind = type_of(column.type, types) or PgType(column.type, f"type {column.type}")
     included = table is not None and shaping.is_included(relation.id, column.name, settings)
     known = table.column(column.name) if table and included else None
     made = conversion(kind, column.typmod, types, settings)
-    return Described(
+    return DescribedColumn(
         column.name,
         index,
         kind.name,

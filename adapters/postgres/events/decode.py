@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedPart:
     """What a part contains: its events in log order, and what the driver needs to know.
 
     `events` are the rendered ones, `columns` those of a sink that takes columns. `signals` are the rows
@@ -87,7 +87,7 @@ def decode(
     settings: EventSettings,
     watch: Watch,
     moment: Moment,
-) -> Decoded:
+) -> DecodedPart:
     """Decode and encode one part.
 
     A relation without a codec is not captured: its entries are only counted.
@@ -106,7 +106,7 @@ def decode(
     for draft, block in zip(made, blocks, strict=True):
         events.add(draft, source_pieces(messages, line, draft, settings, moment.xmin), block)
     events.groups.extend([*boundaries, *message_events(messages, line, settings, moment)])
-    return Decoded(
+    return DecodedPart(
         events.records(),
         tuple(row for _position, row in sorted(rows.signals, key=itemgetter(0))),
         together(rows.keys),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.postgres.events.decode import Decoded, decode
+from adapters.postgres.events.decode import DecodedPart, decode
 from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.source.log.span_encoder import EncodePart
@@ -48,7 +48,7 @@ class DecodePart:
     watch: Watch
     moment: Moment
 
-    def __call__(self, raw: Sequence[pa.RecordBatch], context: PartContext) -> Decoded:
+    def __call__(self, raw: Sequence[pa.RecordBatch], context: PartContext) -> DecodedPart:
         """Decode a batch of messages."""
         (batch,) = raw
         part = SpanPart(batch.column(0), context.before)
@@ -76,7 +76,7 @@ class PostgresSpans:
         before: TransactionContext | None,
         *,
         again: bool = False,
-    ) -> list[Decoded]:
+    ) -> list[DecodedPart]:
         """Encode the parts and return their facts, in order.
 
         `before` is the context at the end of the last span, None at the start. `again`: the parts were

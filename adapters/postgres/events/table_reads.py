@@ -19,8 +19,8 @@ from engine.verify.deletes import DeleteEvents
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from adapters.postgres.log_session import LogSession
     from adapters.postgres.server.table import Relation
-    from adapters.postgres.session import Session
     from adapters.postgres.snapshot.eligibility import ReadTable
     from engine.config.settings import Settings
     from engine.events.codec import TableCodec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class TableReads:
     """The events of one session's tables."""
 
-    def __init__(self, settings: Settings, session: Session) -> None:
+    def __init__(self, settings: Settings, session: LogSession) -> None:
         self._settings, self._session = settings, session
 
     def events(

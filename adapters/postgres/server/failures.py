@@ -10,7 +10,7 @@ import psycopg
 from psycopg import pq
 
 from adapters.disclosure import postgres_message
-from adapters.source.driver_errors import DriverErrors, Fault, Meaning
+from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault
 from engine.errors import SchemaChanged, SourceError, TableBusy
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -46,8 +46,8 @@ source_errors = DriverErrors(psycopg.Error, fault_of, "postgresql")
 """Raises the driver's exceptions as SourceError."""
 
 table_errors = source_errors.refined(
-    Meaning(TableBusy, (_LOCK_NOT_AVAILABLE,), hint="another session holds it locked"),
-    Meaning(SourceError, _NOT_THE_TABLES_FAULT, where="postgresql"),
-    Meaning(SchemaChanged),
+    ErrorMeaning(TableBusy, (_LOCK_NOT_AVAILABLE,), hint="another session holds it locked"),
+    ErrorMeaning(SourceError, _NOT_THE_TABLES_FAULT, where="postgresql"),
+    ErrorMeaning(SchemaChanged),
 )
 """Raises TableBusy or SchemaChanged for a table, and SourceError where it is not the table's fault."""

@@ -36,19 +36,19 @@ from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.watermark import ExportedSnapshot
 from adapters.source.signals.stop_watch import StopWatch
 from engine.errors import InvariantError, TableBusy
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
     from adapters.postgres.log.reader import PostgresLog
+    from adapters.postgres.log_session import LogSession
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.session_pool import Sessions
     from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.server.watches.lock_watch import LockWatch
-    from adapters.postgres.session import Session
-    from adapters.postgres.streamed import Streamed
+    from adapters.postgres.stream_state import StreamState
     from engine.job.saved.state import State
     from engine.model import CollectionId, Position
     from engine.snapshot.queue_entry import Table
@@ -67,7 +67,7 @@ class BlockingView:
     held: ExportedSnapshot
     tables: Mapping[int, CollectionId]
     waits_at: int
-    superseded: Superseded = field(default_factory=Superseded)
+    superseded: SupersededKeys = field(default_factory=SupersededKeys)
     outdated: bool = False
 
     @property
@@ -80,7 +80,7 @@ class BlockingView:
         """What the snapshot shows."""
         return self.held.exported.visibility
 
-    def streamed(self, decoded: Sequence[Decoded]) -> None:
+    def streamed(self, decoded: Sequence[DecodedPart]) -> None:
         """Note what a span supersedes."""
         self.superseded |= superseded_keys.by(decoded, self.visibility, self.tables)
 
@@ -96,12 +96,12 @@ class BlockingViews:
         self._stops: StopWatch | None = None
         self._questions: Questions | None = None
         self._pool: Sessions | None = None
-        self._streamed: Streamed | None = None
+        self._streamed: StreamState | None = None
         self._log_reader: PostgresLog | None = None
         self._wanted: dict[CollectionId, None] = {}
         self.view: BlockingView | None = None
 
-    def attach(self, session: Session, streamed: Streamed, log: PostgresLog | None) -> None:
+    def attach(self, session: LogSession, streamed: StreamState, log: PostgresLog | None) -> None:
         """Work with another opening of the log."""
         self.release()
         self._pool, self._questions = session.pool, session.questions
@@ -178,7 +178,9 @@ class BlockingViews:
         _log.info("the stream waits at %s for a blocking snapshot", format_lsn(view.waits_at))
         return view
 
-    def _opened(self, found: Mapping[CollectionId, int], pool: Sessions, streamed: Streamed) -> BlockingView:
+    def _opened(
+        self, found: Mapping[CollectionId, int], pool: Sessions, streamed: StreamState
+    ) -> BlockingView:
         held = ExportedSnapshot(pool, list(found), watch=self._watch)
         names = {oid: name for name, oid in found.items()}
         pending = streamed.pending = streamed.pending.seen(held.exported.visibility)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
     from adapters.spark.windows.chunk_job import RunResult
-    from engine.model import CollectionId, Staged
+    from engine.model import CollectionId, StagedRun
     from engine.staging.rows import StagingArea
 
 _log = logging.getLogger("adapters")
@@ -76,11 +76,11 @@ class Jdbc:
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _ReadOptions:
     """A window, its snapshot, and the most tasks to read it with."""
 
     window_id: str
-    exported: Exported
+    exported: SnapshotExport
     tasks: int
 
 
@@ -102,15 +102,20 @@ class ChunkReader:
         self._fetched: dict[CollectionId, int] = {}
 
     def read(
-        self, window_id: str, reads: Sequence[RunRead[ReadTable]], exported: Exported, *, most_tasks: int = 0
-    ) -> list[Staged]:
+        self,
+        window_id: str,
+        reads: Sequence[RunRead[ReadTable]],
+        exported: SnapshotExport,
+        *,
+        most_tasks: int = 0,
+    ) -> list[StagedRun]:
         """Read and stage all runs, and block until that is done. Runs without rows return nothing.
 
         Uses at most `most_tasks` tasks; 0: as many as there are. A run whose text contains the separator is
         read again in the exact mode. Raises SourceError.
         """
         area = self.jobs.begin(window_id)
-        how = _How(window_id, exported, self.jobs.tasks_of(most_tasks))
+        how = _ReadOptions(window_id, exported, self.jobs.tasks_of(most_tasks))
         results = read_fast(dict(enumerate(reads)), area, RowMode.EXACT, partial(self._job, how))
         return staged_runs(results, [read.run for read in reads])
 
@@ -135,7 +140,7 @@ class ChunkReader:
         self._reached = True
 
     def _job(
-        self, how: _How, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
+        self, how: _ReadOptions, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
     ) -> list[RunResult]:
         job = JdbcJob(reads, mode, area, how.tasks)
         if self._local is not None and self._local.takes(
@@ -169,7 +174,7 @@ class ChunkReader:
         for read in reads.values():
             self._fetched[read.run.target.collection] = fewer
 
-    def _runs_query(self, job: JdbcJob[ReadTable], exported: Exported, fetched: int) -> JdbcQuery:
+    def _runs_query(self, job: JdbcJob[ReadTable], exported: SnapshotExport, fetched: int) -> JdbcQuery:
         session = session_statement(exported, self._jdbc.initial_statements, unbounded=_unbounded(job.reads))
         return self._query(
             job.text(run_rows),
@@ -216,7 +221,7 @@ def _too_large(error: Exception) -> bool:
         return False
 
 
-def _local_query(reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, exported: Exported) -> Query:
+def _local_query(reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, exported: SnapshotExport) -> Query:
     branches = (run_rows(read, index, 0, mode, str) for index, read in reads.items())
     session = session_statement(exported, unbounded=_unbounded(reads))
     return Query(session, " UNION ALL ".join(branches), widest(reads.values()))
@@ -228,7 +233,7 @@ def _unbounded(reads: Mapping[int, RunRead[ReadTable]]) -> bool:
 
 
 def session_statement(
-    exported: Exported, initial_statements: tuple[str, ...] = (), *, unbounded: bool = False
+    exported: SnapshotExport, initial_statements: tuple[str, ...] = (), *, unbounded: bool = False
 ) -> str:
     """What a reader's session runs first: adopt the snapshot, and fail unless it is the exporter's.
 

@@ -115,7 +115,7 @@ class SnapshotBeforeLog(SharedSnapshot, Protocol):
         """The SELECT that returns a table's rows; None for all of them."""
 
 
-class Readable:
+class Eligibility:
     """Decides how tables are read, from what the catalog and the publication say."""
 
     def __init__(

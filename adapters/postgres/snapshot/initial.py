@@ -13,11 +13,11 @@ from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
 from adapters.postgres.log.slots.slot import Slot, allow_failover, check_slot, drop_slot, find_slot
 from adapters.postgres.log.slots.takeover import Takeover
-from adapters.postgres.log.stream.subscription import Sent
+from adapters.postgres.log.stream.subscription import SentCommit
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
+from adapters.postgres.snapshot.slot_snapshot import LogStart, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
 from engine.config.settings import GeneratedColumns
 from engine.errors import ConfigError, PositionLost
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.postgres.log.forks import Fork
+    from adapters.postgres.log_session import LogSession
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.server.watches.lock_watch import LockWatch
-    from adapters.postgres.session import Session
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -82,7 +82,7 @@ class SlotStart:
         self._slot: Slot | None = None
         self._may_be_there = True
         self._left: Fork | None = None
-        self.sent: Sent | None = None
+        self.sent: SentCommit | None = None
         self.takeover: Takeover | None = None
 
     def find_log(self, state: State) -> FoundLog:
@@ -139,15 +139,17 @@ class SlotStart:
         check_reach(lsn, identity.lsn or 0)
         return state
 
-    def _sent_before(self, state: State, slot: Slot) -> Sent | None:
+    def _sent_before(self, state: State, slot: Slot) -> SentCommit | None:
         """The last commit that was sent, if the slot begins before it and will bring it again unchanged."""
         commit = _last_commit(state)
         same = state.memory.get("subscription") == self._tools.subscription
         return (
-            Sent(commit, slot.confirmed_lsn) if commit and same and slot.confirmed_lsn < commit.end else None
+            SentCommit(commit, slot.confirmed_lsn)
+            if commit and same and slot.confirmed_lsn < commit.end
+            else None
         )
 
-    def check_again(self, position: Position, session: Session) -> None:
+    def check_again(self, position: Position, session: LogSession) -> None:
         """Check the slot once more, now that this job reads it and nobody else can move it.
 
         Whoever moved it between the first check and the beginning of the stream would leave a gap that the
@@ -189,10 +191,10 @@ class SlotStart:
             drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
         return begin_log(self._server, self._beginning(), lambda: self.collections(state))
 
-    def _beginning(self) -> Beginning:
+    def _beginning(self) -> LogStart:
         tools, timeout_ms = self._tools, self._settings.snapshot.lock_timeout_ms
         postgres = self._settings.source_as(PostgresSettings)
-        return Beginning(postgres.slot, timeout_ms, tools.clock, tools.watch, postgres.slot_failover)
+        return LogStart(postgres.slot, timeout_ms, tools.clock, tools.watch, postgres.slot_failover)
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from adapters.postgres.server.questions.questions import Questions
-    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from adapters.postgres.snapshot.initial import SlotTools
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.initial import InitialSnapshot
@@ -63,7 +63,7 @@ class InitialView:
         if held is not None:
             held.snapshot.stops(reader)
 
-    def place(self, exported: Exported) -> ReadPosition:
+    def place(self, exported: SnapshotExport) -> ReadPosition:
         """The position and time that READs of a window under this snapshot carry."""
         held = self._first.held
         if held is not None and held.snapshot.exported is exported:

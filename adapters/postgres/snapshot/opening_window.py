@@ -28,7 +28,7 @@ from engine.events.batch import EVENTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
     from adapters.postgres.log.pending_visibility import PendingVisibility
     from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.snapshot.watermark import ExportedSnapshot
@@ -39,7 +39,7 @@ _NO_EVENTS = pa.RecordBatch.from_pylist([], EVENTS)
 
 
 @dataclass(slots=True)
-class Meanwhile:
+class OpeningWatch:
     """What the stream carries while a window over the relations `oids` opens.
 
     `pending` are the transactions that were not visible when it began to open, `visibility` is V. `decoded`
@@ -49,13 +49,13 @@ class Meanwhile:
     oids: frozenset[int]
     pending: PendingVisibility
     visibility: Visibility
-    decoded: list[Decoded] = field(default_factory=list)
+    decoded: list[DecodedPart] = field(default_factory=list)
 
     def seen(self, visibility: Visibility) -> PendingVisibility:
         """The transactions streamed before it began to open that its snapshot does not show."""
         return self.pending.seen(visibility)
 
-    def streamed(self, decoded: Sequence[Decoded]) -> None:
+    def streamed(self, decoded: Sequence[DecodedPart]) -> None:
         """Note a span, without its events."""
         self.decoded += [replace(part, events=_NO_EVENTS, columns=()) for part in decoded]
 

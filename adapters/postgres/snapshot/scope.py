@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.snapshot.keyset import key_rows, numbered
 from engine.errors import SignalError
-from engine.snapshot.scope import Ranked
+from engine.snapshot.scope import RankedKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.source.signals.scopes import ScopeTexts
     from engine.model import Key, Scope
-    from engine.snapshot.extent import Scoped
-    from engine.snapshot.scope import Within
+    from engine.snapshot.extent import ScopeExtent
+    from engine.snapshot.scope import ScopedCollection
 
 _AT_ONCE = 2_000
 """How many keys one query has the server read; all bounds of a signal's ranges must fit."""
@@ -29,7 +29,9 @@ It writes `1e131071` with all its digits.
 """
 
 
-def scoped(scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes, within: Within) -> Scoped:
+def scoped(
+    scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes, within: ScopedCollection
+) -> ScopeExtent:
     """The part of a table that a signal asks for. Raises SignalError if the server can't read its keys.
 
     `texts` is the scope as text.
@@ -52,7 +54,7 @@ def scoped(scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes
     return replace(part, rows=probes.plan(read.relation, where).rows)
 
 
-def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[Ranked]:
+def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[RankedKey]:
     """The keys as the server writes them, in the given order, with their ranks.
 
     The table's own columns are in the query for their collations, which the literals don't have.
@@ -76,7 +78,7 @@ def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[R
         )
     if any(len(text) > _LONGEST for _rank, key in found for text in key if text):
         raise _too_long(read)
-    return [Ranked(key, rank) for rank, key in found]
+    return [RankedKey(key, rank) for rank, key in found]
 
 
 def _too_long(read: ReadTable) -> SignalError:

@@ -23,7 +23,7 @@ from adapters.postgres.server.position import position_at
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
-from adapters.postgres.snapshot.watermark import ExportedSnapshot, Holding
+from adapters.postgres.snapshot.watermark import ExportedSnapshot, HoldSettings
 from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ class HeldSnapshot:
 
 def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, clock: Clock) -> HeldSnapshot:
     """Take a snapshot that belongs to no log."""
-    held = _exported(server, tables, Holding(lock_timeout_ms), clock)
+    held = _exported(server, tables, HoldSettings(lock_timeout_ms), clock)
     return HeldSnapshot(held, tuple(tables), held.exported.horizon, clock.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class LogStart:
     """How to begin a log: the slot's name, how long to wait for a table's lock.
 
     `watch` makes the snapshot give way to sessions that wait for the tables while it is held. With `failover`
@@ -100,7 +100,7 @@ class Beginning:
 
 
 def begin_log(
-    server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]
+    server: Server, beginning: LogStart, tables: Callable[[], Sequence[CollectionId]]
 ) -> HeldSnapshot:
     """Create a slot and hold its snapshot; if the snapshot can't be held, the slot is dropped.
 
@@ -111,7 +111,7 @@ def begin_log(
     with _new_slot(server, beginning) as (lsn, name):
         try:
             listed = tuple(tables())
-            holding = Holding(beginning.lock_timeout_ms, adopt=name)
+            holding = HoldSettings(beginning.lock_timeout_ms, adopt=name)
             held = _exported(server, listed, holding, beginning.clock, beginning.watch)
         except Exception:
             drop_slot(server, slot)
@@ -123,7 +123,7 @@ def begin_log(
 def _exported(
     server: Server,
     tables: Sequence[CollectionId],
-    holding: Holding,
+    holding: HoldSettings,
     clock: Clock,
     watch: LockWatch | None = None,
 ) -> ExportedSnapshot:
@@ -151,7 +151,7 @@ def _refuse_rewritten(held: ExportedSnapshot) -> None:
         )
 
 
-def create_slot(server: Server, beginning: Beginning) -> int:
+def create_slot(server: Server, beginning: LogStart) -> int:
     """Create a slot without holding its snapshot, and return its first position.
 
     Returns once every new snapshot shows what precedes that position. The log will not bring it, and a window
@@ -170,7 +170,7 @@ def create_slot(server: Server, beginning: Beginning) -> int:
     return lsn
 
 
-def _await_shown(server: Server, before: Visibility, beginning: Beginning) -> None:
+def _await_shown(server: Server, before: Visibility, beginning: LogStart) -> None:
     """Wait until new snapshots show all that a slot's own snapshot shows."""
     clock = beginning.clock
     tell_at = clock.monotonic() + _TOLD_AFTER_S
@@ -184,7 +184,7 @@ def _await_shown(server: Server, before: Visibility, beginning: Beginning) -> No
 
 
 @contextmanager
-def _new_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]:
+def _new_slot(server: Server, beginning: LogStart) -> Iterator[tuple[int, str]]:
     """Create a slot; yields its first position and its snapshot's name, which is valid inside the block."""
     with server.replication() as connection:
         name = quote_ident(beginning.slot)
@@ -199,7 +199,7 @@ def _new_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]
         yield parse_lsn((lsn or b"").decode()), (exported or b"").decode()
 
 
-def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
+def _answer(server: Server, connection: pq.abc.PGconn, beginning: LogStart) -> pq.abc.PGresult:
     """The command's result, which comes once all transactions that are writing now have ended."""
     clock = beginning.clock
     begun = clock.monotonic()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log import unseen_rows
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
     from adapters.postgres.log.pending_visibility import PendingVisibility
     from adapters.postgres.server.visibility import Visibility
     from engine.model import CollectionId
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     Pairs = frozenset[tuple[bytes | None, bytes]]
 
 
-def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
+def by(decoded: Sequence[DecodedPart], shown: Visibility, ids: Ids) -> SupersededKeys:
     """What the entries supersede in a window whose snapshot shows `shown`."""
-    superseded = Superseded()
+    superseded = SupersededKeys()
     for part in decoded:
         superseded |= _by_part(part, shown, ids)
     return superseded
 
 
-def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
+def _by_part(decoded: DecodedPart, shown: Visibility, ids: Ids) -> SupersededKeys:
     if not (len(decoded.touched) or len(decoded.incomplete) or len(decoded.copies) or decoded.truncated):
-        return Superseded()
+        return SupersededKeys()
     newer = shown.missing({xid for oid, xid in decoded.truncated if oid in ids})
-    return Superseded(
+    return SupersededKeys(
         {
             name: (keys,)
             for oid, name in ids.items()
@@ -55,9 +55,9 @@ def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
     )
 
 
-def before(waiting: PendingVisibility, ids: Ids) -> Superseded:
+def before(waiting: PendingVisibility, ids: Ids) -> SupersededKeys:
     """What already streamed transactions supersede in a window that opens now and does not show them."""
-    return Superseded(
+    return SupersededKeys(
         {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
         frozenset(name for oid, name in ids.items() if waiting.truncated(oid)),
         {name: pairs for oid, name in ids.items() if (pairs := waiting.lacking_of(oid))},
@@ -66,7 +66,7 @@ def before(waiting: PendingVisibility, ids: Ids) -> Superseded:
 
 
 def noted(
-    waiting: PendingVisibility, decoded: Sequence[Decoded], visibility: Visibility
+    waiting: PendingVisibility, decoded: Sequence[DecodedPart], visibility: Visibility
 ) -> PendingVisibility:
     """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
     waiting = waiting.seen(visibility)
@@ -80,7 +80,7 @@ def noted(
     return waiting
 
 
-def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
+def moved(decoded: Sequence[DecodedPart], ids: Ids) -> dict[CollectionId, Pairs]:
     """The old and new keys of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
     for part in decoded:

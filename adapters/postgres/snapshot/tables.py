@@ -22,7 +22,7 @@ from adapters.postgres.snapshot.table_changes.partitions import Partitions
 from adapters.source.conditions.checking_time import CheckingTime
 from engine.errors import InvariantError, SchemaChanged, SignalError, TableBusy
 from engine.snapshot.extent import WHOLE_BYTES, Extent, dense_span
-from engine.snapshot.scope import Within
+from engine.snapshot.scope import ScopedCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.probes import TableProbes
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.snapshot.blocking import BlockingView, BlockingViews
-    from adapters.postgres.snapshot.eligibility import CatalogAnswer, Readable, ReadTable
+    from adapters.postgres.snapshot.eligibility import CatalogAnswer, Eligibility, ReadTable
     from engine.clock import Clock
     from engine.model import CollectionId, Key, Range, Target
 
@@ -39,7 +39,7 @@ _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4
 
 
 @dataclass(frozen=True, slots=True)
-class _Measuring:
+class _Measurement:
     """What is known of tables that are measured together, and how long to wait for writers."""
 
     looked: CatalogAnswer
@@ -65,7 +65,7 @@ class PostgresTables:
         self,
         questions: Questions,
         publication: Publication,
-        readable: Readable,
+        readable: Eligibility,
         clock: Clock,
         *,
         blocking: BlockingViews | None = None,
@@ -106,7 +106,7 @@ class PostgresTables:
             self._blocking.want(target.collection for target in targets if target.blocking)
         looked = self._looked_up(targets)
         sizes = self._questions.probes.sizes([table.oid for table in looked.tables.values()])
-        measuring = _Measuring(looked, sizes, patience(self._clock), bounded)
+        measuring = _Measurement(looked, sizes, patience(self._clock), bounded)
         try:
             return [self._judged(target, measuring) for target in targets]
         finally:
@@ -119,7 +119,7 @@ class PostgresTables:
         self.partitions.note(looked)
         return looked
 
-    def _judged(self, target: Target, measuring: _Measuring) -> Extent | SignalError | TableBusy:
+    def _judged(self, target: Target, measuring: _Measurement) -> Extent | SignalError | TableBusy:
         try:
             with table_errors("measuring the table", target.collection):
                 return self._measured(target, measuring)
@@ -132,7 +132,7 @@ class PostgresTables:
         """The estimated size of a row, from the last measurement."""
         return self._row_bytes.get(target.collection, 1000.0)
 
-    def _measured(self, target: Target, measuring: _Measuring) -> Extent:
+    def _measured(self, target: Target, measuring: _Measurement) -> Extent:
         read = self._readable.reading(target, measuring.looked)
         if not target.initial:
             self._readable.check_operations(read.table)
@@ -167,7 +167,7 @@ class PostgresTables:
         part = None
         if target.scope is not None and read.scope is not None:
             with self._checking.of(target.collection):
-                part = scoped(target.scope, read.scope, read, probes, Within(rows, greatest, span))
+                part = scoped(target.scope, read.scope, read, probes, ScopedCollection(rows, greatest, span))
         return Extent(rows, size, greatest=greatest, span=span, key=key, scoped=part)
 
     def _divisible(self, read: ReadTable, target: Target) -> bool:

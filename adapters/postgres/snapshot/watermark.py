@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.signal_rows import SignalTables
-    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from adapters.postgres.server.questions.transactions import Transactions
     from adapters.postgres.server.session_pool import Sessions
-    from adapters.postgres.server.watches.lock_watch import LockWatch, Watched
+    from adapters.postgres.server.watches.lock_watch import LockWatch, WatchedSession
     from engine.model import CollectionId, Position
     from signals.window_rows import WindowRows
 
@@ -36,7 +36,7 @@ _PUSH_AFTER_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HoldSettings:
     """How to hold a snapshot: how long to wait for a lock, and the snapshot to adopt ("" for a new one)."""
 
     lock_timeout_ms: int | None = None
@@ -55,12 +55,12 @@ class ExportedSnapshot:
         self,
         sessions: Sessions,
         tables: Sequence[CollectionId],
-        holding: Holding = Holding(),
+        holding: HoldSettings = HoldSettings(),
         watch: LockWatch | None = None,
         before: Callable[[Questions], object] = lambda _session: None,
     ) -> None:
         self._sessions, self._watch, self._closed = sessions, watch, False
-        self._watched: Watched | None = None
+        self._watched: WatchedSession | None = None
         self.session = sessions.take()
         try:
             before(self.session)
@@ -71,7 +71,7 @@ class ExportedSnapshot:
         if watch is not None:
             self._watched = watch.watch(self.session.pid)
 
-    def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
+    def _export(self, tables: Sequence[CollectionId], holding: HoldSettings) -> SnapshotExport:
         snapshots = self.session.snapshots
         snapshots.begin(holding.lock_timeout_ms)
         for table in tables:
@@ -131,7 +131,7 @@ class Watermark(Protocol):
     """
 
     @property
-    def exported(self) -> Exported:
+    def exported(self) -> SnapshotExport:
         """The snapshot that the window's rows are read in."""
 
     def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
@@ -154,7 +154,7 @@ class Watermark(Protocol):
 class AtBeginning:
     """A window in the snapshot that the log begins with: nothing that its rows contain is in the log."""
 
-    exported: Exported
+    exported: SnapshotExport
 
     def streamed(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
         """Do nothing."""
@@ -193,7 +193,7 @@ class VisibilityWatermark:
         self._push_at = clock() + _PUSH_AFTER_S
 
     @property
-    def exported(self) -> Exported:
+    def exported(self) -> SnapshotExport:
         """The snapshot that the window's rows are read in."""
         return self._held.exported
 
@@ -254,7 +254,7 @@ class SignalRows:
         self._held = ExportedSnapshot(sessions, tables, watch=watch)
 
     @property
-    def exported(self) -> Exported:
+    def exported(self) -> SnapshotExport:
         """The snapshot that the window's rows are read in."""
         return self._held.exported
 

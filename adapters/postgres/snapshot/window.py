@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adapters.postgres.snapshot.watermark import GivesWay, Watermark
-    from adapters.source.window_reader import Reading
-    from engine.model import Position, Staged
-    from engine.snapshot.merge import Superseded
+    from adapters.source.window_reader import WindowTasks
+    from engine.model import Position, StagedRun
+    from engine.snapshot.merge import SupersededKeys
 
 _log = logging.getLogger("adapters")
 
@@ -39,8 +39,8 @@ class PostgresWindow:
         oids: frozenset[int],
         watermark: Watermark,
         locks: TableLocks,
-        superseded: Superseded,
-        reading: Reading,
+        superseded: SupersededKeys,
+        reading: WindowTasks,
     ) -> None:
         self.oids, self.watermark, self.superseded = oids, watermark, superseded
         self._locks, self._told = locks, False
@@ -53,7 +53,7 @@ class PostgresWindow:
         """The window's snapshot, as `pg_current_snapshot()` writes it."""
         return self.watermark.exported.text
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read.
 
         Raises GaveWay if their tables' locks were given up. The engine asks before every slice. While rows

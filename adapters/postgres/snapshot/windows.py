@@ -9,7 +9,7 @@ from adapters.postgres.events.source_block import ReadPosition
 from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.snapshot import superseded_keys
-from adapters.postgres.snapshot.opening_window import Meanwhile
+from adapters.postgres.snapshot.opening_window import OpeningWatch
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
     from adapters.postgres.log.pending_visibility import PendingVisibility
     from adapters.postgres.log.reader import PostgresLog
+    from adapters.postgres.log_session import LogSession, Views
     from adapters.postgres.server.questions.questions import Questions
-    from adapters.postgres.server.questions.snapshots import Exported
-    from adapters.postgres.session import Session, Views
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from adapters.postgres.snapshot.blocking import BlockingView
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.opening_window import PostgresOpening
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.watermark import GivesWay, Watermark
-    from adapters.postgres.streamed import Streamed
+    from adapters.postgres.stream_state import StreamState
     from adapters.postgres.tools import SourceTools
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -65,14 +65,14 @@ class OpenWindows:
     """
 
     def __init__(
-        self, settings: Settings, tools: SourceTools, views: Views, session: Session, streamed: Streamed
+        self, settings: Settings, tools: SourceTools, views: Views, session: LogSession, streamed: StreamState
     ) -> None:
         self._settings, self._tools, self._view = settings, tools, views.initial
         self._blocking = views.blocking
         self._session, self._streamed = session, streamed
         self.table_reads = TableReads(settings, session)
         self.opened: dict[str, PostgresWindow] = {}
-        self.meanwhile: Meanwhile | None = None
+        self.meanwhile: OpeningWatch | None = None
 
     @property
     def blocking_view(self) -> BlockingView | None:
@@ -123,7 +123,7 @@ class OpenWindows:
         """Begin to open a window over these relations."""
         visibility = self._session.questions.transactions.visible()[0]
         self._streamed.pending = self._streamed.pending.seen(visibility)
-        meanwhile = self.meanwhile = Meanwhile(oids, self._streamed.pending, visibility)
+        meanwhile = self.meanwhile = OpeningWatch(oids, self._streamed.pending, visibility)
         opening = ShownOpeningWindow(
             partial(self._export, window, meanwhile.pending),
             partial(self._join, window, meanwhile),
@@ -142,7 +142,7 @@ class OpenWindows:
         before = partial(_settle, self._tools.clock, pending)
         return ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch, before=before)
 
-    def _join(self, window: Window, meanwhile: Meanwhile, held: ExportedSnapshot) -> PostgresWindow:
+    def _join(self, window: Window, meanwhile: OpeningWatch, held: ExportedSnapshot) -> PostgresWindow:
         """Open the window whose snapshot is taken."""
         transactions = self._session.questions.transactions
         watermark = VisibilityWatermark(held, transactions, self._tools.clock.monotonic)
@@ -175,7 +175,7 @@ class OpenWindows:
         held: GivesWay,
         let_go: Callable[[], None] = lambda: None,
         view: BlockingView | None = None,
-        meanwhile: Meanwhile | None = None,
+        meanwhile: OpeningWatch | None = None,
     ) -> PostgresWindow:
         session = self._session
         exported = watermark.exported
@@ -229,7 +229,7 @@ class OpenWindows:
             extents.await_writers(read)
 
     def _reads(
-        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported
+        self, window: Window, tables: Mapping[Target, ReadTable], exported: SnapshotExport
     ) -> list[RunRead[ReadTable]]:
         def place(target: Target) -> ReadPosition:
             return self._view.place(exported) if target.as_initial else self._place(exported.horizon)

@@ -16,7 +16,7 @@ from adapters.http.watching import watching
 from adapters.source.assembly.job_sink import make_sink
 from adapters.source.assembly.leasing import leased_checkpoint
 from adapters.source.assembly.notifier import Notifier, make_notices
-from adapters.source.assembly.signal_desk import Own, make_desk
+from adapters.source.assembly.signal_desk import JobSignals, make_desk
 from adapters.source.assembly.spark_wanted import wanted_by
 from adapters.source.assembly.staging import asked_of, staging_of
 from adapters.source.assembly.supplied import NOBODY
@@ -30,7 +30,7 @@ from adapters.storage.answer_journal import AnswerJournal, last_answers
 from adapters.storage.figures import FiguresFile
 from engine.errors import LeaseLost, SourceError
 from engine.job.loop import Job
-from engine.job.reports.tally import Standing
+from engine.job.reports.tally import JobPhase
 
 if TYPE_CHECKING:
     import threading
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.source.assembly.supplied import LeasedCheckpoint, Locations, Onlookers, Site, Wired
+    from adapters.source.assembly.supplied import LeasedCheckpoint, Locations, Onlookers, Site, SuppliedSource
     from engine.config.settings import Settings
     from engine.job.parts import JobParts
     from signals.answers import Answer
@@ -70,7 +70,7 @@ class SourceJob:
     - `addresses` are the servers that the executors must reach: host and port
     """
 
-    wire: Callable[[Settings, SparkSession, Locations], Wired]
+    wire: Callable[[Settings, SparkSession, Locations], SuppliedSource]
     packages: tuple[str, ...] = ()
     prepare: Callable[[Settings], None] = _nothing
     finish: Callable[[Settings], None] = _nothing
@@ -132,7 +132,7 @@ class SourceJob:
         """
         monitor = onlookers.monitor
         if monitor is not None:
-            monitor.tally.standing = Standing.STANDING_BY
+            monitor.tally.standing = JobPhase.STANDING_BY
         with (
             leased_checkpoint(settings, spark, sleep) as checkpoint,
             _opened(settings, spark, checkpoint, sleep) as site,
@@ -145,7 +145,7 @@ class SourceJob:
             parts = replace(job_parts(settings, spark, site, wired, desk), notices=notices)
             if monitor is not None:
                 monitor.attach(wired.kept, wired.show, wired.numbers, wired.figures, wired.database)
-                monitor.tally.standing = Standing.OPENING
+                monitor.tally.standing = JobPhase.OPENING
                 if not monitor.answers:
                     monitor.recall(last_answers(checkpoint.directory, _RECALLED))
                 parts = replace(parts, tally=monitor.tally)
@@ -159,7 +159,7 @@ def _opened(
     return opened(settings, spark, leased, sleep, stages, make_sink)
 
 
-def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) -> Desk:
+def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: SuppliedSource) -> Desk:
     now = site.locations.clock.now
     journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
 
@@ -174,11 +174,11 @@ def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: Wired) ->
         now(),
         onlookers.answer,
         record,
-        Own(None if monitor is None else monitor.channel, wired.actions),
+        JobSignals(None if monitor is None else monitor.channel, wired.actions),
     )
 
 
-def _figures(checkpoint: LeasedCheckpoint, wired: Wired) -> FiguresFile:
+def _figures(checkpoint: LeasedCheckpoint, wired: SuppliedSource) -> FiguresFile:
     return FiguresFile(checkpoint.directory, wired.show, wired.kept, checkpoint.leases.check)
 
 

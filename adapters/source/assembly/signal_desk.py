@@ -26,14 +26,14 @@ _EARLIER_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class JobSignals:
     """What a job has of its own: its process's channel, if any, and its source's actions, by signal type."""
 
     channel: SignalChannel | None = None
     actions: Mapping[str, SignalAction] = field(default_factory=dict)
 
 
-NOTHING_OWN = Own()
+NOTHING_OWN = JobSignals()
 
 
 def make_desk(
@@ -42,7 +42,7 @@ def make_desk(
     now_s: float,
     answer: Callable[[Answer], None] | None = None,
     record: Callable[[int, Sequence[Answer]], None] = nowhere,
-    own: Own = NOTHING_OWN,
+    own: JobSignals = NOTHING_OWN,
 ) -> Desk:
     """The desk with the enabled channels, which listen from `now_s` on; `answer` None logs the answers.
 

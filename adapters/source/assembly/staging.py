@@ -19,7 +19,7 @@ from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
 from adapters.spark.block_executors import BlockExecutors
-from adapters.spark.cluster.preflight import Asked
+from adapters.spark.cluster.preflight import Requirements
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
@@ -89,17 +89,17 @@ def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: in
     return Staging(ExecutorBlocks(), executors, executors, driver, shared_disk=False, row_senders=row_senders)
 
 
-def asked_of(settings: Settings, servers: Sequence[tuple[str, int]]) -> Asked:
+def asked_of(settings: Settings, servers: Sequence[tuple[str, int]]) -> Requirements:
     """What executors must have for a job that reads from these servers."""
     addresses = [("the database", host, port) for host, port in servers]
     shared_disk = settings.job.staging_kind is StagingKind.FILES
     if shared_disk or (settings.sink.kind == SinkKind.KAFKA and is_portable(settings.sink.kafka)):
         addresses += [("the broker", host, port) for host, port in _brokers(settings)]  # tasks send, too
     if not shared_disk:
-        return Asked(tuple(addresses))
+        return Requirements(tuple(addresses))
     directories = {"tidemark.staging.dir": staging_base(settings.job) or ""}
     directories["tidemark.sink.files.dir"] = settings.sink.directory
-    return Asked(tuple(addresses), tuple((name, path) for name, path in directories.items() if path))
+    return Requirements(tuple(addresses), tuple((name, path) for name, path in directories.items() if path))
 
 
 def _brokers(settings: Settings) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.job.reports.observation import Observation
     from engine.job.saved.state import State
-    from engine.model import Appeared, CollectionId, Position
+    from engine.model import Arrival, CollectionId, Position
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
     from engine.ports.source import Source
@@ -72,7 +72,7 @@ NOBODY = Onlookers()
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class SuppliedSource:
     """What a source supplies: itself, how to close it, how to show its positions.
 
     `run_statement` runs the user's statement with every heartbeat. `first_retries` are the attempts to open a
@@ -95,7 +95,7 @@ class Wired:
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Marker] = frozenset(Marker)
     kept: Callable[[], int | None] = lambda: None
-    appeared: Callable[[], Sequence[Appeared]] = tuple
+    appeared: Callable[[], Sequence[Arrival]] = tuple
     numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
     figures: Callable[[], Mapping[str, float]] = dict
     database: str = ""

@@ -45,7 +45,7 @@ class Verifiable:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ComparisonTools:
     """Where a job compares: its sink, who runs the tasks, and the directory below which files wait.
 
     `shared_disk`: tasks read and write the driver's files. `database` has all collections, if their names
@@ -67,7 +67,7 @@ class MakesCopy(Protocol):
         """They as a copy, which works below a directory. `database` is the source's."""
 
 
-def verification_of(settings: Settings, ground: Ground, told: Verifiable | None) -> Verification:
+def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiable | None) -> Verification:
     """The verifications of a job.
 
     `told` is what the source says of its events; None: its rows can't be compared.
@@ -82,11 +82,11 @@ def verification_of(settings: Settings, ground: Ground, told: Verifiable | None)
     return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled, others=others)
 
 
-def _others(settings: Settings, ground: Ground, told: Verifiable, own: Copy) -> dict[str, Copy]:
+def _others(settings: Settings, ground: ComparisonTools, told: Verifiable, own: Copy) -> dict[str, Copy]:
     """The copies that somebody else keeps, by name. Only rendered rows can be compared with them."""
     if told.reads is None or isinstance(own, HoldsRows):
         return {}
-    place = foreign_copy.Ground(own, ground.executors, told.reads, ground.database)
+    place = foreign_copy.ForeignCopyTools(own, ground.executors, told.reads, ground.database)
     settle_s = settings.job.verify_settle_ms / 1000
     return {
         name: foreign_copy.ForeignCopy(target, settle_s, f"{ground.staging}/against/{name}", place)
@@ -94,7 +94,7 @@ def _others(settings: Settings, ground: Ground, told: Verifiable, own: Copy) -> 
     }
 
 
-def _copy(settings: Settings, ground: Ground, traits: Traits) -> Copy:
+def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
     executors, work = ground.executors, f"{ground.staging}/compared"
     if isinstance(ground.sink, MakesCopy):
         tasks = executors if ground.shared_disk else ThreadExecutors(1)

@@ -12,8 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.release import release
-from adapters.source.assembly.supplied import LOCAL_ROWS, LeasedCheckpoint, Locations, Onlookers, Site, Wired
-from adapters.source.assembly.verifying import Ground, verification_of
+from adapters.source.assembly.supplied import (
+    LOCAL_ROWS,
+    LeasedCheckpoint,
+    Locations,
+    Onlookers,
+    Site,
+    SuppliedSource,
+)
+from adapters.source.assembly.verifying import ComparisonTools, verification_of
 from adapters.spark.cluster.slots import slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
@@ -34,7 +41,7 @@ from engine.job.saved.forms import PREVIOUS
 from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.ports.sink import KnowsTurns, ShowsLater
-from engine.snapshot.initial import Standing
+from engine.snapshot.initial import StartSituation
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -93,10 +100,12 @@ def _certificates(settings: Settings, spark: SparkSession, checkpoint: str) -> C
     return CertificateDirectory(storage(spark, f"{checkpoint}/{DIRECTORY}"))
 
 
-def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired, desk: Desk) -> JobParts:
+def job_parts(
+    settings: Settings, spark: SparkSession, site: Site, wired: SuppliedSource, desk: Desk
+) -> JobParts:
     """What the job's loop works with."""
     leased, clock = site.checkpoint, site.locations.clock
-    ground = Ground(
+    ground = ComparisonTools(
         site.made, site.locations.encoders, leased.staging, site.shared_disk, database=wired.database
     )
     verification = verification_of(settings, ground, wired.verifiable)
@@ -122,7 +131,7 @@ def job_parts(settings: Settings, spark: SparkSession, site: Site, wired: Wired,
         done=partial(all_done, wired, site.sink),
         appeared=tuple if settings.snapshot.new is NewCollections.OFF else wired.appeared,
         added=wired.added,
-        reads_new=snapshotter(settings.snapshot).should_snapshot(Standing()),
+        reads_new=snapshotter(settings.snapshot).should_snapshot(StartSituation()),
         marks=wired.marks,
         lease=leased.leases,
         letters=DeadLetterFiles(storage(spark, _letters(settings, leased.checkpoint)), leased.epoch),
@@ -143,7 +152,7 @@ def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
     return Certificates(seed, f"tidemark {release()}", site.certificates, site.locations.clock.now, show)
 
 
-def all_done(wired: Wired, sink: Sink, state: State) -> bool:
+def all_done(wired: SuppliedSource, sink: Sink, state: State) -> bool:
     """Whether nothing is left to do, and everything shows."""
     return wired.done(state) and not (isinstance(sink, ShowsLater) and sink.behind())
 
@@ -212,7 +221,7 @@ def observer(settings: Settings, onlookers: Onlookers, figures: FiguresFile) -> 
     return observe
 
 
-def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
+def _pulse(settings: Settings, wired: SuppliedSource) -> Heartbeat:
     job = settings.job
     return Heartbeat(
         job.heartbeat_interval_ms / 1000,
@@ -221,7 +230,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
     )
 
 
-def pace(settings: Settings, wired: Wired) -> Pace:
+def pace(settings: Settings, wired: SuppliedSource) -> Pace:
     """The job's pace, and how long it retries."""
     job, snapshot = settings.job, settings.snapshot
     return Pace(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.parser import Parser
 
-    from adapters.source.conditions.writer import Found, Grammar, Reference
+    from adapters.source.conditions.writer import Grammar, Reference, ResolvedColumn
     from engine.model import CollectionId
 
 LONGEST: Final = 64 << 10
@@ -69,15 +69,15 @@ class Template:
 
     text: str
     references: tuple[Reference, ...]
-    gaps: tuple[Callable[[Sequence[Found]], str], ...]
+    gaps: tuple[Callable[[Sequence[ResolvedColumn]], str], ...]
 
-    def filled(self, found: Sequence[Found]) -> str:
+    def filled(self, found: Sequence[ResolvedColumn]) -> str:
         """The SQL for one table."""
         return _GAP.sub(lambda gap: self.gaps[int(gap[1])](found), self.text)
 
 
 def rendered(
-    text: str, grammar: Grammar, find: Callable[[Reference], Found | None], where: CollectionId | str
+    text: str, grammar: Grammar, find: Callable[[Reference], ResolvedColumn | None], where: CollectionId | str
 ) -> str:
     """The condition as it may be sent, in brackets. Raises SignalError if something in it is not in the list.
 

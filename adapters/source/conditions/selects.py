@@ -22,7 +22,7 @@ from adapters.source.conditions.writer import Reference, Unwritable, Writer, nam
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from adapters.source.conditions.writer import Found, Grammar
+    from adapters.source.conditions.writer import Grammar, ResolvedColumn
     from engine.model import CollectionId
 
 _QUERY: Final = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
@@ -47,7 +47,7 @@ def is_query(text: str) -> bool:
 def selected(
     text: str,
     grammar: Grammar,
-    find: Callable[[Reference], Found | None],
+    find: Callable[[Reference], ResolvedColumn | None],
     table: CollectionId,
     columns: Collection[str],
 ) -> str | None:

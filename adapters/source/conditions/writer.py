@@ -65,7 +65,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedColumn:
     """A column of the table, as SQL.
 
     `type` is the type of its values, `operators` the schema in which its operators are looked up.
@@ -82,7 +82,7 @@ class Writer:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.references: dict[Reference, int] = {}
-        self.gaps: list[Callable[[Sequence[Found]], str]] = []
+        self.gaps: list[Callable[[Sequence[ResolvedColumn]], str]] = []
         self._level = self._terms = 0
 
     def within(self, node: exp.Expr | None) -> str:
@@ -129,7 +129,7 @@ class Writer:
         """Raise Unwritable: the node is not in the list."""
         raise Unwritable(f"{named(node)} is not in the list of what a condition may hold")
 
-    def gap(self, fill: Callable[[Sequence[Found]], str]) -> str:
+    def gap(self, fill: Callable[[Sequence[ResolvedColumn]], str]) -> str:
         """A mark in the text for what depends on the table's columns."""
         self.gaps.append(fill)
         return f"\0{len(self.gaps) - 1}\0"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from adapters.lake.table_name import Naming
+from adapters.lake.table_name import TableNaming
 from adapters.lakehouse.formats import LONGEST, dialect_of
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
-from adapters.lakehouse.sink import LakeSink, Merging, Pace
+from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.lakehouse.spark_tables import SparkTables
 from adapters.system import start_thread, system_clock
 from adapters.verify.lake_copy import LakeCopy
@@ -32,10 +32,10 @@ def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spa
     lake, epoch = settings.lake, leased.sink_epoch
     journal = Journal(lake.journal, epoch)
     tables = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
-    naming = Naming(lake.table_format, FORMAT, LONGEST)
+    naming = TableNaming(lake.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, lake, naming), Admission(tables, lake)
     pace = Pace(lake.upkeep_s, _GATHERS_S)
-    merging = Merging(merger, start_thread, system_clock().monotonic, pace, admission.forget)
+    merging = MergeThread(merger, start_thread, system_clock().monotonic, pace, admission.forget)
     reads = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
     sink = _VerifiedTables(journal, merger, admission, naming, merging)
     sink.reads, sink.settings = reads, lake

@@ -55,7 +55,7 @@ _OTHER: Final = "ship an archive that tidemark package makes here"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requirements:
     """What executors must have: servers by name, host and port; shared directories by setting and path."""
 
     addresses: tuple[tuple[str, str, int], ...] = ()
@@ -65,7 +65,7 @@ class Asked:
 class Preflight:
     """Asks the executors of one session; remembers whom it has asked."""
 
-    def __init__(self, context: SparkContext, asked: Asked) -> None:
+    def __init__(self, context: SparkContext, asked: Requirements) -> None:
         self._context, self._asked = context, asked
         self._known: frozenset[str] = frozenset()
         # What this process runs, even if its files are replaced later on.
@@ -187,7 +187,7 @@ _of_jobs: dict[tuple[str, str | None], Preflight] = {}
 """By the application's id and the job's pool: what its windows ask of executors that joined later."""
 
 
-def check(spark: SparkSession, asked: Asked) -> None:
+def check(spark: SparkSession, asked: Requirements) -> None:
     """Ask the executors of a cluster before the first turn. Raises ConfigError."""
     context = spark.sparkContext
     if not is_cluster(str(context.master)):

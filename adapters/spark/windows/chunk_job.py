@@ -15,7 +15,7 @@ import numpy as np
 from pyspark import TaskContext
 
 from engine.events.values.row_texts import SeparatorInData
-from engine.model import Staged
+from engine.model import StagedRun
 from engine.staging.compared_rows import COMPARED
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def nothing(batches: Iterable[pa.RecordBatch]) -> None:
         pass
 
 
-def staged_runs(results: Iterable[RunResult], runs: Sequence[Run]) -> list[Staged]:
+def staged_runs(results: Iterable[RunResult], runs: Sequence[Run]) -> list[StagedRun]:
     """The staged runs in the runs' order."""
     return [
-        Staged(
+        StagedRun(
             ticket=runs[result.run].ticket,
             collection=runs[result.run].target.collection,
             content=result.content,

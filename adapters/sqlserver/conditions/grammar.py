@@ -13,7 +13,7 @@ from sqlglot.dialects.tsql import TSQL
 from sqlglot.parsers.tsql import TSQLParser
 
 from adapters.source.conditions import nodes
-from adapters.source.conditions.writer import Found, Grammar
+from adapters.source.conditions.writer import Grammar, ResolvedColumn
 from adapters.sqlserver.conditions import writings
 from adapters.sqlserver.server.tsql import quote_ident
 
@@ -168,15 +168,15 @@ GRAMMAR: Final = Grammar(
 )
 
 
-def finder(columns: Sequence[Column], table: str) -> Callable[[Reference], Found | None]:
+def finder(columns: Sequence[Column], table: str) -> Callable[[Reference], ResolvedColumn | None]:
     """A function that finds a table's columns by name: exact, else ignoring case."""
     names = [column.name for column in columns]
 
-    def find(reference: Reference) -> Found | None:
+    def find(reference: Reference) -> ResolvedColumn | None:
         if reference.qualifiers and reference.qualifiers[-1].lower() not in {_ALIAS, table.lower()}:
             return None
         exact = [name for name in names if name == reference.name]
         found = exact or [name for name in names if name.lower() == reference.name.lower()]
-        return Found(quote_ident(found[0])) if len(found) == 1 else None
+        return ResolvedColumn(quote_ident(found[0])) if len(found) == 1 else None
 
     return find

@@ -16,7 +16,7 @@ from adapters.sqlserver.events.source_block import SOURCE, source_table
 from adapters.sqlserver.events.types import conversion
 from adapters.sqlserver.server.rows import readable
 from engine.events.record import shaping
-from engine.events.record.columns import Described, DescribedTable, codec_of
+from engine.events.record.columns import DescribedColumn, DescribedTable, codec_of
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def listed_name(collection: CollectionId) -> CollectionId:
     return CollectionId(collection.parts[-2:])
 
 
-def _described(column: Column, index: int, settings: EventSettings) -> Described:
+def _described(column: Column, index: int, settings: EventSettings) -> DescribedColumn:
     seen = jdbc_column(column)
     parameters = [
         ("__debezium.source.column.type", seen.name.upper()),
@@ -68,7 +68,7 @@ def _described(column: Column, index: int, settings: EventSettings) -> Described
     ]
     if seen.scale is not None:
         parameters.append(("__debezium.source.column.scale", str(seen.scale)))
-    return Described(
+    return DescribedColumn(
         column.name,
         index,
         seen.name,

@@ -38,7 +38,7 @@ from engine.events.record.envelope import source_head
 from engine.events.record.finish import Events
 from engine.events.values.stamps import stamp_values
 from engine.events.values.text import Ints, Piece, Text, digits
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import merge_keys
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedPart:
     """A decoded part: its events in order, and the facts that the driver needs. `entries` counts rows.
 
     `events` are the rendered ones, `columns` those of a sink that takes columns. `part` is the written file
@@ -84,7 +84,7 @@ class Decoded:
 
     events: pa.RecordBatch
     signals: tuple[SignalRow, ...]
-    superseded: Superseded
+    superseded: SupersededKeys
     open: OpenTransaction | None
     entries: int
     part: Part | None = None
@@ -100,7 +100,7 @@ def decode(
     now_ms: int,
     before: OpenTransaction | None = None,
     changes: Sequence[SchemaChange] = (),
-) -> Decoded:
+) -> DecodedPart:
     """Decode and encode the rows of a part. `now_ms` is the `ts_ms` of its events.
 
     `batches` have the columns of `changes.RAW`, in any order. A schema change is emitted before the first row
@@ -129,10 +129,10 @@ def decode(
         schema_change_group(schema_change, entries.from_commit(schema_change.commit), rules.settings)
         for schema_change in changes
     )
-    return Decoded(
+    return DecodedPart(
         events.records(),
         tuple(row for _place, row in sorted(signals, key=itemgetter(0))),
-        Superseded(keys),
+        SupersededKeys(keys),
         left,
         len(entries),
         faults=faults,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.source.log.open_transaction import OpenTransaction
     from adapters.source.log.span_encoder import EncodePart, SpanEncoder
-    from adapters.sqlserver.events.decode import Decoded, Rules, Watch
+    from adapters.sqlserver.events.decode import DecodedPart, Rules, Watch
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.log.changes import Part
 
@@ -38,19 +38,19 @@ class DecodePart:
     watch: Watch
     now_ms: int
 
-    def __call__(self, raw: Sequence[pa.RecordBatch], context: PartContext) -> Decoded:
+    def __call__(self, raw: Sequence[pa.RecordBatch], context: PartContext) -> DecodedPart:
         """Decode batches of change rows."""
         return decode(raw, self.rules, self.watch, self.now_ms, context.before, context.changes)
 
 
 def encode_parts(
     encoder: SpanEncoder,
-    task: EncodePart[PartContext, Decoded],
+    task: EncodePart[PartContext, DecodedPart],
     parts: Sequence[Part],
     context: PartContext,
     *,
     one_by_one: bool,
-) -> list[Decoded]:
+) -> list[DecodedPart]:
     """The parts' facts, in order.
 
     Schema changes go into the first part, so that a table's shape precedes its rows.
@@ -62,5 +62,5 @@ def encode_parts(
     return encoder.encode(task, given, rows, _after if one_by_one else None)
 
 
-def _after(part: PartContext, last: Decoded) -> PartContext:
+def _after(part: PartContext, last: DecodedPart) -> PartContext:
     return replace(part, before=last.open)

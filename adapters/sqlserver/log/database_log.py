@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.sqlserver.log.capture_instances import Mark
-    from adapters.sqlserver.log.span_planner import Planned
-    from adapters.sqlserver.log.span_reader import ChangeReader, Read
+    from adapters.sqlserver.log.span_planner import PlannedSpan
+    from adapters.sqlserver.log.span_reader import ChangeReader, ReadSpan
     from adapters.sqlserver.server.forks import Fork
     from adapters.sqlserver.server.position import LogPosition
     from adapters.sqlserver.server.questions import Questions
@@ -71,7 +71,7 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class LogContext:
     """The time, how much is read at once, and how to ask the server whether SQL Server Agent runs.
 
     `gone` are the capture instances already reported as dropped, also by earlier tails: a session that fails
@@ -103,7 +103,7 @@ class DatabaseLogReader:
         database: str,
         ask: Callable[[], Questions],
         reader: ChangeReader,
-        asking: Asking,
+        asking: LogContext,
         instances: Instances = NOTHING_KNOWN,
         known: Sequence[Mark] = (),
     ) -> None:
@@ -184,7 +184,7 @@ class DatabaseLogReader:
             check_same_fork(questions, self._asking.fork)
         return self._questions
 
-    def _planned(self, questions: Questions, after: LogPosition, upto: LogPosition) -> Planned:
+    def _planned(self, questions: Questions, after: LogPosition, upto: LogPosition) -> PlannedSpan:
         bounds = self._asking.bounds.shared(self._share).of(self._reader.row_bytes)
         return plan_span(self._instances.captures, after, upto, bounds, questions.changes)
 
@@ -230,7 +230,7 @@ class DatabaseLogReader:
         self._instances, self._known, self._reach = found, found.marks, found.marks
         return changed
 
-    def _check_kept(self, questions: Questions, after: LogPosition, planned: Planned) -> None:
+    def _check_kept(self, questions: Questions, after: LogPosition, planned: PlannedSpan) -> None:
         """Note tables whose change rows the clean-up job may have removed since they were looked for.
 
         A span may begin at the first commit that was found: those before it may have been removed already.
@@ -240,7 +240,7 @@ class DatabaseLogReader:
             return
         self._gaps |= check_kept(asked, questions.changes.least(), self._asking.never)
 
-    def _note_unnumbered(self, read: Read) -> None:
+    def _note_unnumbered(self, read: ReadSpan) -> None:
         """Log once per instance that its changes have no reliable order inside a transaction."""
         for index in sorted(read.unnumbered):
             capture = self._instances.captures[index]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from adapters.sqlserver.log.capture_instances import Instances
-    from adapters.sqlserver.log.span_reader import Read
+    from adapters.sqlserver.log.span_reader import ReadSpan
     from engine.model import CollectionId, Position
 
 _HURRIED_S = 0.02
@@ -38,7 +38,7 @@ class LogSlice:
     """
 
     end: LogPosition
-    read: Read
+    read: ReadSpan
     instances: Instances
     told_at_s: float
     changed: bool = False

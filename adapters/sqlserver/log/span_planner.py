@@ -127,7 +127,7 @@ class Probes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedSpan:
     """A span of one database: its shares, and its number of rows if that is small.
 
     `cuts` are the positions where the span is divided into tasks, in order, without its end.
@@ -163,7 +163,7 @@ class Bounds:
 
 def plan_span(
     captures: Sequence[Capture], after: LogPosition, upto: LogPosition, bounds: Bounds, ask: Probes
-) -> Planned:
+) -> PlannedSpan:
     """The next span after `after`, up to `upto` at most, which is the end of a commit."""
     if not after.whole:
         return _inside(captures, after, bounds, ask)
@@ -171,7 +171,7 @@ def plan_span(
     few = min(bounds.few, bounds.rows)
     counts = ask.counts(asked, few + 1) if asked else []
     counted = [(share, count) for share, count in zip(asked, counts, strict=True) if count]
-    planned = Planned(after, upto, tuple(share for share, _count in counted), sum(counts))
+    planned = PlannedSpan(after, upto, tuple(share for share, _count in counted), sum(counts))
     if sum(counts) <= few:
         return planned
     return _large(captures, replace(planned, rows=None), _each(dict(counted), few, bounds.rows), bounds, ask)
@@ -184,7 +184,9 @@ def _each(counts: Mapping[Share, int], few: int, rows: int) -> int:
     return max(1, (rows - small) // large)
 
 
-def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bounds, ask: Probes) -> Planned:
+def _large(
+    captures: Sequence[Capture], planned: PlannedSpan, each: int, bounds: Bounds, ask: Probes
+) -> PlannedSpan:
     asked = planned.shares
     reached = [commit for commit in ask.commits(asked, [each] * len(asked)) if commit is not None]
     if not reached:
@@ -206,7 +208,7 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
     return _cut(replace(planned, end=end, shares=within), bounds, ask)
 
 
-def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
+def _cut(planned: PlannedSpan, bounds: Bounds, ask: Probes) -> PlannedSpan:
     """Divide the span into tasks, between commits."""
     asked = [share for share in planned.shares for _cut in range(1, bounds.parts)]
     offsets = [number * bounds.part for _share in planned.shares for number in range(1, bounds.parts)]
@@ -223,7 +225,7 @@ def _thinned(cuts: Sequence[LogPosition], most: int) -> Sequence[LogPosition]:
     return [cuts[(number + 1) * len(cuts) // (most + 1)] for number in range(most)]
 
 
-def _inside(captures: Sequence[Capture], after: LogPosition, bounds: Bounds, ask: Probes) -> Planned:
+def _inside(captures: Sequence[Capture], after: LogPosition, bounds: Bounds, ask: Probes) -> PlannedSpan:
     """A span inside one commit that is larger than a span: up to one of its changes, or to its end."""
     whole = LogPosition(after.commit)
     asked = shares(captures, after, whole)
@@ -234,7 +236,7 @@ def _inside(captures: Sequence[Capture], after: LogPosition, bounds: Bounds, ask
     ends = sorted({change for changes in steps for change in changes[:1]})
     end = LogPosition(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
     few = bounds.rows if bounds.rows <= bounds.few else None
-    planned = Planned(after, end, tuple(_within(asked, after, end)), few)
+    planned = PlannedSpan(after, end, tuple(_within(asked, after, end)), few)
     return replace(planned, cuts=_cuts_inside(planned, bounds, ask))
 
 
@@ -242,7 +244,7 @@ _LAST_OPERATION = 9
 """Greater than every operation's number, so that a change is streamed with all its rows."""
 
 
-def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[LogPosition, ...]:
+def _cuts_inside(planned: PlannedSpan, bounds: Bounds, ask: Probes) -> tuple[LogPosition, ...]:
     if bounds.parts < 2 or not planned.shares:
         return ()
     steps = ask.changes(planned.shares, bounds.part)

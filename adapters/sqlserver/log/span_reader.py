@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.sqlserver.log.span_planner import Planned, Share
+    from adapters.sqlserver.log.span_planner import PlannedSpan, Share
     from adapters.sqlserver.server.change_tables import ChangeTables
     from adapters.sqlserver.server.connection import Jdbc
     from adapters.sqlserver.server.table import Table
@@ -57,7 +57,7 @@ class JdbcOf(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadSpan:
     """What was read: parts in log order, the form of each instance's rows, the last commit's time.
 
     `modes` are by instance index; `unnumbered` are the instances with rows without a command id. `committed`
@@ -99,13 +99,13 @@ class ChangeReader:
         self._escaped: set[str] = set()
         self.row_bytes = float(_FIRST_ROW_BYTES)
 
-    def read(self, changes: ChangeTables, planned: Planned, tables: Mapping[str, Table]) -> Read:
+    def read(self, changes: ChangeTables, planned: PlannedSpan, tables: Mapping[str, Table]) -> ReadSpan:
         """The rows of a span. `tables` has each instance's table by the instance's name.
 
         Raises SourceError.
         """
         if not planned.shares or planned.rows == 0:
-            return Read()
+            return ReadSpan()
         while True:
             modes = {share.instance: self._mode(share) for share in planned.shares}
             if planned.rows is not None:
@@ -123,24 +123,24 @@ class ChangeReader:
     def _local(
         self,
         changes: ChangeTables,
-        planned: Planned,
+        planned: PlannedSpan,
         tables: Mapping[str, Table],
         modes: Mapping[int, RowMode],
-    ) -> tuple[Read, set[int]]:
+    ) -> tuple[ReadSpan, set[int]]:
         found = changes.rows([_told(share, 0, tables, modes) for share in planned.shares])
         if not found:
-            return Read(modes=modes), set()
+            return ReadSpan(modes=modes), set()
         table = in_order([_raw(found)])
         batches = tuple(table.to_batches())
         self._learn(table.num_rows, table.nbytes)
         committed = max((row[_COMMITTED] for row in found if row[_COMMITTED]), default=None)
         again = collided(batches, _widths(planned.shares, tables, modes))
-        read = Read((Part(len(found), batches=batches),), modes, committed)
+        read = ReadSpan((Part(len(found), batches=batches),), modes, committed)
         return replace(read, unnumbered=frozenset(unnumbered(batches))), again
 
     def _far(
-        self, planned: Planned, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
-    ) -> tuple[Read, set[int]]:
+        self, planned: PlannedSpan, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+    ) -> tuple[ReadSpan, set[int]]:
         told = [
             _told(share, stretch, tables, modes)
             for stretch, asked in enumerate(planned.stretches)
@@ -162,7 +162,7 @@ class ChangeReader:
         committed = max(
             (changes.committed for _stretch, changes in results if changes.committed), default=None
         )
-        read = Read(
+        read = ReadSpan(
             parts, modes, committed, unnumbered=_union(changes.unnumbered for _stretch, changes in results)
         )
         return read, set(_union(changes.again for _stretch, changes in results))

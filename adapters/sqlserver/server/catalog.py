@@ -32,7 +32,7 @@ _NEWER_NAMES = {"rowversion": "timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTable:
     """A table or view that a name may refer to, captured by CDC or not."""
 
     id: CollectionId
@@ -55,7 +55,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Switching:
+class SwitchableTable:
     """A captured partitioned table. CDC does not capture rows of partitions switched in or out."""
 
     table: CollectionId
@@ -105,10 +105,10 @@ class Catalog:
         found = self._rows("asking for snapshot isolation", metadata.SNAPSHOTS)
         return bool(found and found[0][0] == 1)
 
-    def switching(self) -> list[Switching]:
+    def switching(self) -> list[SwitchableTable]:
         """The captured tables whose partitions may be switched without a change row."""
         found = self._rows("asking what CDC can't capture", metadata.SWITCHING)
-        return [Switching(self._id(schema, table), instance) for schema, table, instance in found]
+        return [SwitchableTable(self._id(schema, table), instance) for schema, table, instance in found]
 
     def other_code_pages(self) -> list[OtherCodePage]:
         """The captured columns of another code page than the database's."""
@@ -148,19 +148,19 @@ class Catalog:
             for capture in captures
         )
 
-    def listed(self) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[ListedTable, ...]:
         """Every user table and view, selected or not, by name."""
         tables = [
-            Listed(self._id(schema, name), number, tracked=bool(tracked))
+            ListedTable(self._id(schema, name), number, tracked=bool(tracked))
             for schema, name, number, tracked in self._rows("listing tables", metadata.TABLES)
         ]
         views = [
-            Listed(self._id(schema, name), view=True, indexed=bool(indexed))
+            ListedTable(self._id(schema, name), view=True, indexed=bool(indexed))
             for schema, name, indexed in self._rows("listing tables", metadata.VIEWS)
         ]
         return (*tables, *views)
 
-    def describe(self, listed: Iterable[Listed]) -> tuple[Table, ...]:
+    def describe(self, listed: Iterable[ListedTable]) -> tuple[Table, ...]:
         """Tables with all their columns, captured or not. A dropped table has none."""
         wanted = list(listed)
         numbers = [table.object_id for table in wanted]
@@ -183,7 +183,7 @@ _Keys = tuple[tuple[str, ...], tuple[str, ...]]
 _NO_KEYS: _Keys = ((), ())
 
 
-def uncaptured(listed: Iterable[Listed], captures: Iterable[Capture]) -> tuple[CollectionId, ...]:
+def uncaptured(listed: Iterable[ListedTable], captures: Iterable[Capture]) -> tuple[CollectionId, ...]:
     """The tables among `listed` without a capture instance."""
     known = {capture.table for capture in captures}
     return tuple(table.id for table in listed if not table.view and table.id not in known)

@@ -46,7 +46,7 @@ CLOCK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundStatement:
     """A statement with a `?` for each LSN, and the LSNs in the order of the text."""
 
     text: str
@@ -70,9 +70,9 @@ class _Parameters:
         self._values.append(lsn_binary(lsn))
         return "?"
 
-    def bound(self, text: str) -> Bound:
+    def bound(self, text: str) -> BoundStatement:
         """The statement with the parameters collected here."""
-        return Bound(text, tuple(self._values))
+        return BoundStatement(text, tuple(self._values))
 
 
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:
@@ -127,7 +127,7 @@ def _compared(share: Share, operator: str, position: LogPosition, written: Writt
     return f"{command} {operator[0]} {position.command} OR {same}"
 
 
-def counts(asked: Sequence[Share], most: int) -> Bound:
+def counts(asked: Sequence[Share], most: int) -> BoundStatement:
     """The number of rows of each share, up to `most`: (share, rows)."""
     lsns = _Parameters()
     text = " UNION ALL ".join(
@@ -138,7 +138,7 @@ def counts(asked: Sequence[Share], most: int) -> Bound:
     return lsns.bound(text)
 
 
-def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
+def commits(asked: Sequence[Share], offsets: Sequence[int]) -> BoundStatement:
     """The commit of the row at each share's offset: (share, lsn). Shares without such a row are missing."""
     # By commit alone: change tables are stored in that order, so nothing is sorted. Rows that are skipped
     # need no text.
@@ -152,7 +152,7 @@ def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
     return lsns.bound(text)
 
 
-def changes(asked: Sequence[Share], step: int) -> Bound:
+def changes(asked: Sequence[Share], step: int) -> BoundStatement:
     """The command and the LSN of about every `step`-th change of shares of one commit: (share, command, lsn).
 
     Never the last change, nor one whose LSN the next change shares: such changes are counted together
@@ -180,7 +180,7 @@ class ShareRead:
     task: int = 0
 
 
-def change_rows(told: Sequence[ShareRead]) -> Bound:
+def change_rows(told: Sequence[ShareRead]) -> BoundStatement:
     """The change rows of some shares, unordered."""
     lsns = _Parameters()
     return lsns.bound(_change_rows(told, lsns))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from adapters.sqlserver.log.span_planner import Share
-    from adapters.sqlserver.server.change_statements import Bound, ShareRead
+    from adapters.sqlserver.server.change_statements import BoundStatement, ShareRead
 
 _BRANCHES = 50
 """The most change tables in one statement; the server compiles a plan for each."""
@@ -95,7 +95,7 @@ class ChangeTables:
                 found[first + share].append((int(command), lsn_of_hex(lsn)))
         return [sorted(changes) for changes in found]
 
-    def _answers(self, asked: Bound) -> Sequence[tuple[Any, ...]]:
+    def _answers(self, asked: BoundStatement) -> Sequence[tuple[Any, ...]]:
         with source_errors("asking change tables", self._database):
             found = rows(self._connection, asked.text, asked.parameters)
         return [(int(share), *values) for share, *values in found]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
-from adapters.source.driver_errors import DriverErrors, Fault, Meaning
+from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault
 from adapters.spark.exceptions import SPARK_ERRORS
 from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 
@@ -115,29 +115,29 @@ source_errors = DriverErrors(
     _fault,
     "sql server",
     (
-        Meaning(
+        ErrorMeaning(
             ConfigError,
             (_NO_DRIVER,),
             "the ODBC driver can't be used",
             hint="install Microsoft's ODBC Driver 18 for SQL Server,"
             " or give a library's path in 'tidemark.sqlserver.odbc.driver'",
         ),
-        Meaning(
+        ErrorMeaning(
             LogRemoved,
             (_RANGE_LOST,),
             "the change tables do not reach back to where the stream stood",
             hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
             " and lengthen CDC's retention (sys.sp_cdc_change_job)",
         ),
-        Meaning(
+        ErrorMeaning(
             ConfigError,
             (_NO_SNAPSHOTS,),
             "a database does not allow snapshot isolation",
             hint=_ALLOW_SNAPSHOTS,
         ),
-        Meaning(TableBusy, _BUSY),
-        Meaning(LoginRefused, _LOGIN_REFUSED, hint=_CHECK_LOGIN),
-        Meaning(SourceError, _NO_SUCH_DATABASE, hint=_CHECK_LOGIN),
+        ErrorMeaning(TableBusy, _BUSY),
+        ErrorMeaning(LoginRefused, _LOGIN_REFUSED, hint=_CHECK_LOGIN),
+        ErrorMeaning(SourceError, _NO_SUCH_DATABASE, hint=_CHECK_LOGIN),
     ),
 )
 """Raises the drivers' exceptions as SourceError.
@@ -145,5 +145,5 @@ source_errors = DriverErrors(
 PositionLost where a change table does not reach back far enough; TableBusy where a lock is held.
 """
 
-table_errors = source_errors.refined(Meaning(SchemaChanged, _TABLE_MOVED))
+table_errors = source_errors.refined(ErrorMeaning(SchemaChanged, _TABLE_MOVED))
 """Like `source_errors`, but SchemaChanged where the table was dropped or changed."""

@@ -39,7 +39,7 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPosition:
     """What was sent of a database: the fork that the saved state names, if any, and the position reached.
 
     `grouped`: the database is in an availability group.
@@ -73,7 +73,7 @@ def saved_fork(memory: Mapping[str, Any], database: str) -> str:
     return str(memory.get("databases", {}).get(database, {}).get("fork", ""))
 
 
-def check_fork(sent: Sent, now: Fork | None) -> str:
+def check_fork(sent: SentPosition, now: Fork | None) -> str:
     """The message about a fork whose log continues what was sent; empty if it is the saved one.
 
     A fork that is not known is not compared. Raises PositionLost if the log does not continue.
@@ -113,7 +113,7 @@ def not_seen(database: str) -> str:
     )
 
 
-def _lost(sent: Sent, why: str) -> OtherHistory:
+def _lost(sent: SentPosition, why: str) -> OtherHistory:
     return OtherHistory(
         f"the database was forced over to a replica that lagged, or restored: it is on another recovery fork,"
         f" {why}, and changes up to {sent.position} were sent",

@@ -12,7 +12,7 @@ from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.execution import rows
 from adapters.sqlserver.server.failures import busy, native_number, table_errors
 from adapters.sqlserver.server.tsql import key_of
-from engine.snapshot.scope import Ranked
+from engine.snapshot.scope import RankedKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ class TableProbes:
         with table_errors("finding chunk boundaries", read.table.id):
             return self._key(unlocked(read), read.keyset.order, read.keyset.inside(part), skipped)
 
-    def ranked(self, read: ReadTable, keys: Sequence[Key]) -> list[Ranked] | str:
+    def ranked(self, read: ReadTable, keys: Sequence[Key]) -> list[RankedKey] | str:
         """Keys that a signal gives, as the server writes and ranks them; or why it refuses them."""
         with table_errors(_MEASURING, read.table.id):
             try:
@@ -90,7 +90,7 @@ class TableProbes:
                     raise
                 return condition_refused(native_number(error) or None)
         return [
-            Ranked(
+            RankedKey(
                 tuple(key_of(column, value) for column, value in zip(read.keyset.columns, key, strict=True)),
                 int(rank),
             )

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import SnapshotSettings
     from engine.errors import TidemarkError
-    from engine.model import Staged
+    from engine.model import StagedRun
     from engine.staging.rows import StagingArea
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
+class _ReadOptions:
     """The maximum number of tasks, and the SET statements of their sessions."""
 
     tasks: int
@@ -78,7 +78,7 @@ class ChunkReader:
         *,
         most_tasks: int = 0,
         session: tuple[str, ...] = (),
-    ) -> list[Staged]:
+    ) -> list[StagedRun]:
         """Read and stage all runs; blocks until done. Runs without rows give nothing.
 
         At most `most_tasks` tasks are used (0: no limit but the reader's own); the statements of `session`
@@ -86,7 +86,7 @@ class ChunkReader:
         separator is read again, escaped.
         """
         area = self.jobs.begin(window_id)
-        how = _How(self.jobs.tasks_of(most_tasks), (*self._patience, *session))
+        how = _ReadOptions(self.jobs.tasks_of(most_tasks), (*self._patience, *session))
         results: list[RunResult] = []
         for database in dict.fromkeys(_database(read) for read in reads):
             mine = {index: read for index, read in enumerate(reads) if _database(read) == database}
@@ -94,7 +94,7 @@ class ChunkReader:
         return staged_runs(results, [read.run for read in reads])
 
     def _jobs(
-        self, how: _How, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
+        self, how: _ReadOptions, reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, area: StagingArea
     ) -> list[RunResult]:
         """Read in as many jobs as needed for statements that the server can plan.
 
@@ -110,7 +110,7 @@ class ChunkReader:
         tables = [{at: read for at, read in reads.items() if read.read.table.id == name} for name in found]
         return [result for table in tables for result in self._jobs(how, table, mode, area)]
 
-    def _job(self, job: JdbcJob[ReadTable], how: _How) -> list[RunResult]:
+    def _job(self, job: JdbcJob[ReadTable], how: _ReadOptions) -> list[RunResult]:
         database = _database(next(iter(job.reads.values())))
         fetched = fetched_at_once(job.reads.values(), self._fetch_rows)
         try:

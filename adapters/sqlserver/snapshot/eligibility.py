@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from adapters.source.signals.scopes import ScopeTexts
-    from adapters.sqlserver.server.catalog import Listed
+    from adapters.sqlserver.server.catalog import ListedTable
     from adapters.sqlserver.server.table import Column, Table
     from engine.model import CollectionId, Target
 
@@ -38,7 +38,7 @@ _BYTES = frozenset({"binary", "varbinary", "timestamp", "hierarchyid"})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTables:
     """What the catalog says about a database's tables now.
 
     `logged` are captured tables as the log describes them, `listed` all tables and views by name, `actual`
@@ -46,7 +46,7 @@ class Known:
     """
 
     logged: Mapping[CollectionId, Table]
-    listed: Mapping[CollectionId, Listed]
+    listed: Mapping[CollectionId, ListedTable]
     actual: Mapping[CollectionId, Table]
 
 
@@ -104,7 +104,7 @@ class ReadTable:
         return (*keys, f"table {self.object_id}")
 
 
-def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable:
+def reading(target: Target, known: KnownTables, *, keyless: bool = False) -> ReadTable:
     """How to read a target. Raises SignalError with the reason if it can't be read.
 
     With `keyless`, a table without a key is read as well, as a single chunk: its changes can't be matched to

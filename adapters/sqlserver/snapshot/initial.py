@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from adapters.source.initial import FoundLog
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of
-from adapters.sqlserver.server.forks import Sent, check_fork, saved_fork
+from adapters.sqlserver.server.forks import SentPosition, check_fork, saved_fork
 from adapters.sqlserver.server.position import began_at, parse_position, position_of, positions_of
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
@@ -178,7 +178,7 @@ class CaptureStart:
         try:
             for name, position in zip(self._databases.names, positions_of(state.position), strict=True):
                 group = state.identity.get(name, "").partition("|")[0]
-                sent = Sent(name, saved_fork(state.memory, name), position, grouped=bool(group))
+                sent = SentPosition(name, saved_fork(state.memory, name), position, grouped=bool(group))
                 if told := check_fork(sent, self._databases.forks.told.get(name)):
                     _log.warning(told)
                 known = marks_of(saved.get(name, {}).get("instances", ()))

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from adapters.source.opening_window import OpeningWindow
-    from adapters.sqlserver.snapshot.tables import Cataloged
+    from adapters.sqlserver.snapshot.tables import CatalogedTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from engine.model import CollectionId
 
-Catalogs: TypeAlias = "Mapping[str, Cataloged]"
+Catalogs: TypeAlias = "Mapping[str, CatalogedTables]"
 """What the catalogs of a window's databases say, by database."""
 SqlServerOpening: TypeAlias = "OpeningWindow[Catalogs, SqlServerWindow]"
 """A window that is being opened."""
 
 
 @dataclass(slots=True)
-class Meanwhile:
+class OpeningWatch:
     """What the stream says of a window's tables while it opens."""
 
     tables: frozenset[CollectionId]

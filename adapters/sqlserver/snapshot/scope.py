@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.table_probes import TableProbes
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import Key, Scope
-    from engine.snapshot.extent import Scoped
-    from engine.snapshot.scope import Ranked, Within
+    from engine.snapshot.extent import ScopeExtent
+    from engine.snapshot.scope import RankedKey, ScopedCollection
 
 _AT_ONCE = 1_000
 """How many keys one statement has the server read; all bounds of a signal's ranges fit."""
 
 
-def scoped(scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes, within: Within) -> Scoped:
+def scoped(
+    scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes, within: ScopedCollection
+) -> ScopeExtent:
     """The part of a table that a signal asks for. Raises SignalError if the server can't read its keys.
 
     `texts` is the scope as text.
@@ -33,7 +35,7 @@ def scoped(scope: Scope, texts: ScopeTexts, read: ReadTable, probes: TableProbes
     return within.inside(scope, ranked)
 
 
-def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[Ranked]:
+def _ranked(read: ReadTable, probes: TableProbes, keys: Sequence[Key]) -> list[RankedKey]:
     found = probes.ranked(read, keys)
     if isinstance(found, str):
         raise SignalError(

@@ -21,18 +21,18 @@ from adapters.source.conditions.selects import selected
 from adapters.sqlserver.conditions.grammar import GRAMMAR, finder
 from adapters.sqlserver.conditions.trusted_sql import check_trusted, derived
 from adapters.sqlserver.server.tsql import quote_ident
-from adapters.sqlserver.snapshot.eligibility import Known, reading
+from adapters.sqlserver.snapshot.eligibility import KnownTables, reading
 from adapters.sqlserver.snapshot.scope import scoped
 from engine.config.settings import Conditions
 from engine.errors import ConfigError, SchemaChanged, SignalError, TableBusy
 from engine.model import CollectionId
 from engine.snapshot.extent import WHOLE_BYTES, Extent, dense_span
-from engine.snapshot.scope import Within
+from engine.snapshot.scope import ScopedCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from adapters.sqlserver.server.catalog import Listed
+    from adapters.sqlserver.server.catalog import ListedTable
     from adapters.sqlserver.server.questions import Questions
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.server.table_probes import TableProbes
@@ -63,18 +63,18 @@ class Databases(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cataloged:
-    """What a database's catalog says of tables, as in `Known`."""
+class CatalogedTables:
+    """What a database's catalog says of tables, as in `KnownTables`."""
 
-    listed: Mapping[CollectionId, Listed]
+    listed: Mapping[CollectionId, ListedTable]
     actual: Mapping[CollectionId, Table]
 
 
-def cataloged(questions: Questions, names: Sequence[CollectionId]) -> Cataloged:
+def cataloged(questions: Questions, names: Sequence[CollectionId]) -> CatalogedTables:
     """Ask a database's catalog about those of the tables that are its own. Any thread may."""
     listed = {table.id: table for table in questions.catalog.listed()}
     wanted = [listed[name] for name in names if name in listed and not listed[name].view]
-    return Cataloged(listed, {table.id: table for table in questions.catalog.describe(wanted)})
+    return CatalogedTables(listed, {table.id: table for table in questions.catalog.describe(wanted)})
 
 
 class SqlServerTables:
@@ -119,19 +119,19 @@ class SqlServerTables:
         return [self._judged(target, known, bounded=bounded) for target in targets]
 
     def _known(
-        self, names: Sequence[CollectionId], catalogs: Mapping[str, Cataloged] = MappingProxyType({})
-    ) -> dict[str, Known]:
+        self, names: Sequence[CollectionId], catalogs: Mapping[str, CatalogedTables] = MappingProxyType({})
+    ) -> dict[str, KnownTables]:
         """What the log and the catalogs of the tables' databases say; `catalogs` are asked already."""
         found = {}
         for database in dict.fromkeys(name.parts[0] for name in names):
             if database not in self._databases.names:
                 continue
             said = catalogs.get(database) or cataloged(self._databases.questions(database), names)
-            found[database] = Known(self._databases.logged(database), said.listed, said.actual)
+            found[database] = KnownTables(self._databases.logged(database), said.listed, said.actual)
         return found
 
     def _judged(
-        self, target: Target, known: Mapping[str, Known], *, bounded: bool
+        self, target: Target, known: Mapping[str, KnownTables], *, bounded: bool
     ) -> Extent | SignalError | TableBusy:
         try:
             read = self._reading(target, known)
@@ -141,7 +141,7 @@ class SqlServerTables:
         except SchemaChanged as error:
             return error.recast(SignalError)
 
-    def _reading(self, target: Target, known: Mapping[str, Known]) -> ReadTable:
+    def _reading(self, target: Target, known: Mapping[str, KnownTables]) -> ReadTable:
         database = target.collection.parts[0]
         if database not in known:
             raise SignalError("'database.names' does not name its database", where=target.collection)
@@ -205,7 +205,7 @@ class SqlServerTables:
         part = None
         if target.scope is not None and read.scope is not None:
             with self._checking.of(target.collection):
-                part = scoped(target.scope, read.scope, read, probes, Within(count, greatest, span))
+                part = scoped(target.scope, read.scope, read, probes, ScopedCollection(count, greatest, span))
         return Extent(count, size, greatest=greatest, span=span, key=key, scoped=part)
 
     @staticmethod
@@ -244,7 +244,7 @@ class SqlServerTables:
         return found
 
     def readings(
-        self, targets: Sequence[Target], catalogs: Mapping[str, Cataloged] = MappingProxyType({})
+        self, targets: Sequence[Target], catalogs: Mapping[str, CatalogedTables] = MappingProxyType({})
     ) -> dict[Target, ReadTable]:
         """How to read each target now. Raises SchemaChanged if one can't be read any more.
 

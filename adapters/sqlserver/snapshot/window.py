@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from adapters.source.window_reader import Background
 from adapters.sqlserver.server.position import positions_of
 from engine.errors import SchemaChanged
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.source.window_reader import Reading
+    from adapters.source.window_reader import WindowTasks
     from adapters.sqlserver.snapshot.watermark import Watermark
-    from engine.model import CollectionId, Position, Staged
+    from engine.model import CollectionId, Position, StagedRun
 
 
 class SqlServerWindow:
@@ -33,16 +33,16 @@ class SqlServerWindow:
         self,
         watermarks: Mapping[int, Watermark],
         merges: Mapping[CollectionId, tuple[str, ...]],
-        reading: Reading,
+        reading: WindowTasks,
         *,
         blocking: bool = False,
     ) -> None:
-        self.watermarks, self.merges, self.superseded = watermarks, merges, Superseded()
+        self.watermarks, self.merges, self.superseded = watermarks, merges, SupersededKeys()
         self.blocking = blocking
         self._switched: list[CollectionId] = []
         self._rows = Background(reading, self._seal)
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read."""
         if self._switched:
             raise SchemaChanged("another capture instance took over", where=self._switched[0])

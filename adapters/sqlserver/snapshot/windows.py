@@ -14,7 +14,7 @@ from adapters.sqlserver.events.source_block import ReadPosition, marked_sources,
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.spare_connections import SpareConnections
 from adapters.sqlserver.settings import SqlServerSettings
-from adapters.sqlserver.snapshot.opening_window import Meanwhile
+from adapters.sqlserver.snapshot.opening_window import OpeningWatch
 from adapters.sqlserver.snapshot.tables import cataloged
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
@@ -63,7 +63,7 @@ class OpenWindows:
         self._settings, self._databases, self._codecs = settings, databases, codecs
         self._tables, self._tools, self._initial = tables, tools, initial
         self.opened: dict[str, SqlServerWindow] = {}
-        self.meanwhile: Meanwhile | None = None
+        self.meanwhile: OpeningWatch | None = None
         self.spare = SpareConnections(databases.names, databases.open, tools.clock.monotonic)
 
     @property
@@ -108,8 +108,8 @@ class OpenWindows:
         ask = partial(self._ask, list(tables), watermarks)
         if window.blocking or (window.initial and self._initial.waits):
             # The stream waits, or there is none yet.
-            return self._join(window, watermarks, Meanwhile(tables), ask(self._databases.questions))
-        meanwhile = self.meanwhile = Meanwhile(tables)
+            return self._join(window, watermarks, OpeningWatch(tables), ask(self._databases.questions))
+        meanwhile = self.meanwhile = OpeningWatch(tables)
         opening = OpeningWindow(
             partial(self.spare.ask, names, ask),
             partial(self._join, window, watermarks, meanwhile),
@@ -140,7 +140,7 @@ class OpenWindows:
         self,
         window: Window,
         watermarks: Mapping[str, Watermark],
-        meanwhile: Meanwhile,
+        meanwhile: OpeningWatch,
         catalogs: Catalogs,
     ) -> SqlServerWindow:
         """Open the window whose databases were asked."""

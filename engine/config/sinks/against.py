@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, VERBATIM, whole
-from engine.config.sinks.jdbc import ADDRESS, Connecting, parameters_of
+from engine.config.sinks.jdbc import ADDRESS, ConnectionSettings, parameters_of
 from engine.config.sinks.settings import JdbcSettings
 from engine.config.sinks.table_names import NAME_FORMAT
 
@@ -71,7 +71,7 @@ def read_against(values: Values) -> AgainstRead:
             if values.sure(setting):
                 found.problems.append(f"missing {setting!r}: the database of the target {name!r}")
             continue
-        connecting = Connecting(
+        connecting = ConnectionSettings(
             setting, given[_URL][name], given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
         )
         found.targets[name] = JdbcSettings(

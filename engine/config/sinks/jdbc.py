@@ -103,7 +103,9 @@ def read_jdbc(values: Values, events: EventSettings) -> JdbcRead:
     parameters: dict[str, str] = {}
     if values.get(_URL, str):
         parameters = parameters_of(
-            Connecting(_URL, values.get(_URL, str), values.get(_USER, str), values.get(_PASSWORD, str)),
+            ConnectionSettings(
+                _URL, values.get(_URL, str), values.get(_USER, str), values.get(_PASSWORD, str)
+            ),
             problems,
         )
     elif values.sure(_URL):
@@ -136,7 +138,7 @@ def jdbc_names(values: Values) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Connecting:
+class ConnectionSettings:
     """An address, whose setting has this name, a user and a password; both may be empty."""
 
     setting: str
@@ -145,7 +147,7 @@ class Connecting:
     password: str = field(repr=False)
 
 
-def parameters_of(connecting: Connecting, problems: list[str]) -> dict[str, str]:
+def parameters_of(connecting: ConnectionSettings, problems: list[str]) -> dict[str, str]:
     """By libpq's names. User and password keep their references, to be resolved at every connection."""
     address = urlsplit(connecting.address.removeprefix("jdbc:"))
     found = {

@@ -33,7 +33,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Translated:
+class ClientConfiguration:
     """A client's configuration under librdkafka's names, and the faults of its options."""
 
     config: dict[str, str] = field(default_factory=dict, repr=False)
@@ -166,9 +166,9 @@ def named(prefix: str, options: Mapping[str, str]) -> dict[str, Given]:
     return {name: Given(prefix + name, text) for name, text in options.items()}
 
 
-def translate(options: Mapping[str, Given], table: Table) -> Translated:
+def translate(options: Mapping[str, Given], table: Table) -> ClientConfiguration:
     """Translate all of a client's options. None is dropped silently."""
-    found = Translated()
+    found = ClientConfiguration()
     for name, given in options.items():
         if name in table:
             _convert(found, given, *table[name])
@@ -180,7 +180,7 @@ def translate(options: Mapping[str, Given], table: Table) -> Translated:
     return found
 
 
-def _convert(found: Translated, given: Given, target: str, shape: Shape) -> None:
+def _convert(found: ClientConfiguration, given: Given, target: str, shape: Shape) -> None:
     try:
         value = shape.read(given.text)
     except ValueError as exc:
@@ -197,7 +197,7 @@ def _reason(name: str) -> str:
     return next((reason for start, reason in rules if name.startswith(start)), "Kafka has no such option")
 
 
-def _truststore(found: Translated, options: Mapping[str, Given]) -> None:
+def _truststore(found: ClientConfiguration, options: Mapping[str, Given]) -> None:
     location, inline = options.get("ssl.truststore.location"), options.get("ssl.truststore.certificates")
     if inline is not None:
         found.config["ssl.ca.pem"] = inline.text
@@ -210,7 +210,7 @@ def _truststore(found: Translated, options: Mapping[str, Given]) -> None:
         )
 
 
-def _keystore(found: Translated, options: Mapping[str, Given]) -> None:
+def _keystore(found: ClientConfiguration, options: Mapping[str, Given]) -> None:
     inline = {"ssl.keystore.certificate.chain": "ssl.certificate.pem", "ssl.keystore.key": "ssl.key.pem"}
     found.config |= {target: options[name].text for name, target in inline.items() if name in options}
     location = options.get("ssl.keystore.location")
@@ -235,7 +235,7 @@ def _type(options: Mapping[str, Given], name: str) -> str:
     return options[name].text.strip().upper() if name in options else "JKS"
 
 
-def _login(found: Translated, options: Mapping[str, Given]) -> None:
+def _login(found: ClientConfiguration, options: Mapping[str, Given]) -> None:
     protocol = options.get("security.protocol")
     if protocol is None or not protocol.text.strip().upper().startswith("SASL"):
         return
@@ -252,7 +252,7 @@ def _login(found: Translated, options: Mapping[str, Given]) -> None:
         _user(found, jaas, mechanism.text.strip().upper())
 
 
-def _user(found: Translated, jaas: Given, mechanism: str) -> None:
+def _user(found: ClientConfiguration, jaas: Given, mechanism: str) -> None:
     """Take the login from a JAAS line, whose module must belong to the mechanism."""
     try:
         login = login_of(jaas.text)

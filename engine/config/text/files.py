@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from engine.config.text.java import Parsed, parse_properties
+from engine.config.text.java import ParsedProperties, parse_properties
 from engine.config.text.mask import shown_name
 from engine.config.text.references import resolve
 from engine.errors import ConfigError
@@ -67,7 +67,7 @@ def _text(path: Path) -> str:
         return data.decode("latin-1")  # Java's default for .properties
 
 
-def _parse(text: str, suffix: str) -> Parsed:
+def _parse(text: str, suffix: str) -> ParsedProperties:
     try:
         if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip().startswith("{")):
             return _parse_json(text)
@@ -76,7 +76,7 @@ def _parse(text: str, suffix: str) -> Parsed:
         raise ConfigError("the configuration is nested too deeply") from None
 
 
-def _parse_json(text: str) -> Parsed:
+def _parse_json(text: str) -> ParsedProperties:
     try:
         # numbers keep their spelling; objects become lists of pairs, so that duplicate keys show
         document = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
@@ -103,7 +103,7 @@ def _unwrapped(document: _Pairs) -> _Pairs:
     return config if name is None else _Pairs([("name", name), *config])
 
 
-def _parse_yaml(text: str) -> Parsed:
+def _parse_yaml(text: str) -> ParsedProperties:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as exc:
@@ -139,9 +139,9 @@ def _pair(key: yaml.Node, value: yaml.Node, seen: set[int], prefix: str) -> tupl
     return name, _plain(value, seen, f"{prefix}.{name}")
 
 
-def _flat(document: _Pairs) -> Parsed:
+def _flat(document: _Pairs) -> ParsedProperties:
     """Flatten: nested names are joined with dots, lists with commas. A null value means absent."""
-    parsed = Parsed()
+    parsed = ParsedProperties()
     for name, value in _leaves("", document):
         if name in parsed.properties:
             parsed.problems.append(f"{_quoted_name(name)} stands twice")

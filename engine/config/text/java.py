@@ -20,19 +20,19 @@ _KEY = re.compile(r"(?P<key>(?:[^\\=: \t\f]|\\.?)*)[ \t\f]*[=:]?[ \t\f]*", re.DO
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedProperties:
     """Properties in the file's order, and the faults of the text."""
 
     properties: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
-def parse_properties(text: str, shown: Callable[[str], str] = repr) -> Parsed:
+def parse_properties(text: str, shown: Callable[[str], str] = repr) -> ParsedProperties:
     """Parse properties. Problems name the line, counted from 1, and never the value.
 
     `shown` is how a name is quoted in them.
     """
-    parsed = Parsed()
+    parsed = ParsedProperties()
     first_seen: dict[str, int] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedColumn:
     """A column with everything known about it.
 
     `index` is that of the input column. `type` is the type's name as used in lists and messages. `conversion`
@@ -51,7 +51,7 @@ class Described:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-def key_field(described: Described, settings: EventSettings) -> Field | None:
+def key_field(described: DescribedColumn, settings: EventSettings) -> Field | None:
     """The column as a member of a key, never masked; None if it is left out."""
     conversion = described.conversion
     if conversion is None:
@@ -64,7 +64,7 @@ def key_field(described: Described, settings: EventSettings) -> Field | None:
     return Field(field_name(described.name, settings), described.index, conversion, schema, missing)
 
 
-def value_field(described: Described, named: CollectionId, settings: EventSettings) -> Field | None:
+def value_field(described: DescribedColumn, named: CollectionId, settings: EventSettings) -> Field | None:
     """The column as a member of the row: masked, or with the propagated type if that is asked for.
 
     `named` is the table as used in lists. Only one of the two applies, as in Debezium. There, however, a
@@ -94,7 +94,9 @@ def _shaped(made: Field, mask: ColumnMask, length: int | None) -> Field:
     )
 
 
-def unmasked(columns: Iterable[Described], named: CollectionId, settings: EventSettings) -> tuple[str, ...]:
+def unmasked(
+    columns: Iterable[DescribedColumn], named: CollectionId, settings: EventSettings
+) -> tuple[str, ...]:
     """Warnings about columns that should be masked but hold no text."""
     found = []
     for column in columns:
@@ -153,7 +155,7 @@ def _envelope(topic: str, fields: Sequence[Field], source: Schema, settings: Eve
     return envelope_schema(schema_name(topic, "Envelope", settings), row, source)
 
 
-def _default(described: Described, conversion: Conversion) -> str | None:
+def _default(described: DescribedColumn, conversion: Conversion) -> str | None:
     """The default as JSON, as the conversion writes it."""
     if described.default is None or conversion.schema.type in {"struct", "array", "map"}:
         return None
@@ -168,7 +170,7 @@ def _default(described: Described, conversion: Conversion) -> str | None:
 
 
 def _propagated(
-    described: Described, named: CollectionId, settings: EventSettings
+    described: DescribedColumn, named: CollectionId, settings: EventSettings
 ) -> tuple[tuple[str, str], ...]:
     by_name = matches(settings.propagate_columns, f"{named}.{described.name}")
     by_type = matches(settings.propagate_types, f"{named}.{described.type}")
@@ -191,7 +193,7 @@ class DescribedTable:
     id: CollectionId
     shown: CollectionId
     listed: CollectionId
-    columns: tuple[Described, ...]
+    columns: tuple[DescribedColumn, ...]
     key: tuple[str, ...]
     source: Schema
     block: tuple[str, str]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.job.reports.observation import Observation
     from engine.model import CollectionId, Window
     from engine.ports.log import LogReader
-    from engine.ports.source import Encoded
+    from engine.ports.source import EncodingResult
 
 
 class Phase(StrEnum):
@@ -33,7 +33,7 @@ class Phase(StrEnum):
     EMIT = "emit"
 
 
-class Standing(StrEnum):
+class JobPhase(StrEnum):
     """Where a job stands as a whole."""
 
     STARTING = "starting"
@@ -77,7 +77,7 @@ class Tally:
     """
 
     watched: bool = False
-    standing: Standing = Standing.STARTING
+    standing: JobPhase = JobPhase.STARTING
     passes: int = 0
     turns: int = 0
     sent: int = 0
@@ -123,15 +123,15 @@ class Tally:
     def opened(self, log: LogReader, captured: Iterable[CollectionId]) -> None:
         """Note that a session of the log is open."""
         self.sessions += 1
-        self.log, self.standing = log, Standing.STREAMING
+        self.log, self.standing = log, JobPhase.STREAMING
         self.captured = frozenset(captured)
 
     def closed(self) -> None:
         """Note that the session of the log has ended, and with it all windows."""
         self.log, self.windows, self.staged_bytes, self._turn = None, (), 0, _Turn()
         self.snapshots.drop()
-        if self.standing is Standing.STREAMING:
-            self.standing = Standing.OPENING
+        if self.standing is JobPhase.STREAMING:
+            self.standing = JobPhase.OPENING
 
     def appeared(self, collections: Iterable[CollectionId]) -> None:
         """Note collections that are captured from now on."""
@@ -142,9 +142,9 @@ class Tally:
         self.failures[type(error).__name__] += 1
         if ends:
             self.disconnects += 1
-            self.failure, self.standing = type(error).__name__, Standing.FAILING
+            self.failure, self.standing = type(error).__name__, JobPhase.FAILING
 
-    def streamed(self, entries: int, encoded: Encoded) -> None:
+    def streamed(self, entries: int, encoded: EncodingResult) -> None:
         """Count a span of the log, with the turn."""
         self._turn.entries += entries
         self._turn.counts += encoded.counts
@@ -160,7 +160,7 @@ class Tally:
         self.erroneous += turn.erroneous
         self.failure = ""
         if self.log is not None:
-            self.standing = Standing.STREAMING
+            self.standing = JobPhase.STREAMING
         if seen.events:
             self.last_event_s = seen.now_s
             self.lag_ms.add(seen.lag_s * 1000, seen.events)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.job.saved.state import State
-    from engine.snapshot.extent import Failed
+    from engine.snapshot.extent import FailedSnapshot
     from engine.snapshot.queue_entry import Table
 
 
@@ -92,6 +92,6 @@ def _of_entry(table: Table, saved_s: float) -> CollectionOverview:
     )
 
 
-def _of_failure(failed: Failed) -> CollectionOverview:
+def _of_failure(failed: FailedSnapshot) -> CollectionOverview:
     lacks = tuple(f"{gap}: {gap.why}" if gap.why else str(gap) for gap in failed.gaps)
     return CollectionOverview(str(failed.target.collection), Stage.FAILED, lacks=lacks)

@@ -43,7 +43,7 @@ from engine.job.saved.forms import (
 )
 from engine.job.saved.state import State
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot.extent import Failed, Gap, Progress
+from engine.snapshot.extent import FailedSnapshot, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Request, Table
 
@@ -298,15 +298,15 @@ def _requests_in(requests: Iterable[tuple[str, str | None]]) -> tuple[Request, .
 
 
 def _failed_out(
-    failed: Failed, conditions: dict[str, int], kind: type[GapForm[Bounds]]
+    failed: FailedSnapshot, conditions: dict[str, int], kind: type[GapForm[Bounds]]
 ) -> FailedForm[Bounds]:
     gaps = tuple(_converted(gap, kind) for gap in failed.gaps)
     return FailedForm(**_target_out(failed.target, conditions), key=failed.key, gaps=gaps)
 
 
-def _failed_in(failed: FailedForm[Any], conditions: tuple[str, ...]) -> Failed:
+def _failed_in(failed: FailedForm[Any], conditions: tuple[str, ...]) -> FailedSnapshot:
     gaps = tuple(_converted(gap, Gap) for gap in failed.gaps)
-    return Failed(_target_in(failed, conditions), failed.key, gaps)
+    return FailedSnapshot(_target_in(failed, conditions), failed.key, gaps)
 
 
 def _progress_in(progress: ProgressForm[Any]) -> Progress:

@@ -14,13 +14,13 @@ from engine.snapshot.markers import NO_MARKERS, Markers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from engine.model import Part, Staged
+    from engine.model import Part, StagedRun
     from engine.ports.sink import PartWriter
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmissionResult:
     """The result of an emission: the part written, and keys dropped for entries that lack a value.
 
     `digest_sum` and `compared` are `Survivors`'.
@@ -41,15 +41,15 @@ class Emitted:
 class Emission:
     """A staged run to be written as part `part` of a turn. Goes to the executors."""
 
-    staged: Staged
-    newer: Newer
+    staged: StagedRun
+    newer: NewerKeys
     part: int
     marks: Markers = NO_MARKERS
 
-    def write(self, writer: PartWriter) -> Emitted:
+    def write(self, writer: PartWriter) -> EmissionResult:
         """Write the survivors. Raises SourceError if the staged rows are gone or damaged, else SinkError."""
         part, left = self.staged.content.emit(self.newer, self.marks, writer, self.part)
-        return Emitted(part, tuple(left.lacking), left.digest_sum, left.compared)
+        return EmissionResult(part, tuple(left.lacking), left.digest_sum, left.compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,6 @@ class EmitTo:
 
     writer: PartWriter
 
-    def __call__(self, emission: Emission) -> Emitted:
+    def __call__(self, emission: Emission) -> EmissionResult:
         """Write the emission."""
         return emission.write(self.writer)

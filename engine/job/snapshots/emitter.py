@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.job.snapshots.emission import Emission, EmitTo
-from engine.job.snapshots.rows_beside import Taking
+from engine.job.snapshots.rows_beside import RunInFlight
 from engine.job.snapshots.slice_record import SliceRecords
 from engine.ports.sink import TakesRows
 from engine.snapshot.markers import NO_MARKERS, marks
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
-    from engine.job.snapshots.emission import Emitted
-    from engine.job.snapshots.opened_window import Opened
+    from engine.job.snapshots.emission import EmissionResult
+    from engine.job.snapshots.opened_window import OpenedWindow
     from engine.job.snapshots.window_scheduler import WindowScheduler
-    from engine.model import Part, Run, Staged
+    from engine.model import Part, Run, StagedRun
     from engine.ports.sink import PartWriter
     from engine.snapshot.queue import Snapshot
 
 
 class Emitter:
-    """Emits windows whose watermark the stream has passed. Moves `Opened.sent` on."""
+    """Emits windows whose watermark the stream has passed. Moves `OpenedWindow.sent` on."""
 
     def __init__(self, job_parts: JobParts, pace: Pace, opening: WindowScheduler) -> None:
         self._parts, self._opening = job_parts, opening
         self._records = SliceRecords(job_parts, pace, opening)
         self._slices = Slices(pace.slice_s, pace.slice_bytes)
 
-    def begin(self, opened: Opened, state: State) -> None:
+    def begin(self, opened: OpenedWindow, state: State) -> None:
         """Begin to emit a window: decide whether it goes beside the turns."""
         opened.emitting = True
         rows = sum(file.rows for file in opened.waiting)
@@ -52,7 +52,7 @@ class Emitter:
     # With the turns.
 
     def emit(
-        self, state: State, opened: Opened, writer: PartWriter, first_part: int
+        self, state: State, opened: OpenedWindow, writer: PartWriter, first_part: int
     ) -> tuple[State, list[Part], int]:
         """Write the survivors of the next slice as parts from `first_part` on.
 
@@ -74,7 +74,7 @@ class Emitter:
         return state, [result.part for result in emitted], sum(result.rows for result in emitted)
 
     def _emissions(
-        self, opened: Opened, snapshot: Snapshot, runs: Sequence[Run], files: Sequence[Staged]
+        self, opened: OpenedWindow, snapshot: Snapshot, runs: Sequence[Run], files: Sequence[StagedRun]
     ) -> list[Emission]:
         """What these files are emitted as, behind everything that the snapshot has emitted."""
         known = self._parts.marks
@@ -86,7 +86,7 @@ class Emitter:
             for file, its in zip(files, marked, strict=True)
         ]
 
-    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
+    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[EmissionResult]:
         if sum(emission.staged.rows for emission in emissions) <= self._parts.local_rows:
             return [emission.write(writer) for emission in emissions]
         return self._parts.executors.map(EmitTo(writer), emissions)
@@ -97,7 +97,7 @@ class Emitter:
 
     # Beside the turns.
 
-    def send_beside(self, opened: Opened, state: State) -> None:
+    def send_beside(self, opened: OpenedWindow, state: State) -> None:
         """Give the sink more runs of a window. Raises SinkError, LeaseLost."""
         sink = self._parts.sink
         room = self._parts.tasks() - len(opened.beside)
@@ -112,7 +112,7 @@ class Emitter:
                 return
             opened.beside.start(taking)
 
-    def _next_beside(self, opened: Opened, state: State, sink: TakesRows) -> Taking | None:
+    def _next_beside(self, opened: OpenedWindow, state: State, sink: TakesRows) -> RunInFlight | None:
         """Start the next run; None if there is none, or if it must wait for those before it.
 
         The first and the last rows of a table may carry snapshot markers, so they go alone: whether a row is
@@ -127,9 +127,9 @@ class Emitter:
         if emission.marks != NO_MARKERS and len(opened.beside):
             return None
         way = sink.take_rows(emission, self._parts.topic(file.collection))
-        return Taking(file, runs, end, state.position, way)
+        return RunInFlight(file, runs, end, state.position, way)
 
-    def _taken(self, state: State, opened: Opened) -> tuple[State, int]:
+    def _taken(self, state: State, opened: OpenedWindow) -> tuple[State, int]:
         """Record the progress of what the sink has taken. Returns also how many READ events these are."""
         rows = 0
         for taking, emitted in opened.beside.taken():

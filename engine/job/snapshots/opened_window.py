@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from engine.job.snapshots.rows_beside import RowsBeside
 from engine.snapshot.extent import Advance
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from engine.model import Position, Run, Staged, Window
+    from engine.model import Position, Run, StagedRun, Window
     from engine.ports.source import OpenWindow
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedWindow:
     """A window in progress: its plan, and what has superseded its rows so far.
 
     `hidden` is what was superseded before the window was open, by changes that the window can't see. The
@@ -29,10 +29,10 @@ class Opened:
     window: Window
     reading: OpenWindow
     since_s: float
-    superseded: Superseded = field(default_factory=Superseded)
-    hidden: Superseded = field(default_factory=Superseded)
+    superseded: SupersededKeys = field(default_factory=SupersededKeys)
+    hidden: SupersededKeys = field(default_factory=SupersededKeys)
     is_open: bool = False
-    staged: Sequence[Staged] | None = None
+    staged: Sequence[StagedRun] | None = None
     read_s: float = 0.0
     reached: bool = False
     reached_s: float = 0.0
@@ -60,27 +60,27 @@ class Opened:
         return self.reading.reached(position)
 
     @property
-    def waiting(self) -> list[Staged]:
+    def waiting(self) -> list[StagedRun]:
         """The files that are not yet emitted."""
         return [file for file in self.staged or () if file.run >= self.sent]
 
     @property
-    def next_file(self) -> Staged | None:
+    def next_file(self) -> StagedRun | None:
         """The next file to go beside the turns."""
         return next((file for file in self.staged or () if file.run >= self.beside.started), None)
 
-    def end_of(self, file: Staged) -> int:
+    def end_of(self, file: StagedRun) -> int:
         """The number of the run behind a file: that of the next file, or of no run."""
         later = (other.run for other in self.staged or () if other.run > file.run)
         return min(later, default=len(self.window.runs))
 
-    def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
+    def next_slice(self, most_bytes: float) -> tuple[int, list[StagedRun]]:
         """The next slice: the number of the run behind it, and its files.
 
         It holds at least one file. More files are added only up to `most_bytes`.
         """
         size = 0
-        taken: list[Staged] = []
+        taken: list[StagedRun] = []
         for file in self.waiting:
             size += file.bytes
             if taken and size > most_bytes:

@@ -43,22 +43,22 @@ from engine.staging.port import TellsKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from engine.job.snapshots.emission import Emitted
-    from engine.model import Position, Run, Staged
+    from engine.job.snapshots.emission import EmissionResult
+    from engine.model import Position, Run, StagedRun
     from engine.ports.sink import RowsOnTheirWay
-    from engine.snapshot.merge import Newer, Superseded
+    from engine.snapshot.merge import NewerKeys, SupersededKeys
     from engine.snapshot.queue import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class RunInFlight:
     """A staged run on its way to the sink.
 
     `runs` are the window's runs whose progress it is: its own, and those before it that have no rows. `end`
     is the number of the run behind them. `position` is where the stream was when it started.
     """
 
-    staged: Staged
+    staged: StagedRun
     runs: tuple[Run, ...]
     end: int
     position: Position
@@ -73,7 +73,7 @@ class Taking:
             snapshot = snapshot.advanced(Advance(ticket, runs, rows=rows))
         return snapshot
 
-    def touched(self, newer: Newer) -> bool:
+    def touched(self, newer: NewerKeys) -> bool:
         """Whether changes concern any of the rows; True if that can't be told here."""
         if newer.truncated or newer.taken.num_rows:
             return True
@@ -100,12 +100,12 @@ class RowsBeside:
     """
 
     started: int = 0
-    _on_their_way: deque[Taking] = field(default_factory=deque)
+    _on_their_way: deque[RunInFlight] = field(default_factory=deque)
 
     def __len__(self) -> int:
         return len(self._on_their_way)
 
-    def start(self, taking: Taking) -> None:
+    def start(self, taking: RunInFlight) -> None:
         """Note what has started."""
         self._on_their_way.append(taking)
         self.started = taking.end
@@ -121,7 +121,7 @@ class RowsBeside:
         """Whether the first one is taken, or has failed."""
         return bool(self._on_their_way) and self._on_their_way[0].way.done()
 
-    def taken(self) -> list[tuple[Taking, Emitted]]:
+    def taken(self) -> list[tuple[RunInFlight, EmissionResult]]:
         """The first ones that the sink has, each once. Raises SinkError or SourceError if one has failed."""
         found = []
         while self.any_taken:
@@ -131,7 +131,7 @@ class RowsBeside:
             found.append((first, emitted))
         return found
 
-    def wait_for(self, touching: Superseded) -> None:
+    def wait_for(self, touching: SupersededKeys) -> None:
         """Wait until the sink has every run that these changes touch. Raises as `taken` does."""
         for taking in self._on_their_way:
             if not taking.way.done() and taking.touched(touching.of(taking.staged.collection)):

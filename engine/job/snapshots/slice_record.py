@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
-    from engine.job.snapshots.emission import Emitted
-    from engine.job.snapshots.opened_window import Opened
+    from engine.job.snapshots.emission import EmissionResult
+    from engine.job.snapshots.opened_window import OpenedWindow
     from engine.job.snapshots.window_scheduler import WindowScheduler
-    from engine.model import Run, Staged
+    from engine.model import Run, StagedRun
 
 
 class SliceRecords:
@@ -31,9 +31,9 @@ class SliceRecords:
     def record(
         self,
         state: State,
-        opened: Opened,
+        opened: OpenedWindow,
         runs: Sequence[Run],
-        results: Sequence[tuple[Staged, Emitted]],
+        results: Sequence[tuple[StagedRun, EmissionResult]],
     ) -> State:
         """The state once these runs are emitted; `results` are their files, each with what became of it."""
         for ticket in dict.fromkeys(run.ticket for run in runs):
@@ -57,9 +57,9 @@ class SliceRecords:
     def _certified(
         self,
         state: State,
-        opened: Opened,
+        opened: OpenedWindow,
         advance: Advance,
-        results: Sequence[tuple[Staged, Emitted]],
+        results: Sequence[tuple[StagedRun, EmissionResult]],
     ) -> Advance:
         """The advance with what its certificate will say."""
         certificates, position = self._parts.certificates, state.position
@@ -91,7 +91,9 @@ def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.ticket == ticket)
 
 
-def _advance(opened: Opened, runs: tuple[Run, ...], results: Sequence[tuple[Staged, Emitted]]) -> Advance:
+def _advance(
+    opened: OpenedWindow, runs: tuple[Run, ...], results: Sequence[tuple[StagedRun, EmissionResult]]
+) -> Advance:
     """What a slice did for an entry. Rows that are compared are read again only if that decides something."""
     dropped = [key for _read, sent in results for key in sent.lacking]
     asked = [key for run in runs for key in run.keys]

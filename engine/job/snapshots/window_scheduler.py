@@ -20,13 +20,13 @@ from engine.errors import (
     TidemarkError,
 )
 from engine.job.snapshots.completion import ended, gave_up, hindered, overrun
-from engine.job.snapshots.measuring import Measuring, once_emitted
+from engine.job.snapshots.measurement import Measurement, once_emitted
 from engine.job.snapshots.pauses import Pauses
 from engine.job.snapshots.window_size import WindowSize
 from engine.model import Window
 from engine.snapshot.changes.restarts import restart_collection
 from engine.snapshot.extent import Advance, gap_of
-from engine.snapshot.failure_policy import FailureRecord, Remedy, Yielding
+from engine.snapshot.failure_policy import FailureRecord, Remedy, YieldLimit
 from engine.snapshot.pace.throttle import lane
 from engine.snapshot.plan import Budget, plan_window
 
@@ -51,8 +51,8 @@ class WindowScheduler:
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
         self.pauses, self.size = Pauses(pace, job_parts.clock), WindowSize(job_parts, pace)
-        self._measuring = Measuring(job_parts, self.pauses, self.size)
-        self._trouble, self._yielding = FailureRecord(), Yielding()
+        self._measuring = Measurement(job_parts, self.pauses, self.size)
+        self._trouble, self._yielding = FailureRecord(), YieldLimit()
         self._failures = 0
         self._anew: dict[int, int] = {}
 
@@ -75,7 +75,7 @@ class WindowScheduler:
         self.pauses.give_way()
         table = state.snapshot.find(window.runs[0].ticket)
         if self._yielding.hopeless and table is not None and not behind:
-            self._yielding = Yielding()
+            self._yielding = YieldLimit()
             return self._given_up(state, [table], hindered(table, error))
         _log.warning(
             "window %s is given up and will be read again, %d rows at once: %s",

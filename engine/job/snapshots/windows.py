@@ -14,7 +14,7 @@ run, in slices small enough to keep turns short. Meanwhile the one behind it (B)
 The rules, and why they hold:
 
 - B opens once all rows of A are read. It is planned against the queue as it will be after A
-  (`Opened.ahead`), so B starts where A ends and no row is read twice.
+  (`OpenedWindow.ahead`), so B starts where A ends and no row is read twice.
 - Therefore A must be emitted whole. No failure of B may change the queue under A: B is closed and judged only
   when it is read alone. If A is given up, so is B.
 - A is emitted before B. Each window has its own watermark and its own superseded keys.
@@ -47,7 +47,7 @@ from engine.errors import (
 )
 from engine.job.reports.tally import Phase
 from engine.job.snapshots.emitter import Emitter
-from engine.job.snapshots.opened_window import Opened
+from engine.job.snapshots.opened_window import OpenedWindow
 from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
-    from engine.model import Limit, Part, Position, Staged, Window
+    from engine.model import Limit, Part, Position, StagedRun, Window
     from engine.ports.sink import PartWriter
     from engine.snapshot.extent import Extent
     from engine.snapshot.pace.estimate import Speed
@@ -102,11 +102,13 @@ class Windows:
             self._begin(front, state)
         return state
 
-    def _note_open(self, opened: Opened) -> None:
+    def _note_open(self, opened: OpenedWindow) -> None:
         if opened.opens():
             self._parts.tally.spent(Phase.OPEN, self._parts.clock() - opened.since_s)
 
-    def _note(self, opened: Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
+    def _note(
+        self, opened: OpenedWindow, staged: Sequence[StagedRun] | None, position: Position | None
+    ) -> None:
         if staged is None:
             return
         now_s = self._parts.clock()
@@ -144,7 +146,7 @@ class Windows:
             return front.beside.any_taken
         return self._ready(state) is not None
 
-    def _ready(self, state: State) -> Opened | None:
+    def _ready(self, state: State) -> OpenedWindow | None:
         """The window in front, if its rows may be emitted at the state's position."""
         front = self.in_progress.front
         return front if front is not None and front.may_emit(state.position) else None
@@ -162,7 +164,7 @@ class Windows:
         self.in_progress.report()
         return state, parts, rows
 
-    def _begin(self, opened: Opened, state: State) -> None:
+    def _begin(self, opened: OpenedWindow, state: State) -> None:
         if not opened.emitting:
             self._note(opened, opened.staged, state.position)
             self._emitter.begin(opened, state)
@@ -226,7 +228,7 @@ class Windows:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
         self._opening.size.opened(state, window)
-        opened = Opened(window, reading, since_s)
+        opened = OpenedWindow(window, reading, since_s)
         self.in_progress.add(opened)
         self._note_open(opened)
         self.in_progress.report()

@@ -9,16 +9,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.job.parts import JobParts
-    from engine.job.snapshots.opened_window import Opened
+    from engine.job.snapshots.opened_window import OpenedWindow
     from engine.job.snapshots.window_size import WindowSize
     from engine.model import Window
-    from engine.ports.source import Encoded
+    from engine.ports.source import EncodingResult
     from engine.snapshot.extent import Advance
     from engine.snapshot.queue_entry import Table
 
@@ -31,12 +31,12 @@ class WindowsInProgress:
 
     def __init__(self, job_parts: JobParts, size: WindowSize) -> None:
         self._parts, self._size = job_parts, size
-        self.opened: list[Opened] = []
+        self.opened: list[OpenedWindow] = []
 
     # Questions.
 
     @property
-    def front(self) -> Opened | None:
+    def front(self) -> OpenedWindow | None:
         """The window that waits for the stream or is being emitted, if any is in progress."""
         return self.opened[0] if self.opened else None
 
@@ -66,7 +66,7 @@ class WindowsInProgress:
 
     # Beginning and end.
 
-    def add(self, opened: Opened) -> None:
+    def add(self, opened: OpenedWindow) -> None:
         """Add a window behind the others."""
         self.opened.append(opened)
 
@@ -102,7 +102,7 @@ class WindowsInProgress:
 
     # What is streamed meanwhile.
 
-    def supersede(self, encoded: Encoded) -> None:
+    def supersede(self, encoded: EncodingResult) -> None:
         """Add the keys that a span superseded to every window, and to single windows by id.
 
         The window behind may already contain an entry that is newer than the window in front. A source that
@@ -111,7 +111,7 @@ class WindowsInProgress:
         for opened in self.opened:
             opened.superseded |= _superseded_in(opened, encoded)
 
-    def give_way(self, encoded: Encoded) -> None:
+    def give_way(self, encoded: EncodingResult) -> None:
         """Wait until the sink has the rows on their way that a span touches.
 
         Raises SinkError or SourceError.
@@ -125,6 +125,6 @@ class WindowsInProgress:
             opened.beside.wait()
 
 
-def _superseded_in(opened: Opened, encoded: Encoded) -> Superseded:
+def _superseded_in(opened: OpenedWindow, encoded: EncodingResult) -> SupersededKeys:
     """What a span superseded of a window's rows."""
-    return encoded.superseded | encoded.superseded_in.get(opened.window.id, Superseded())
+    return encoded.superseded | encoded.superseded_in.get(opened.window.id, SupersededKeys())

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from engine.job.reports.collection_notices import CollectionNotices
     from engine.job.saved.state import State
-    from engine.job.snapshots.emission import Emitted
-    from engine.model import Position, Run, Staged
+    from engine.job.snapshots.emission import EmissionResult
+    from engine.model import Position, Run, StagedRun
     from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
 
@@ -54,7 +54,7 @@ class Certificates:
         return f"{self.seed:016x}"
 
     def sent(
-        self, runs: Mapping[int, Run], results: Iterable[tuple[Staged, Emitted]], frontier: Frontier
+        self, runs: Mapping[int, Run], results: Iterable[tuple[StagedRun, EmissionResult]], frontier: Frontier
     ) -> CertifiedRanges:
         """What a slice has sent of one collection: its runs by number in the window, and their results."""
         read: Counter[int] = Counter()

@@ -15,7 +15,7 @@ from engine.staging.compared_rows import SURVIVES
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import SEEN_ROWS
 from engine.verify.copy import HoldsRows, Span, TellsVisible
-from engine.verify.seen import Seen
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +30,11 @@ _NO_SPAN: Final = Span(0, 0)
 class Course:
     """A verification in progress: the turn since which it goes on, and the columns that rows had.
 
-    `settled` is `Asked.settled`, and all of it is as of `begun_s` by the job's clock. `measured` says whether
-    windows may have read it since then. `looked_at` has the digest of each key that is looked at again, by
-    merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled` of an
-    earlier course of the same verification, or of this one: what was sent up to that turn is visible to all
-    windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
+    `settled` is `ComparisonRequest.settled`, and all of it is as of `begun_s` by the job's clock. `measured`
+    says whether windows may have read it since then. `looked_at` has the digest of each key that is looked at
+    again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled`
+    of an earlier course of the same verification, or of this one: what was sent up to that turn is visible to
+    all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
     """
 
     since: int
@@ -60,7 +60,7 @@ class Course:
 
     @property
     def known(self) -> int:
-        """`Asked.known`."""
+        """`ComparisonRequest.known`."""
         turn, settled = self.base or (self.since, self.settled)
         return turn if _shows_all_before(self.settled, settled) else -1
 
@@ -100,7 +100,7 @@ def always_settled(_source: bytes) -> bool:
 
 def noted(table: pa.Table, turn: int) -> pa.Table:
     """The rows that a slice has seen, as SEEN_ROWS."""
-    kinds = (pa.scalar(int(kind), pa.int8()) for kind in (Seen.ROW, Seen.SUPERSEDED))
+    kinds = (pa.scalar(int(kind), pa.int8()) for kind in (SeenRow.ROW, SeenRow.SUPERSEDED))
     seen = pc.if_else(table.column(SURVIVES), *kinds)
     turns = pa.repeat(pa.scalar(turn, pa.int64()), len(table))
     columns = [table.column(name) for name in ("key", "row", "merge_key")]
@@ -114,7 +114,7 @@ def absent(asked: Sequence[bytes], tables: Sequence[pa.Table], known: dict[bytes
 
 
 def without_rows(
-    keys: Sequence[bytes], kinds: Sequence[Seen], digests: dict[bytes, bytes], turn: int
+    keys: Sequence[bytes], kinds: Sequence[SeenRow], digests: dict[bytes, bytes], turn: int
 ) -> pa.Table:
     """Keys that no row was read of, as SEEN_ROWS."""
     count = len(keys)

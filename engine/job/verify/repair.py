@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.model import Key
-    from engine.verify.copy import ExtraRow, Findings, Span, Touched
+    from engine.verify.copy import ExtraRow, Findings, Span, TouchedKeys
 
 _KEYS_AT_ONCE: Final = 5_000
 _DELETES_AT_ONCE: Final = 5_000
@@ -85,7 +85,7 @@ class Repair:
             differences=None if self.sends else self.differences, reads=self.reads, deletes=self.deletes
         )
 
-    def follow(self, touched: Touched) -> None:
+    def follow(self, touched: TouchedKeys) -> None:
         """Leave out the rows whose keys have later events."""
         self.known = touched.upto
         self.extra = [] if touched.all else [row for row in self.extra if row.key not in touched.keys]

@@ -38,18 +38,18 @@ from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.staging.compared_rows import COLUMNS
-from engine.verify.copy import Asked, Settles, Span
-from engine.verify.seen import Seen
-from engine.verify.verdict import Mended, Verdict
+from engine.verify.copy import ComparisonRequest, Settles, Span
+from engine.verify.seen_row import SeenRow
+from engine.verify.verdict import RepairCounts, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from engine.job.parts import JobParts
     from engine.job.saved.state import State
-    from engine.job.snapshots.emission import Emitted
+    from engine.job.snapshots.emission import EmissionResult
     from engine.model import CollectionId, Run, Target
-    from engine.snapshot.merge import Newer
+    from engine.snapshot.merge import NewerKeys
     from engine.snapshot.queue_entry import Table
     from engine.verify.copy import Copy, Findings, SeenRows, Settled
     from engine.verify.deletes import DeleteEvents
@@ -66,8 +66,9 @@ class Verification:
     """The verifications of a job. Without a copy there are none, and `why` says why.
 
     `deletes` says how the delete events of a collection are written; None: nothing can be repaired. `due` are
-    those that the next turn must send, and nothing else. `settled` makes `Asked.settled` of what snapshots of
-    the source show now. `others` are copies that somebody else keeps, by the names that targets give them.
+    those that the next turn must send, and nothing else. `settled` makes `ComparisonRequest.settled` of what
+    snapshots of the source show now. `others` are copies that somebody else keeps, by the names that targets
+    give them.
     """
 
     copy: Copy | None = None
@@ -114,8 +115,8 @@ class Verification:
         self,
         turn: int,
         runs: Sequence[Run],
-        results: Sequence[Emitted],
-        newer: Callable[[CollectionId], Newer],
+        results: Sequence[EmissionResult],
+        newer: Callable[[CollectionId], NewerKeys],
     ) -> None:
         """Note what a slice of an entry has seen, in the turn that would have sent its rows."""
         course = self._courses.get(runs[0].ticket)
@@ -131,7 +132,7 @@ class Verification:
         if asked:
             missing = absent(asked, tables, course.looked_at)
             superseded = newer(runs[0].target.collection)
-            kinds = [Seen.SUPERSEDED if superseded.names([key]) else Seen.ABSENT for key in missing]
+            kinds = [SeenRow.SUPERSEDED if superseded.names([key]) else SeenRow.ABSENT for key in missing]
             self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, course.looked_at, turn))
 
     def poll(self, state: State, parts: JobParts) -> State:
@@ -231,7 +232,7 @@ class Verification:
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
         earlier = 0 if state.recovery is None else state.recovery.turn
-        asked = Asked(
+        asked = ComparisonRequest(
             course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
         )
         course.comparison = _copy_of(self, table.target).compare(topic, seen, asked)
@@ -245,7 +246,7 @@ class Verification:
             if repair.begins(found, course.span):
                 _log.info("%d rows of %s are repaired", found.differences, table.target.collection)
                 return state
-            mended = Mended(repair.reads, repair.deletes)
+            mended = RepairCounts(repair.reads, repair.deletes)
         verdict = Verdict(found, course.span, course.position, mended, table.target.against)
         return self._decided(state, table, verdict, parts)
 

@@ -19,7 +19,7 @@ from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from engine.job.snapshots import window_scheduler
-from engine.job.snapshots.measuring import once_emitted
+from engine.job.snapshots.measurement import once_emitted
 from engine.snapshot import extent
 from tests.simulation.mends import Mends
 from tests.simulation.mongodb.script import draw

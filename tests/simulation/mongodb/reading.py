@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.log.reader import LogBounds, Polls
     from adapters.mongodb.log.stream import ChangeStream
     from adapters.mongodb.snapshot.chunk_reader import RunRead
-    from engine.model import Position, Staged
+    from engine.model import Position, StagedRun
     from engine.staging.rows import StagingArea
     from tests.simulation.mongodb.client import SimClient
     from tests.simulation.world import Life
@@ -88,10 +88,10 @@ class SimChunks(WindowChunks):
         at: tuple[int, int],
         *,
         most_tasks: int = 0,  # noqa: ARG002  one reads
-    ) -> list[Staged]:
+    ) -> list[StagedRun]:
         """Read and stage all runs, one after the other, by the adapter's task."""
         self.fail_by("failed", "gone", "login", "room")
-        found: list[tuple[int, Staged]] = []
+        found: list[tuple[int, StagedRun]] = []
         for read in reads:
             self.refuse_cancelled(window_id)
             found += ReadRuns(self._connection, at, self.area(window_id), 2)([read])

@@ -7,11 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from adapters.mongodb.log.position import has_passed, shown, time_of
-from adapters.mongodb.opening import LogOpening
+from adapters.mongodb.log_opening import LogOpening
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
-from adapters.mongodb.spans import Spans
+from adapters.mongodb.streamed_spans import StreamedSpans
 from adapters.mongodb.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -135,7 +135,7 @@ class MongoWorld(SourceWorld):
         questions = Questions(SimServer(client))
         windows = OpenWindows(settings, questions, tools)
         opening = LogOpening(settings, questions, tools, windows)
-        spans = Spans(settings, tools, windows, opening.streamed)
+        spans = StreamedSpans(settings, tools, windows, opening.streamed)
         return MongoSource(questions, first, opening, spans, settings.signals.collection)
 
     def buried(self, life: Life) -> None:

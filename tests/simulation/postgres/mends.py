@@ -20,7 +20,7 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from tests.simulation.mends import Mends
 from tests.simulation.postgres.script import draw
 
@@ -39,7 +39,7 @@ def _by_primary_key(found: table.Table) -> tuple[str, ...]:
     return found.primary_key or found.unique_key
 
 
-def _without_copies(found: Superseded) -> Superseded:
+def _without_copies(found: SupersededKeys) -> SupersededKeys:
     return replace(found, copies={})
 
 
@@ -92,7 +92,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
     "key-changed-under-a-hidden-move": lambda: patch(
-        "adapters.postgres.spans.of_these_keys", lambda pairs, _cuts: pairs
+        "adapters.postgres.streamed_spans.of_these_keys", lambda pairs, _cuts: pairs
     ),
     "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
     "slot-made-meanwhile": lambda: patch.object(

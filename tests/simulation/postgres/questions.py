@@ -16,8 +16,8 @@ from adapters.postgres.server.questions.probes import Plan, TableProbes
 from adapters.postgres.server.questions.publications import Entry, Publications
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.questions.signal_rows import FoundSignalTable, SignalTables
-from adapters.postgres.server.questions.slots import FoundSlot, Kept, Slots
-from adapters.postgres.server.questions.snapshots import Exported, Snapshots
+from adapters.postgres.server.questions.slots import FoundSlot, SlotRetention, Slots
+from adapters.postgres.server.questions.snapshots import SnapshotExport, Snapshots
 from adapters.postgres.server.questions.transactions import Transactions
 from adapters.postgres.server.visibility import Visibility, format_lsn
 from engine.errors import SchemaChanged, SourceError, TableBusy
@@ -294,10 +294,10 @@ class SimSlots(_Asked, Slots):
             slot.application or None,
         )
 
-    def kept(self, name: str) -> Kept | None:
+    def kept(self, name: str) -> SlotRetention | None:
         """What the server keeps for the slot."""
         slot = self._cluster.slots.get(name)
-        return None if slot is None else Kept("lost" if slot.lost else "reserved", 0)
+        return None if slot is None else SlotRetention("lost" if slot.lost else "reserved", 0)
 
     def xmin(self, name: str) -> int | None:  # noqa: ARG002  of no slot
         """Not told."""
@@ -347,7 +347,7 @@ class SimSnapshots(_Asked, Snapshots):
         self._process.asked()
         self._process.held = self._process.server.exported(name)
 
-    def export(self) -> Exported:
+    def export(self) -> SnapshotExport:
         """The transaction's snapshot, for other sessions to adopt."""
         self._process.asked()
         process, cluster = self._process, self._cluster
@@ -355,7 +355,7 @@ class SimSnapshots(_Asked, Snapshots):
         process.held = (text, visibility)
         name = process.server.export(process)
         process.asked()  # the position is read after the snapshot
-        return Exported(name, text, visibility, cluster.lsn)
+        return SnapshotExport(name, text, visibility, cluster.lsn)
 
     def rewritten(self) -> list[str]:
         """Tables that were written anew between snapshot and lock."""

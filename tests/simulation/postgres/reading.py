@@ -18,12 +18,12 @@ from tests.simulation.window_chunks import WindowChunks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.snapshots import SnapshotExport
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.spark.windows.chunk_job import RunResult
     from adapters.spark.windows.jdbc_job import RunRead
     from engine.events.values.row_form import RowShape
-    from engine.model import Staged
+    from engine.model import StagedRun
     from engine.staging.rows import StagingArea
     from tests.simulation.postgres.server import Process, SimServer
     from tests.simulation.world import Life
@@ -43,10 +43,10 @@ class SimChunks(WindowChunks):
         self,
         window_id: str,
         reads: Sequence[RunRead[ReadTable]],
-        exported: Exported,
+        exported: SnapshotExport,
         *,
         most_tasks: int = 0,  # noqa: ARG002  one reads
-    ) -> list[Staged]:
+    ) -> list[StagedRun]:
         """Read and stage all runs."""
         self.fail_by("failed", "busy", "login", "room")
         process = self._server.process(self._life)

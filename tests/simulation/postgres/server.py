@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
-from adapters.postgres.log.opening import open_stream
 from adapters.postgres.log.reader import PostgresLog, SessionTools
+from adapters.postgres.log.stream_opening import open_stream
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn

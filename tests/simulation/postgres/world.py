@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.events.span_encoder import PostgresSpans
-from adapters.postgres.opening import LogOpening
+from adapters.postgres.log_opening import LogOpening
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.snapshot.initial import SlotTools

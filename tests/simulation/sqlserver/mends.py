@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from adapters.sqlserver import opening
+from adapters.sqlserver import log_opening
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.log import database_log, entries
 from adapters.sqlserver.snapshot import initial, watermark
@@ -73,14 +73,14 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(database_log, "check_reach", lambda *_: {}),
         patch.object(database_log, "check_kept", lambda *_: {}),
         patch.object(initial, "check_reach", lambda *_: {}),
-        patch.object(opening, "check_reach", lambda *_: {}),
+        patch.object(log_opening, "check_reach", lambda *_: {}),
         # It sees most of what these are for.
         patch.object(database_log, "check_dropped", lambda *_: {}),
-        patch.object(opening, "check_dropped", lambda *_: {}),
+        patch.object(log_opening, "check_dropped", lambda *_: {}),
     ),
     "instance-dropped-too-early": lambda: _both(
         patch.object(database_log, "check_dropped", lambda *_: {}),
-        patch.object(opening, "check_dropped", lambda *_: {}),
+        patch.object(log_opening, "check_dropped", lambda *_: {}),
     ),
     "another-fork": lambda: patch.object(initial, "check_fork", lambda *_: ""),
     "locks-of-readers": lambda: patch.object(SqlServerTables, "readings", _unlocked),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.server.catalog import Catalog, Description, Listed
+from adapters.sqlserver.server.catalog import Catalog, Description, ListedTable
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.position import ZERO, LogPosition
@@ -18,7 +18,7 @@ from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Table
 from adapters.sqlserver.server.table_probes import TableProbes, TableSize
 from engine.errors import SchemaChanged, SourceError, TableBusy
-from engine.snapshot.scope import Ranked
+from engine.snapshot.scope import RankedKey
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.sqlserver.sql import condition
 from tests.simulation.sqlserver.tables import lsn, row_text
@@ -225,13 +225,13 @@ class SimCatalog(_Asked, Catalog):
             found.append(Table(capture.table, ()) if instance is None else table.as_captured(instance))
         return tuple(found)
 
-    def listed(self) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[ListedTable, ...]:
         """Every table."""
         self._session.asked()
         tables = sorted(self._there.tables.values(), key=lambda table: table.id)
-        return tuple(Listed(table.id, table.object_id, tracked=True) for table in tables)
+        return tuple(ListedTable(table.id, table.object_id, tracked=True) for table in tables)
 
-    def describe(self, listed: Iterable[Listed]) -> tuple[Table, ...]:
+    def describe(self, listed: Iterable[ListedTable]) -> tuple[Table, ...]:
         """Tables with all their columns."""
         self._session.asked()
         return tuple(self._there.tables[table.id].described() for table in listed)
@@ -390,11 +390,11 @@ class SimProbes(_Asked, TableProbes):
             keys = _keys(table, read, read.keyset.inside(part))
             return _key(keys[skipped]) if skipped < len(keys) else None
 
-    def ranked(self, read: ReadTable, keys: Sequence[Key]) -> list[Ranked] | str:
+    def ranked(self, read: ReadTable, keys: Sequence[Key]) -> list[RankedKey] | str:
         """Keys that a signal gives; integers are ranked as they are."""
         with self._measuring(read):
             ranks = {key: rank for rank, key in enumerate(sorted({int(key[0] or 0) for key in keys}), 1)}
-            return [Ranked((str(int(key[0] or 0)),), ranks[int(key[0] or 0)]) for key in keys]
+            return [RankedKey((str(int(key[0] or 0)),), ranks[int(key[0] or 0)]) for key in keys]
 
 
 def _keys(table: SimTable, read: ReadTable, where: str = "") -> list[Any]:

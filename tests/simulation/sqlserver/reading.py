@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from adapters.spark.windows.jdbc_job import RunRead
     from adapters.sqlserver.log.changes import Changes
     from adapters.sqlserver.log.reader import DatabaseLog, Span
-    from adapters.sqlserver.log.span_planner import Planned
-    from adapters.sqlserver.log.span_reader import Read
+    from adapters.sqlserver.log.span_planner import PlannedSpan
+    from adapters.sqlserver.log.span_reader import ReadSpan
     from adapters.sqlserver.server.change_statements import ShareRead
     from adapters.sqlserver.server.change_tables import ChangeTables
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.snapshot.eligibility import ReadTable
-    from engine.model import Position, Staged
+    from engine.model import Position, StagedRun
     from engine.staging.rows import StagingArea
     from tests.simulation.sqlserver.questions import SimInstance
     from tests.simulation.sqlserver.tables import SimTable, Values
@@ -94,7 +94,7 @@ class SimReader(ChangeReader):
 
     _changes: Any = None
 
-    def read(self, changes: ChangeTables, planned: Planned, tables: Mapping[str, Table]) -> Read:
+    def read(self, changes: ChangeTables, planned: PlannedSpan, tables: Mapping[str, Table]) -> ReadSpan:
         """The rows of a span."""
         self._changes = changes
         return super().read(changes, planned, tables)
@@ -143,7 +143,7 @@ class SimChunks(WindowChunks):
         *,
         most_tasks: int = 0,  # noqa: ARG002  one reads
         session: tuple[str, ...] = (),
-    ) -> list[Staged]:
+    ) -> list[StagedRun]:
         """Read and stage all runs, one after the other."""
         self.fail_by("failed", "busy", "login", "room")
         reading = Session(self._server, self._life)

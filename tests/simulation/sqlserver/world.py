@@ -11,7 +11,7 @@ from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.job import parts_of
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.server.position import positions_of, shown
-from adapters.sqlserver.snapshot.opening_window import Meanwhile
+from adapters.sqlserver.snapshot.opening_window import OpeningWatch
 from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -350,7 +350,7 @@ class SqlServerWorld(SourceWorld):
 
 def _tables_of(window: Any) -> Collection[CollectionId]:
     """The tables of a window, or of what the stream carries while one opens."""
-    found: Collection[CollectionId] = window.tables if isinstance(window, Meanwhile) else window.merges
+    found: Collection[CollectionId] = window.tables if isinstance(window, OpeningWatch) else window.merges
     return found
 
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from adapters.kafka.errors import NotDelivered
-from adapters.source.driver_errors import Refused
+from adapters.source.driver_errors import ServerRefused
 from engine import errors
 from engine.errors import (
     ConfigError,
@@ -30,7 +30,7 @@ ANY = [
 ]
 
 
-@pytest.mark.parametrize("kind", [*ANY, Refused], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*ANY, ServerRefused], ids=lambda kind: kind.__name__)
 def test_an_error_travels_with_its_class_and_its_fields(kind: type[TidemarkError]):
     error = kind("it failed", where=T, hint="look at it")
     there = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes

@@ -22,7 +22,7 @@ from tests.unit.golden_wal.catalogs import State, states
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
     from adapters.postgres.server.table import PgType, Relation, Table
     from engine.config import Settings
     from engine.events.codec import TableCodec
@@ -54,7 +54,7 @@ class Replay:
     context: TransactionContext = field(default_factory=TransactionContext)
     at: int = 0
 
-    def run(self, messages: list[bytes]) -> Iterator[Decoded]:
+    def run(self, messages: list[bytes]) -> Iterator[DecodedPart]:
         """Decode the messages part by part; `most` bounds the messages of a part."""
         part: list[bytes] = []
         for message in messages:
@@ -106,7 +106,7 @@ class Replay:
                     types[column.type] = replace(kind, oid=column.type)
         return types
 
-    def _decode(self, part: list[bytes]) -> Decoded:
+    def _decode(self, part: list[bytes]) -> DecodedPart:
         messages = pa.array(part, pa.large_binary())
         decoded = decode(
             SpanPart(messages, self.context), self.codecs, self.settings.events, self.watch, Moment(NOW_MS)
@@ -120,7 +120,7 @@ def replay_of(case: str, settings: Settings) -> Replay:
     return Replay(settings, states(case))
 
 
-def events_of(decoded: list[Decoded]) -> list[Event]:
+def events_of(decoded: list[DecodedPart]) -> list[Event]:
     """The decoded events as the comparer reads them."""
     events = []
     for part in decoded:

@@ -19,7 +19,7 @@ from engine.model import (
 )
 from signals.answers import Answer, Outcome, accepted, line, log_answer, rejected
 from signals.model import Signal
-from signals.parse.commands import Accepted
+from signals.parse.commands import AcceptedSignal
 
 SIGNAL = Signal(Channel.SOURCE, "0/1A", "ad-hoc-1", "execute-snapshot", "{}")
 TABLES = tuple(CollectionId(("public", f"t{number}")) for number in range(12))
@@ -43,7 +43,7 @@ TABLES = tuple(CollectionId(("public", f"t{number}")) for number in range(12))
     ],
 )
 def test_an_accepted_signal_is_told_what_will_be_done(command, expected):
-    answer = accepted(SIGNAL, Accepted(command))
+    answer = accepted(SIGNAL, AcceptedSignal(command))
 
     assert answer == Answer("0/1A", "ad-hoc-1", Outcome.ACCEPTED, expected)
 
@@ -51,11 +51,11 @@ def test_an_accepted_signal_is_told_what_will_be_done(command, expected):
 def test_many_collections_are_counted():
     command = ExecuteSnapshot("0/1A", tuple(map(Target, TABLES)))
 
-    assert accepted(SIGNAL, Accepted(command)).text.endswith("public.t9 and 2 more")
+    assert accepted(SIGNAL, AcceptedSignal(command)).text.endswith("public.t9 and 2 more")
 
 
 def test_notes_follow_the_promise():
-    answer = accepted(SIGNAL, Accepted(StopSnapshot("0/1A", None), ("first", "second")))
+    answer = accepted(SIGNAL, AcceptedSignal(StopSnapshot("0/1A", None), ("first", "second")))
 
     assert answer.text == "every snapshot in progress will stop; first; second"
 
@@ -104,4 +104,4 @@ def test_the_log_has_one_line_per_answer(caplog, outcome, level):
 def test_an_accepted_snapshot_says_how_many_collections_will_be_answered():
     command = ExecuteSnapshot("0/1A", tuple(Target(table) for table in TABLES))
 
-    assert accepted(SIGNAL, Accepted(command)).facts == {"collections": 12}
+    assert accepted(SIGNAL, AcceptedSignal(command)).facts == {"collections": 12}

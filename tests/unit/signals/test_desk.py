@@ -24,7 +24,7 @@ from signals.answers import Answer, Outcome
 from signals.channels.topic import TopicChannel
 from signals.desk import Desk
 from signals.parse.budget import MAX_AT_ONCE, MAX_DATA, Budget
-from signals.parse.commands import Accepted
+from signals.parse.commands import AcceptedSignal
 from tests.fakes import MemoryTopic
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
@@ -141,7 +141,7 @@ def test_what_nobody_foresaw_is_a_rejection_too(desk, answers, monkeypatch):
     def parse(signal, _known):
         if signal.id == "a":
             raise RecursionError("deeper than anybody thought")
-        return Accepted(LogMessage(signal.label, "x"))
+        return AcceptedSignal(LogMessage(signal.label, "x"))
 
     monkeypatch.setattr("signals.desk.parse", parse)
     commands = desk.commands([EXECUTE, STOP], Known())

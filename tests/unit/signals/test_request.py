@@ -9,7 +9,7 @@ from engine.model import Channel, CollectionId, ExecuteSnapshot
 from signals.model import Message, Signal
 from signals.parse.commands import parse
 from signals.parse.message import signal_of
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 from signals.request import SignalRequest, SignalType, snapshot_data
 
 ORDERS = CollectionId(("public", "orders"))
@@ -19,7 +19,7 @@ REQUEST = SignalRequest("mine", SignalType.EXECUTE, snapshot_data(["public.order
 def test_a_message_is_parsed_as_it_was_meant():
     signal = signal_of(Message(Channel.FILE, "f@0", REQUEST.message))
 
-    command = parse(signal, Known([ORDERS], bounded_matcher)).command
+    command = parse(signal, KnownNames([ORDERS], bounded_matcher)).command
 
     assert signal.id == "mine"
     assert isinstance(command, ExecuteSnapshot)
@@ -31,7 +31,7 @@ def test_a_row_says_the_same():
     row = REQUEST.row
 
     command = parse(
-        Signal(Channel.SOURCE, "0/1", row.id, row.type, row.data), Known([ORDERS], bounded_matcher)
+        Signal(Channel.SOURCE, "0/1", row.id, row.type, row.data), KnownNames([ORDERS], bounded_matcher)
     ).command
 
     assert isinstance(command, ExecuteSnapshot)

@@ -12,14 +12,14 @@ from engine.expressions import bounded_matcher
 from engine.model import Channel, CollectionId
 from signals.model import Signal
 from signals.parse.commands import parse
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 from tests.torture.drawn import write
 from tests.torture.mongo_drawn import write_documents
 from tests.torture.script import Wanted, collections, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
 
 if TYPE_CHECKING:
-    from signals.parse.commands import Accepted
+    from signals.parse.commands import AcceptedSignal
     from tests.torture.script import Script, Sent
 
 SOURCES = {"postgres": write, "mongodb": write_documents, "sqlserver": write_sqlserver}
@@ -124,9 +124,9 @@ def test_stops_and_malformed_signals_are_what_the_parser_takes_them_for(source: 
                     parsed(event, script)
 
 
-def parsed(one: Sent, script: Script) -> Accepted:
+def parsed(one: Sent, script: Script) -> AcceptedSignal:
     names = [name for shape in script.tables for name in collections(shape, via_root=script.via_root)]
-    known = Known([CollectionId(tuple(name.split("."))) for name in names], bounded_matcher)
+    known = KnownNames([CollectionId(tuple(name.split("."))) for name in names], bounded_matcher)
     return parse(Signal(Channel.SOURCE, "1", one.id, one.type, one.data), known)
 
 

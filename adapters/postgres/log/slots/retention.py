@@ -14,7 +14,7 @@ from adapters.postgres.server.questions.slots import size
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.postgres.server.questions.slots import Kept, Slots
+    from adapters.postgres.server.questions.slots import SlotRetention, Slots
 
 _log = logging.getLogger("adapters")
 _EVERY_S = 60.0
@@ -26,7 +26,7 @@ class Retention:
     def __init__(self, slot: str, warn_bytes: int, clock: Callable[[], float]) -> None:
         self._slot, self._warn_bytes, self._clock = slot, warn_bytes, clock
         self._due = clock()
-        self._told: Kept | None = None
+        self._told: SlotRetention | None = None
         self.bytes: int | None = None
         """What the server kept when it was last asked; None: it was not."""
 
@@ -40,7 +40,7 @@ class Retention:
             self.bytes = kept.bytes
             self._judge(kept)
 
-    def _judge(self, kept: Kept) -> None:
+    def _judge(self, kept: SlotRetention) -> None:
         if kept.bytes <= self._warn_bytes and not kept.rank:
             self._told = None
         elif self._told is None or kept.rank > self._told.rank or kept.bytes >= 2 * max(self._told.bytes, 1):

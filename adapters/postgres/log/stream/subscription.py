@@ -90,7 +90,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentCommit:
     """The last commit that was sent. A session that begins before it, at `slot_lsn`, must bring it again."""
 
     commit: Commit
@@ -106,7 +106,7 @@ class Start:
 
     position: Position
     last_commit_end: int | None = None
-    sent: Sent | None = None
+    sent: SentCommit | None = None
     timeline: int | None = None
 
 

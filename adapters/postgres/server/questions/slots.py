@@ -65,7 +65,7 @@ class FoundSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SlotRetention:
     """What the server keeps for a slot. After `left` more bytes it invalidates the slot (None: never)."""
 
     status: str
@@ -99,11 +99,11 @@ class Slots:
             row = self._connection.execute(_SLOT, [name]).fetchone()
         return None if row is None else FoundSlot(*row)
 
-    def kept(self, name: str) -> Kept | None:
+    def kept(self, name: str) -> SlotRetention | None:
         """What the server keeps for the slot; None if there is no slot."""
         with source_errors("looking at the replication slot"):
             row = self._connection.execute(_KEPT, [name]).fetchone()
-        return None if row is None else Kept(*row)
+        return None if row is None else SlotRetention(*row)
 
     def xmin(self, name: str) -> int | None:
         """The oldest transaction whose catalog rows the slot keeps."""

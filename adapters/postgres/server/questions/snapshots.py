@@ -29,7 +29,7 @@ _REWRITTEN: LiteralString = (
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class SnapshotExport:
     """A snapshot that other sessions can adopt: its id, and its text from `pg_current_snapshot()`.
 
     `horizon` is an LSN behind everything that the snapshot shows.
@@ -66,14 +66,14 @@ class Snapshots:
         with source_errors("exporting a snapshot"):
             self._connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(name))
 
-    def export(self) -> Exported:
+    def export(self) -> SnapshotExport:
         """The transaction's snapshot, for other sessions to adopt while the transaction lasts."""
         with source_errors("exporting a snapshot"):
             row = self._connection.execute(_EXPORT).fetchone()
         if row is None:
             raise SourceError("the server gave no snapshot")
         name, text, lsn, *sizes = row
-        return Exported(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
+        return SnapshotExport(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
 
     def rewritten(self) -> list[str]:
         """Locked tables whose rows the snapshot can't show: it has their old file, the server a newer one."""

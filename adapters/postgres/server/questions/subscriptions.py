@@ -19,7 +19,7 @@ _SUBSCRIBED: LiteralString = (
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class SubscribedTable:
     """A table that comes by a subscription. `ready` says that its first copy is complete."""
 
     subscription: int
@@ -33,8 +33,8 @@ class Subscriptions:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def tables(self) -> list[Subscribed]:
+    def tables(self) -> list[SubscribedTable]:
         """All tables that come by a subscription."""
         with source_errors("asking for subscriptions"):
             rows = self._connection.execute(_SUBSCRIBED).fetchall()
-        return [Subscribed(number, CollectionId((*name,)), ready) for number, *name, ready in rows]
+        return [SubscribedTable(number, CollectionId((*name,)), ready) for number, *name, ready in rows]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.model import Appeared
+from engine.model import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -44,7 +44,7 @@ class ColumnWatch:
         self._carries, self._clock = carries, clock
         self._due_s, self._seen, self._settled = 0.0, "", ""
         self._known: dict[int, int] = {}
-        self._appeared: list[Appeared] = []
+        self._appeared: list[Arrival] = []
 
     def begin(self, saved: SavedColumns | None, tables: Collection[int]) -> None:
         """Go on from what was saved; without that, from the columns that these tables have now."""
@@ -79,12 +79,12 @@ class ColumnWatch:
         if grown:
             self._appeared += self._told(self._questions.layouts.added(grown))
 
-    def appeared(self) -> list[Appeared]:
+    def appeared(self) -> list[Arrival]:
         """The tables with such columns since the last call, or since the state was saved."""
         found, self._appeared = self._appeared, []
         return found
 
-    def _told(self, added: Mapping[int, list[AddedColumn]]) -> list[Appeared]:
+    def _told(self, added: Mapping[int, list[AddedColumn]]) -> list[Arrival]:
         """The columns that are published and not left out by the settings."""
         asked = self._questions
         names = asked.layouts.names(list(added))
@@ -100,5 +100,5 @@ class ColumnWatch:
                 if (not column.generated if share.columns is None else column.name in share.columns)
                 and self._carries(name, column.name)
             )
-            found += [Appeared(name, columns=told)] if told else []
+            found += [Arrival(name, columns=told)] if told else []
         return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from adapters.postgres.server.questions.questions import Questions
-    from adapters.system import Beside, StartBeside
+    from adapters.system import SideTask, StartBeside
 
 _log = logging.getLogger("adapters")
 _LOOK_S = 0.25
@@ -36,7 +36,7 @@ ANSWERED_WITHIN_S = 5.0
 
 
 @dataclass(eq=False, slots=True)
-class Watched:
+class WatchedSession:
     """A session that holds locks. `gave_way`: it is to end for another session; `ended`: it was ended.
 
     The watching thread then calls the `readers`, which must not block.
@@ -63,15 +63,15 @@ class LockWatch:
     ) -> None:
         self._open, self._clock, self._start = open_one, clock, start
         self._changed = threading.Condition()
-        self._watched: list[Watched] = []
-        self._ending: Watched | None = None
+        self._watched: list[WatchedSession] = []
+        self._ending: WatchedSession | None = None
         self._questions: Questions | None = None
-        self._thread: Beside | None = None
+        self._thread: SideTask | None = None
         self._closed = self._told = False
 
-    def watch(self, pid: int) -> Watched:
+    def watch(self, pid: int) -> WatchedSession:
         """From now on, let sessions through that wait for the locks of this session."""
-        watched = Watched(pid)
+        watched = WatchedSession(pid)
         with self._changed:
             self._watched.append(watched)
             if self._thread is None and not self._closed:
@@ -79,7 +79,7 @@ class LockWatch:
             self._changed.notify_all()
         return watched
 
-    def forget(self, watched: Watched) -> bool:
+    def forget(self, watched: WatchedSession) -> bool:
         """Stop watching a session that holds no locks any more.
 
         Returns whether it is certain not to be ended. It is not certain if the server was asked to end it and
@@ -138,7 +138,7 @@ class LockWatch:
             self._questions = self._open()
         return self._questions.locks.waited_for(pids)
 
-    def _due(self, waited_for: frozenset[int]) -> list[Watched]:
+    def _due(self, waited_for: frozenset[int]) -> list[WatchedSession]:
         """The sessions that others have waited for long enough, marked as giving way."""
         now_s, due = self._clock(), []
         with self._changed:
@@ -154,7 +154,7 @@ class LockWatch:
                     due.append(watched)
         return due
 
-    def _let_through(self, watched: Watched) -> None:
+    def _let_through(self, watched: WatchedSession) -> None:
         with self._changed:
             # A forgotten session was given back and may now serve something else.
             self._ending = watched if watched in self._watched else None

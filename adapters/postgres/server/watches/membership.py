@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.model import Appeared
+from engine.model import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -134,7 +134,7 @@ class MembershipWatch:
         self._captures, self._clock = captures, clock
         self._due, self._digest = 0.0, ""
         self._existing: frozenset[int] | None = None
-        self._appeared: list[Appeared] = []
+        self._appeared: list[Arrival] = []
         self._since = ""
         self.members = Members()
 
@@ -174,16 +174,16 @@ class MembershipWatch:
         self._existing = self._questions.publications.relations()
         return self._incomplete(before.gaps(self.members, self._publication.name), since)
 
-    def appeared(self) -> list[Appeared]:
+    def appeared(self) -> list[Arrival]:
         """The tables that are published since the last call, or since the state was saved."""
         found, self._appeared = self._appeared, []
         return found
 
-    def _named(self, found: Mapping[int, bool]) -> list[Appeared]:
+    def _named(self, found: Mapping[int, bool]) -> list[Arrival]:
         names = self._questions.layouts.names(list(found)) if found else {}
         filled = self._questions.layouts.filled(list(found)) if found and self._fills else ()
         return [
-            Appeared(names[oid], told and oid not in filled)
+            Arrival(names[oid], told and oid not in filled)
             for oid, told in found.items()
             if oid in names and self._captures(*names[oid].parts)
         ]

@@ -21,7 +21,7 @@ from engine.errors import TableBusy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.postgres.saved import Published
+    from adapters.postgres.saved import PublicationMark
     from adapters.postgres.server.questions.locks import Locks
     from engine.clock import Clock
     from engine.model import CollectionId
@@ -47,7 +47,7 @@ class PublishedTables:
             return cls(marks, int(saved["xmax"]))
         return noted
 
-    def to_json(self) -> Published:
+    def to_json(self) -> PublicationMark:
         """The form in the saved state: a digest of the marks."""
         text = "\n".join(f"{oid} {mark}" for oid, mark in sorted(self.marks.items()))
         return {"marks": sha256(text.encode()).hexdigest(), "xmax": self.xmax}
@@ -58,7 +58,7 @@ class PublishedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _MarkedTable:
     """A table under one publication mark, and who wrote to it when the mark was first seen."""
 
     mark: str
@@ -75,7 +75,7 @@ class Writers:
         noted: PublishedTables = PublishedTables(),
     ) -> None:
         self._locks, self._clock, self._noted = locks, clock, noted
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _MarkedTable] = {}
 
     def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
         """Return once no writer is left to wait for. Otherwise raise TableBusy, naming the writers.
@@ -91,7 +91,7 @@ class Writers:
                 return
             holders = self._holders(oid, mark)
             left = frozenset(holders) if known is None else known.intersection(holders)
-            seen = self._seen[oid] = _Seen(mark, left)
+            seen = self._seen[oid] = _MarkedTable(mark, left)
             if left and (asked_before or self._clock.monotonic() >= until_s):
                 raise _busy(name, list(dict.fromkeys(holders[xid] for xid in sorted(left))))
             if left:

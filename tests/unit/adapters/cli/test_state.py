@@ -17,7 +17,7 @@ from adapters.storage.state import FileStateStore
 from engine.job.saved.state import State
 from engine.job.saved.state_document import from_json, to_json
 from engine.model import CollectionId, Position, Target
-from engine.snapshot.extent import Failed, Gap
+from engine.snapshot.extent import FailedSnapshot, Gap
 from engine.snapshot.queue import Snapshot
 from tests.unit.adapters.cli.test_status import config, entry, invoke, reading, save, storage
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["config", "storage"]
 TABLES = (entry("orders", progress=reading()), entry("lines", ticket=2))
-FAILED = Failed(Target(CollectionId(("public", "orders"))), ("id",), (Gap(None, (("1",),)),))
+FAILED = FailedSnapshot(Target(CollectionId(("public", "orders"))), ("id",), (Gap(None, (("1",),)),))
 STATE = State(7, Position((5, 0)), Snapshot(TABLES, 3, (FAILED,)))
 
 

@@ -22,7 +22,7 @@ from engine.isolation.incomplete import Cause, Incomplete
 from engine.job.saved.state import State
 from engine.job.saved.state_document import beside_to_json, to_json
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
 
@@ -96,7 +96,7 @@ def test_each_collection_stands_where_its_entry_says(config: Path, storage: Loca
         entry("lines", ticket=2, paused=True),
         entry("stock", ticket=3),
     )
-    failed = Failed(
+    failed = FailedSnapshot(
         Target(CollectionId(("public", "lost"))), ("id",), (Gap(Range(("1",), ("9",)), (), "no"),)
     )
     save(storage, State(7, Position((5, 0)), Snapshot(tables, 4, (failed,))))
@@ -135,7 +135,7 @@ def test_keys_of_rows_can_not_steer_a_terminal(
     monkeypatch.setattr("rich.console.Console.is_terminal", terminal)
     monkeypatch.setenv("COLUMNS", "500")
     gap = Gap(Range(("\x1b]0;owned\x07\n[/b]",), ("[link=x]",)), (), "no")
-    failed = Failed(Target(CollectionId(("public", "\x1b[2J"))), ("id",), (gap,))
+    failed = FailedSnapshot(Target(CollectionId(("public", "\x1b[2J"))), ("id",), (gap,))
     aside = Incomplete(CollectionId(("public", "\x1b[8m")), Cause.UNDECODABLE, "0/1A", "a type\nis gone")
     save(storage, State(7, Position((5, 0)), Snapshot((), 4, (failed,)), incomplete=(aside,)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.http.key_space import Fate, Segment, chunk_ends, segments, segments_of_failed
 from engine.model import CollectionId, Range, Run, Target, Window
-from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress
 from engine.snapshot.queue_entry import Table
 
 TARGET = Target(CollectionId(("public", "t")))
@@ -78,8 +78,8 @@ def test_segments_show_where_a_collection_stands(progress, windows, expected):
 def test_a_failed_collection_shows_what_it_lacks():
     gaps = (Gap(Range(("1",), ("2",))), Gap(None, (("7",),)))
 
-    assert segments_of_failed(Failed(TARGET, (), (Gap(Range()),))) == (Segment(0.0, 1.0, FAILED),)
-    assert [part.fate for part in segments_of_failed(Failed(TARGET, (), gaps))] == [FAILED, DONE]
+    assert segments_of_failed(FailedSnapshot(TARGET, (), (Gap(Range()),))) == (Segment(0.0, 1.0, FAILED),)
+    assert [part.fate for part in segments_of_failed(FailedSnapshot(TARGET, (), gaps))] == [FAILED, DONE]
 
 
 def test_the_ends_of_what_is_in_flight():

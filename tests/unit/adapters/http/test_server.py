@@ -14,7 +14,7 @@ from adapters.http.server import MOST_BODY, MOST_CONNECTIONS, JobServer
 from adapters.http.watching import watching
 from engine.config.web_settings import HttpSettings
 from engine.errors import ConfigError, SourceError
-from engine.job.reports.tally import Standing
+from engine.job.reports.tally import JobPhase
 from tests.servers.certificates import Authority
 from tests.unit.adapters.http.watched_job import Client, WatchedJob
 
@@ -55,7 +55,7 @@ def test_checks_say_why_and_need_no_token(tmp_path: Path):
         starting = client.get("/readyz")
         assert (starting.status, starting.json["reasons"]) == (503, ["the job starts"])
 
-        job.monitor.tally.standing = Standing.STANDING_BY
+        job.monitor.tally.standing = JobPhase.STANDING_BY
         assert "another one holds the lease" in client.get("/readyz").text
         bench = job.begin()
         bench.turns(1)
@@ -167,4 +167,4 @@ def test_nothing_is_opened_without_a_port_and_the_port_is_closed_at_the_end(tmp_
     job = WatchedJob(tmp_path / "b", tidemark_http_port="0")
     with watching(job.settings, lambda _settings: []) as monitor:
         assert monitor is not None
-    assert monitor.tally.standing is Standing.STOPPED
+    assert monitor.tally.standing is JobPhase.STOPPED

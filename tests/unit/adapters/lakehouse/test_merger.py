@@ -14,7 +14,7 @@ from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import Removal
-from adapters.lakehouse.sink import LakeSink, Merging, Pace
+from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.system import start_thread
 from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
@@ -271,7 +271,7 @@ class Failing(MemoryTables):
 def threaded(directory: Path, tables: Any, settings: LakeSettings = SETTINGS) -> LakeSink:
     journal = Journal(directory, 1)
     merger, admission = Merger(journal, tables, settings, NAMING), Admission(tables, settings)
-    return LakeSink(journal, merger, admission, NAMING, Merging(merger, start_thread, time.monotonic))
+    return LakeSink(journal, merger, admission, NAMING, MergeThread(merger, start_thread, time.monotonic))
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -315,7 +315,7 @@ def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
 
         return start_thread(waiting, name)
 
-    sink = LakeSink(journal, merger, admission, NAMING, Merging(merger, later, time.monotonic))
+    sink = LakeSink(journal, merger, admission, NAMING, MergeThread(merger, later, time.monotonic))
     commit(sink, 1, FIRST)
     gate.set()
     sink.close()
@@ -335,7 +335,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
+    merging = MergeThread(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     assert entered.wait(20)
@@ -362,7 +362,7 @@ def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatc
     tables, journal = MemoryTables(), Journal(tmp_path, 1)
     monkeypatch.setattr(Merger, "waiting_bytes", lambda _merger: 1 << 24 if len(journal.waiting()) > 2 else 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
+    merging = MergeThread(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     until(lambda: not journal.waiting())
@@ -393,7 +393,7 @@ def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_th
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
-    merging = Merging(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
+    merging = MergeThread(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     for turn in range(1, 14):
         commit(sink, turn, typed(change("u", turn)))

@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.decode import decode
-from adapters.mongodb.events.facts import Decoded, Watch
+from adapters.mongodb.events.facts import DecodedPart, Watch
 from adapters.mongodb.settings import MongoSettings
 from engine.config import parse
 from tests.golden.event import Event
@@ -63,12 +63,12 @@ def recorded_changes(case: Case, settings: Settings) -> list[bytes]:
 NOTHING_OPEN = Watch()
 
 
-def replayed(case: Case, watch: Watch = NOTHING_OPEN, before: OpenTransaction | None = None) -> Decoded:
+def replayed(case: Case, watch: Watch = NOTHING_OPEN, before: OpenTransaction | None = None) -> DecodedPart:
     settings = settings_of(case)
     return decode(recorded_changes(case, settings), rules_of(settings), watch, 1_700_000_000_000, before)
 
 
-def events_of(decoded: Decoded) -> list[Event]:
+def events_of(decoded: DecodedPart) -> list[Event]:
     return [
         Event(
             row["topic"], json.loads(row["key"]), None if row["value"] is None else json.loads(row["value"])

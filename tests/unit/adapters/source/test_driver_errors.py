@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from adapters.postgres.server.failures import table_errors
-from adapters.source.driver_errors import DriverErrors, Fault, Meaning, Refused
+from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault, ServerRefused
 from engine.config.text.refusals import refusals
 from engine.errors import (
     ConfigError,
@@ -38,14 +38,14 @@ ERRORS = DriverErrors(
     fault,
     "the database",
     (
-        Meaning(LoginRefused, (1,)),
-        Meaning(PositionLost, {2, 3}, "the log is gone", where="the log", hint="begin anew"),
-        Meaning(ConfigError, (4,)),
-        Meaning(SourceError, {5}),
-        Meaning(Refused),
+        ErrorMeaning(LoginRefused, (1,)),
+        ErrorMeaning(PositionLost, {2, 3}, "the log is gone", where="the log", hint="begin anew"),
+        ErrorMeaning(ConfigError, (4,)),
+        ErrorMeaning(SourceError, {5}),
+        ErrorMeaning(ServerRefused),
     ),
 )
-OF_TABLES = ERRORS.refined(Meaning(TableBusy, {3, 6}))
+OF_TABLES = ERRORS.refined(ErrorMeaning(TableBusy, {3, 6}))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ OF_TABLES = ERRORS.refined(Meaning(TableBusy, {3, 6}))
         (ERRORS, 3, PositionLost, "the log: the log is gone: the server says so; begin anew"),
         (ERRORS, 4, ConfigError, "reading failed: the server says so; ask the server"),
         (ERRORS, 5, SourceError, "public.t: reading failed: the server says so; ask the server"),
-        (ERRORS, 6, Refused, "public.t: reading failed: the server says so; ask the server"),
+        (ERRORS, 6, ServerRefused, "public.t: reading failed: the server says so; ask the server"),
         (ERRORS, None, SourceError, "public.t: reading failed: the server says so; ask the server"),
         (OF_TABLES, 3, TableBusy, "public.t: reading failed: the server says so; ask the server"),
         (OF_TABLES, 2, PositionLost, "the log: the log is gone: the server says so; begin anew"),
@@ -93,7 +93,7 @@ def test_a_refused_login_has_credentials_renewed():
 
 
 def test_a_refusal_keeps_what_the_server_said_on_its_way_from_a_task():
-    with pytest.raises(Refused) as caught, ERRORS("reading", T):
+    with pytest.raises(ServerRefused) as caught, ERRORS("reading", T):
         raise DriverError(13)
     there = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  our own bytes
 

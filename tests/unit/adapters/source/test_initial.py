@@ -14,7 +14,7 @@ from engine.errors import ConfigError, PositionLost, SourceError
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.changes.commands import execute
-from engine.snapshot.extent import Extent, Failed
+from engine.snapshot.extent import Extent, FailedSnapshot
 from engine.snapshot.initial import Mode
 from engine.snapshot.queue import Snapshot
 
@@ -109,7 +109,7 @@ def waits(first: InitialSnapshot[FakeView], state: State, apart: Collection[Coll
 def signalled() -> State:
     """A job that streams, has read a part of what a signal asked for, and remembers a failure."""
     asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(A),))).began(1, EXTENT, 5)
-    failed = (Failed(Target(B), ("id",), ()),)
+    failed = (FailedSnapshot(Target(B), ("id",), ()),)
     return State(position=STREAMED, snapshot=replace(asked, failed=failed), memory={"keys": "of this log"})
 
 

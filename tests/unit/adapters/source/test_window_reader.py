@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.source.window_reader import Background, Reading
+from adapters.source.window_reader import Background, WindowTasks
 from engine.errors import SourceError
-from engine.model import Staged
+from engine.model import StagedRun
 from tests.staged import files_in
 
 
@@ -22,11 +22,13 @@ def test_one_whose_end_fails_is_closed_all_the_same(tmp_path: Path):
         going.set()
         raise SourceError("the connection is lost")
 
-    def read() -> list[Staged]:
+    def read() -> list[StagedRun]:
         going.wait(10.0)
         return []
 
-    background = Background(Reading(read, cancel, files_in(staged), lambda: closed.append(1)), lambda: None)
+    background = Background(
+        WindowTasks(read, cancel, files_in(staged), lambda: closed.append(1)), lambda: None
+    )
     with pytest.raises(SourceError):
         background.close()
     background._pool.shutdown(wait=True)
@@ -39,7 +41,9 @@ def test_it_may_be_closed_twice_and_after_the_reading_is_done(tmp_path: Path):
     staged, closed = tmp_path / "window", []
     staged.mkdir()
     background = Background(
-        Reading(list, lambda: closed.append("cancelled"), files_in(staged), lambda: closed.append("closed")),
+        WindowTasks(
+            list, lambda: closed.append("cancelled"), files_in(staged), lambda: closed.append("closed")
+        ),
         lambda: None,
     )
     while background.staged() is None:

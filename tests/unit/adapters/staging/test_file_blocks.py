@@ -20,8 +20,8 @@ from adapters.sinks.files import FilesSink
 from adapters.staging import file_blocks
 from adapters.staging.file_blocks import FileBlocks
 from engine.errors import InvariantError, SinkError, SourceError
-from engine.job.snapshots.emission import Emission, Emitted
-from engine.model import Checksum, Part, Staged
+from engine.job.snapshots.emission import Emission, EmissionResult
+from engine.model import Checksum, Part, StagedRun
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging import text_rows
 from engine.staging.affixes import Affixes
@@ -38,19 +38,19 @@ def area(request, tmp_path) -> StagingArea:
     return made
 
 
-def rows_file(one: Staged) -> Path:
+def rows_file(one: StagedRun) -> Path:
     """The file of a run with the merge keys."""
     content: Any = one.content
     block = content.keys if hasattr(content, "keys") else content.block
     return Path(block.path)
 
 
-def texts_file(one: Staged) -> Path:
+def texts_file(one: StagedRun) -> Path:
     """The file of a run's texts."""
     return Path(texts_of(one).path)
 
 
-def texts_of(one: Staged) -> Any:
+def texts_of(one: StagedRun) -> Any:
     """The block of a run's texts."""
     content: Any = one.content
     return content.texts
@@ -87,7 +87,7 @@ def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
     expected = [str(number) for number in MANY if number not in superseding]
     emission = Emission(one, newer(*superseding), 0)
 
-    assert emitted(emission) == (Emitted(part(len(expected))), expected)
+    assert emitted(emission) == (EmissionResult(part(len(expected))), expected)
     size, width = len(before), before.index(b"\n") + 1
     gap = max(len(list(run)) for _, run in groupby(MANY, superseding.__contains__) if _)
     blanked = len(superseding) * width <= share * size and gap * width <= side_by_side
@@ -103,7 +103,7 @@ def test_what_was_superseded_is_left_out_of_texts_that_are_marked_or_not(tmp_pat
     one = staged(texts_in(tmp_path), rows(*MANY))
     expected = [str(number) for number in MANY if number not in gone]
 
-    assert emitted(Emission(one, newer(*gone), 0, marks)) == (Emitted(part(len(expected))), expected)
+    assert emitted(Emission(one, newer(*gone), 0, marks)) == (EmissionResult(part(len(expected))), expected)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
@@ -185,8 +185,8 @@ def test_texts_that_another_user_wrote_are_copied_without_what_was_superseded(tm
     one = staged(texts_in(tmp_path), rows(*MANY))
     monkeypatch.setattr(os, "open", refused)
 
-    assert emitted(Emission(one, newer(*MANY[1:]), 0)) == (Emitted(part(1)), ["100"])
-    assert emitted(Emission(one, newer(100), 0))[0] == Emitted(part(999))
+    assert emitted(Emission(one, newer(*MANY[1:]), 0)) == (EmissionResult(part(1)), ["100"])
+    assert emitted(Emission(one, newer(100), 0))[0] == EmissionResult(part(999))
 
 
 def test_a_disk_that_fails_while_rows_are_blanked_is_an_error_of_the_sink(tmp_path, monkeypatch):
@@ -251,7 +251,10 @@ def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, mon
     monkeypatch.setattr(file_blocks, "_FORCED_BYTES", 100)
     one = staged(area, *(rows(*MANY[at : at + 50]) for at in range(0, 1000, 50)))
 
-    assert emitted(Emission(one, newer(), 0)) == (Emitted(part(1000)), [str(number) for number in MANY])
+    assert emitted(Emission(one, newer(), 0)) == (
+        EmissionResult(part(1000)),
+        [str(number) for number in MANY],
+    )
 
 
 @pytest.mark.parametrize("marks", [Markers(Marker.FIRST, Marker.LAST), Markers(None, Marker.LAST)])

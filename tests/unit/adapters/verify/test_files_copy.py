@@ -18,8 +18,8 @@ from engine.errors import SourceError
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import SEEN_ROWS
-from engine.verify.copy import Asked, ExtraRow, Findings, Span
-from engine.verify.seen import Seen
+from engine.verify.copy import ComparisonRequest, ExtraRow, Findings, Span
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +78,7 @@ class Scene:
         path.mkdir(exist_ok=True)
         (path / f"part-{part:05d}.jsonl").write_text("".join(lines))
 
-    def saw(self, row: dict[str, Any], turn: int = 15, seen: Seen = Seen.ROW) -> None:
+    def saw(self, row: dict[str, Any], turn: int = 15, seen: SeenRow = SeenRow.ROW) -> None:
         keys = pa.array([compact({"id": row["id"]})], pa.large_string())
         columns = [
             key_digests(keys),
@@ -91,7 +91,9 @@ class Scene:
 
     def found(self, *columns: tuple[str, ...], earlier: int = 0) -> Findings:
         known = columns or (("id", "v"),)
-        asked = Asked(Span(SINCE, UPTO), known, settled, mends=True, look=self.look, earlier=earlier)
+        asked = ComparisonRequest(
+            Span(SINCE, UPTO), known, settled, mends=True, look=self.look, earlier=earlier
+        )
         comparison = self.copy.compare(TOPIC, (self.seen, 1), asked)
         try:
             for _ in range(3000):
@@ -322,7 +324,7 @@ def test_a_row_that_changes_all_the_time_is_decided_by_the_value_that_its_events
     for turn, number in ((12, 1), (13, 2), (14, 3), (18, 4)):
         scene.turn(turn, *(line for key in range(1, 7) for line in updates(key, number)))
     for key in range(1, 5):
-        scene.saw({"id": key, "v": "right", "n": 2}, seen=Seen.SUPERSEDED)
+        scene.saw({"id": key, "v": "right", "n": 2}, seen=SeenRow.SUPERSEDED)
     for key in (5, 6):
         scene.saw({"id": key, "v": "right", "n": 3})
 
@@ -336,9 +338,9 @@ def test_what_a_window_read_after_its_last_event_or_many_events_ago_decides_too(
     scene.turn(3, *(event(key, {"id": key, "v": "right", "n": 0}) for key in (1, 2, 3)))
     scene.turn(12, *updates(1, *range(1, 700)), *updates(2, *range(1, 700)), *updates(3, 1))
     scene.turn(16, *updates(1, 700), *updates(2, 700), *updates(3, 2))
-    scene.saw({"id": 1, "v": "right", "n": 0}, seen=Seen.SUPERSEDED)
-    scene.saw({"id": 2, "v": "right", "n": 699}, seen=Seen.SUPERSEDED)
-    scene.saw({"id": 3, "v": "right", "n": 2}, seen=Seen.SUPERSEDED)
+    scene.saw({"id": 1, "v": "right", "n": 0}, seen=SeenRow.SUPERSEDED)
+    scene.saw({"id": 2, "v": "right", "n": 699}, seen=SeenRow.SUPERSEDED)
+    scene.saw({"id": 3, "v": "right", "n": 2}, seen=SeenRow.SUPERSEDED)
 
     found = scene.found(HOT)
 
@@ -388,7 +390,7 @@ def saw_document(scene: Scene, key: int, text: str) -> None:
         digests_of_rows(keys, pa.array([compact(text)[1:-1]], pa.large_string())),
         pa.array(merge_keys_of([(str(key),)]), pa.large_binary()),
         pa.array([15]),
-        pa.array([int(Seen.ROW)], pa.int8()),
+        pa.array([int(SeenRow.ROW)], pa.int8()),
     ]
     scene.seen.add(1, pa.Table.from_arrays(columns, schema=SEEN_ROWS))
 

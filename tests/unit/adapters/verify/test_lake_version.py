@@ -11,7 +11,7 @@ import pytest
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.digests import digests
-from adapters.lakehouse.spark_tables import Pinned
+from adapters.lakehouse.spark_tables import PinnedTable
 from adapters.verify.lake_version import ExtraKeys, FindKeys, HeldVersion, Shape, SortRows
 from adapters.verify.partitions import partition_of
 from engine.errors import SinkRefused, SourceError
@@ -50,10 +50,10 @@ class Tables:
     key: str = "id"
     pinned_at: int = 0
 
-    def pinned(self, _name: TableName) -> Pinned:
+    def pinned(self, _name: TableName) -> PinnedTable:
         self.pinned_at = self.sink.merged_upto
         frame: Any = SimpleNamespace(columns=["ID", "note"])
-        return Pinned(self.turn, frame, self.key)
+        return PinnedTable(self.turn, frame, self.key)
 
 
 def held(tables: Tables, shape: Shape | None = SHAPE, *, stale: bool = False) -> HeldVersion:

@@ -10,8 +10,8 @@ from adapters.verify.partitions import write_partitions
 from adapters.verify.table_comparison import ComparePartition, Scan, held_rows
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED, SEEN_ROWS
-from engine.verify.copy import Asked, Span
-from engine.verify.seen import Seen
+from engine.verify.copy import ComparisonRequest, Span
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,13 @@ def compared(directory: Path, held: list[tuple[int, int]], touched: dict[int, in
     """Keys 1 to 4 have been seen in turn 5, each with a row of its number; the table has `held`."""
     keys = pa.array([digest(key) for key in range(1, 5)], DIGEST)
     seen = pa.Table.from_arrays(
-        [keys, keys, pa.array([b"%d" % n for n in range(1, 5)], pa.large_binary()), [5] * 4, [Seen.ROW] * 4],
+        [
+            keys,
+            keys,
+            pa.array([b"%d" % n for n in range(1, 5)], pa.large_binary()),
+            [5] * 4,
+            [SeenRow.ROW] * 4,
+        ],
         schema=SEEN_ROWS,
     )
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(held))
@@ -46,7 +52,7 @@ def compared(directory: Path, held: list[tuple[int, int]], touched: dict[int, in
     for name, table in (("seen", seen), ("held", rows), ("touched", notes)):
         paths.append(str(directory / name))
         write_partitions(paths[-1], table, 1)
-    asked = Asked(Span(1, 9), (), lambda _source: True, mends=True, known=9)
+    asked = ComparisonRequest(Span(1, 9), (), lambda _source: True, mends=True, known=9)
     return ComparePartition((paths[0],), (Scan(9, (paths[1],), 1),), (paths[2],), asked)(0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.model import Appeared
+from engine.model import Arrival
 from engine.snapshot.changes.commands import begin_initial
 from tests.job_bench import Bench, T, U
 
@@ -26,10 +26,10 @@ class Appearing(Bench):
     reads_new = True
 
     def parts(self) -> JobParts:
-        self.appeared: list[Appeared] = []
+        self.appeared: list[Arrival] = []
         return replace(super().parts(), appeared=self.told_once, reads_new=self.reads_new)
 
-    def told_once(self) -> list[Appeared]:
+    def told_once(self) -> list[Arrival]:
         found, self.appeared[:] = list(self.appeared), []
         return found
 
@@ -47,7 +47,7 @@ def reads(bench: Bench) -> list[str]:
 
 
 def test_it_is_read_under_an_id_of_its_own_and_answered(bench):
-    bench.appeared.append(Appeared(T))
+    bench.appeared.append(Arrival(T))
     bench.turns(20)
 
     assert [(answer.id, answer.outcome) for answer in bench.answers] == [(NEW, "accepted"), (NEW, "finished")]
@@ -55,7 +55,7 @@ def test_it_is_read_under_an_id_of_its_own_and_answered(bench):
 
 
 def test_the_snapshot_is_saved_with_the_turn_that_found_it(bench):
-    bench.appeared.append(Appeared(T))
+    bench.appeared.append(Arrival(T))
     bench.turns(1)
     bench.job.close()
     bench.new_job()
@@ -65,7 +65,7 @@ def test_the_snapshot_is_saved_with_the_turn_that_found_it(bench):
 
 
 def test_one_that_is_found_twice_is_queued_once(bench):
-    bench.appeared += [Appeared(T), Appeared(T)]
+    bench.appeared += [Arrival(T), Arrival(T)]
     bench.turns(1)
 
     assert [len(table.requests) for table in bench.job.state.snapshot.tables] == [1]
@@ -74,7 +74,7 @@ def test_one_that_is_found_twice_is_queued_once(bench):
 def test_one_that_waits_for_the_initial_snapshot_is_not_queued_again(bench):
     snapshot = begin_initial(bench.job.state.snapshot, [T], "initial")
     bench.job._turns.state = replace(bench.job.state, snapshot=snapshot)
-    bench.appeared.append(Appeared(T))
+    bench.appeared.append(Arrival(T))
     bench.job.turn()
 
     assert not bench.told()
@@ -82,7 +82,7 @@ def test_one_that_waits_for_the_initial_snapshot_is_not_queued_again(bench):
 
 def test_one_created_while_captured_is_only_announced(bench, caplog):
     with caplog.at_level(logging.INFO):
-        bench.appeared.append(Appeared(U, told=True))
+        bench.appeared.append(Arrival(U, told=True))
         bench.turns(20)
 
     assert "public.u was created while it is captured" in caplog.text
@@ -95,14 +95,14 @@ def test_where_snapshot_mode_reads_nothing_none_is_read(tmp_path, caplog, monkey
     bench = Appearing(tmp_path)
     bench.job.settle()
     with caplog.at_level(logging.INFO):
-        bench.appeared.append(Appeared(T))
+        bench.appeared.append(Arrival(T))
         bench.turns(20)
 
     assert "public.t is captured from now on; by snapshot.mode no rows are read" in caplog.text
     assert not reads(bench)
 
 
-COLUMNS = Appeared(T, columns=("c", "d"))
+COLUMNS = Arrival(T, columns=("c", "d"))
 NEW_COLUMNS = f"{NEW}-c"
 
 
@@ -122,7 +122,7 @@ def test_new_columns_have_their_table_read_under_an_id_with_the_first(bench, cap
 
 
 def test_columns_that_are_found_while_their_table_waits_make_no_second_snapshot(bench):
-    bench.appeared += [COLUMNS, Appeared(T, columns=("e",))]
+    bench.appeared += [COLUMNS, Arrival(T, columns=("e",))]
     bench.turns(1)
 
     assert [len(table.requests) for table in bench.job.state.snapshot.tables] == [1]
@@ -132,7 +132,7 @@ def test_columns_that_are_found_while_their_table_is_read_have_it_read_once_more
     bench.appeared.append(COLUMNS)
     bench.turns(2)
     assert bench.job.window
-    bench.appeared.append(Appeared(T, columns=("e",)))
+    bench.appeared.append(Arrival(T, columns=("e",)))
     bench.turns(20)
 
     assert [answer.id for answer in bench.answers if answer.outcome == "finished"] == [

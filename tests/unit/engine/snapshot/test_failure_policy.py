@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import CollectionId, Run, Target, Window
-from engine.snapshot.failure_policy import FailureRecord, Remedy, Yielding
+from engine.snapshot.failure_policy import FailureRecord, Remedy, YieldLimit
 
 T = Target(CollectionId(("public", "t")))
 CHUNK = 10
@@ -96,19 +96,19 @@ def test_what_goes_well_makes_the_next_larger_until_all_that_failed_together_wer
 
 class TestYielding:
     def test_each_time_the_next_window_holds_half_as_much_down_to_a_chunk(self):
-        first = Yielding().gave_way(window(16), CHUNK)
+        first = YieldLimit().gave_way(window(16), CHUNK)
         second = first.gave_way(window(8), CHUNK)
         least = second.gave_way(window(1), CHUNK)
 
         assert [policy.rows for policy in (first, second, least)] == [80, 40, CHUNK]
-        assert [policy.least(1000) for policy in (Yielding(), first)] == [1000, 80]
+        assert [policy.least(1000) for policy in (YieldLimit(), first)] == [1000, 80]
 
     def test_one_that_goes_well_lets_the_next_one_hold_a_quarter_more(self):
-        assert Yielding(80).went_well(1000).rows == 100
-        assert Yielding(900).went_well(1000) == Yielding()
+        assert YieldLimit(80).went_well(1000).rows == 100
+        assert YieldLimit(900).went_well(1000) == YieldLimit()
 
     def test_it_is_no_use_once_windows_that_can_t_be_smaller_have_given_way_ten_times(self):
-        yielding = Yielding()
+        yielding = YieldLimit()
         for _ in range(10):
             assert not yielding.hopeless
             yielding = yielding.gave_way(window(1), CHUNK)
@@ -117,4 +117,4 @@ class TestYielding:
         assert not yielding.went_well(1000).hopeless
 
     def test_a_window_that_can_be_smaller_is_never_in_vain(self):
-        assert Yielding(CHUNK, in_vain=9).gave_way(window(1, 1), CHUNK).in_vain == 0
+        assert YieldLimit(CHUNK, in_vain=9).gave_way(window(1, 1), CHUNK).in_vain == 0

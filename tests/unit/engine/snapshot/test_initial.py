@@ -7,16 +7,16 @@ import pytest
 from engine.config.settings import SnapshotMode
 from engine.config.sources.selection import CaptureSettings
 from engine.model import CollectionId
-from engine.snapshot.initial import Log, Mode, Standing, Start, start, to_read
+from engine.snapshot.initial import Log, Mode, Start, StartSituation, start, to_read
 
-NEW = Standing()
-SLOT = Standing(log=Log.KEPT)
-SAVED = Standing(saved=True, log=Log.KEPT, streamed=True)
-GONE = Standing(saved=True, log=Log.LOST, streamed=True)
-LOST = Standing(log=Log.LOST)
-LEFT = Standing(saved=True, log=Log.KEPT, left=True)
-FURTHER = Standing(saved=True, log=Log.KEPT, left=True, streamed=True)
-AGAIN = Standing(saved=True, log=Log.KEPT, streamed=True, begun=True)
+NEW = StartSituation()
+SLOT = StartSituation(log=Log.KEPT)
+SAVED = StartSituation(saved=True, log=Log.KEPT, streamed=True)
+GONE = StartSituation(saved=True, log=Log.LOST, streamed=True)
+LOST = StartSituation(log=Log.LOST)
+LEFT = StartSituation(saved=True, log=Log.KEPT, left=True)
+FURTHER = StartSituation(saved=True, log=Log.KEPT, left=True, streamed=True)
+AGAIN = StartSituation(saved=True, log=Log.KEPT, streamed=True, begun=True)
 PLACES = (NEW, SLOT, SAVED, GONE, LOST, LEFT, FURTHER, AGAIN)
 
 
@@ -39,12 +39,14 @@ def test_a_mode_in_every_place(mode: SnapshotMode, expected: str):
     ("standing", "expected"),
     [
         (NEW, Start.ALONE),
-        (Standing(saved=True), Start.END),
-        (Standing(saved=True, left=True), Start.ALONE),
-        (Standing(saved=True, left=True, begun=True), Start.ALONE),
+        (StartSituation(saved=True), Start.END),
+        (StartSituation(saved=True, left=True), Start.ALONE),
+        (StartSituation(saved=True, left=True, begun=True), Start.ALONE),
     ],
 )
-def test_a_snapshot_without_a_log_is_taken_once_and_never_gone_on_with(standing: Standing, expected: Start):
+def test_a_snapshot_without_a_log_is_taken_once_and_never_gone_on_with(
+    standing: StartSituation, expected: Start
+):
     assert start(Mode(SnapshotMode.INITIAL_ONLY), standing) is expected
 
 
@@ -55,7 +57,9 @@ def test_a_snapshot_without_a_log_is_taken_once_and_never_gone_on_with(standing:
         pytest.param(LEFT, Start.AT_LOG, id="the log was not streamed yet"),
         pytest.param(FURTHER, Start.BESIDE, id="of a log that was streamed nothing is lost"),
         pytest.param(
-            Standing(saved=True, log=Log.KEPT, left=True, begun=True), Start.STREAM, id="only at a start"
+            StartSituation(saved=True, log=Log.KEPT, left=True, begun=True),
+            Start.STREAM,
+            id="only at a start",
         ),
     ],
 )
@@ -66,7 +70,7 @@ def test_an_interrupted_snapshot_is_taken_anew_where_that_is_asked_for(mode, sta
 class Mine:
     """A user's own: reads tables where the log is lost, and never otherwise."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         return standing.log is Log.LOST
 
     def should_stream(self) -> bool:

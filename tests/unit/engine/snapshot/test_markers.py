@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from engine.model import CollectionId, Run, Staged
+from engine.model import CollectionId, Run, StagedRun
 from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.markers import Marker, Markers, marks
@@ -46,7 +46,7 @@ class Reading:
             for name, half in pieces
         ]
         staged = [
-            Staged(run.ticket, run.target.collection, NOTHING, 0 if name in empty else 10, 0, at)
+            StagedRun(run.ticket, run.target.collection, NOTHING, 0 if name in empty else 10, 0, at)
             for at, (run, (name, _half)) in enumerate(zip(runs, pieces, strict=True))
         ]
         found = marks(self.snapshot, runs, staged)
@@ -133,7 +133,7 @@ def test_rows_asked_for_by_a_signal_have_none():
     assert marks(
         replace(snapshot, tables=(mine,)),
         [run],
-        [Staged(mine.ticket, mine.target.collection, NOTHING, 1, 0, 0)],
+        [StagedRun(mine.ticket, mine.target.collection, NOTHING, 1, 0, 0)],
     ) == [Markers()]
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from engine.model import CollectionId
-from engine.snapshot.merge import Newer, Superseded
+from engine.snapshot.merge import NewerKeys, SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
@@ -18,7 +18,7 @@ def array(*keys: bytes) -> pa.LargeBinaryArray:
     return pa.array(keys, KEY_TYPE)
 
 
-def kept(superseded: Superseded, collection: CollectionId, *read: bytes) -> list[bytes]:
+def kept(superseded: SupersededKeys, collection: CollectionId, *read: bytes) -> list[bytes]:
     """The keys of a window's rows that are left."""
     keys = pa.chunked_array([array(*read[:1]), array(*read[1:])])
     mask = superseded.of(collection).survivors(keys)
@@ -28,15 +28,17 @@ def kept(superseded: Superseded, collection: CollectionId, *read: bytes) -> list
 @pytest.mark.parametrize(
     ("superseded", "expected"),
     [
-        pytest.param(Superseded(), [b"1", b"2", b"3"], id="nothing streamed"),
-        pytest.param(Superseded({T: (array(b"2"),)}), [b"1", b"3"], id="a change drops the row read"),
-        pytest.param(Superseded({T: (array(b"9"),)}), [b"1", b"2", b"3"], id="a key that was not read"),
-        pytest.param(Superseded({T: (array(b"1", b"1"), array(b"3"))}), [b"2"], id="keys that come twice"),
-        pytest.param(Superseded({T: (array(b"1", b"2", b"3"),)}), [], id="every key"),
-        pytest.param(Superseded({T: (array(),)}), [b"1", b"2", b"3"], id="no keys"),
-        pytest.param(Superseded({U: (array(b"1"),)}), [b"1", b"2", b"3"], id="another collection's key"),
-        pytest.param(Superseded(truncated=frozenset([T])), [], id="a truncate drops every row"),
-        pytest.param(Superseded(truncated=frozenset([U])), [b"1", b"2", b"3"], id="another's truncate"),
+        pytest.param(SupersededKeys(), [b"1", b"2", b"3"], id="nothing streamed"),
+        pytest.param(SupersededKeys({T: (array(b"2"),)}), [b"1", b"3"], id="a change drops the row read"),
+        pytest.param(SupersededKeys({T: (array(b"9"),)}), [b"1", b"2", b"3"], id="a key that was not read"),
+        pytest.param(
+            SupersededKeys({T: (array(b"1", b"1"), array(b"3"))}), [b"2"], id="keys that come twice"
+        ),
+        pytest.param(SupersededKeys({T: (array(b"1", b"2", b"3"),)}), [], id="every key"),
+        pytest.param(SupersededKeys({T: (array(),)}), [b"1", b"2", b"3"], id="no keys"),
+        pytest.param(SupersededKeys({U: (array(b"1"),)}), [b"1", b"2", b"3"], id="another collection's key"),
+        pytest.param(SupersededKeys(truncated=frozenset([T])), [], id="a truncate drops every row"),
+        pytest.param(SupersededKeys(truncated=frozenset([U])), [b"1", b"2", b"3"], id="another's truncate"),
     ],
 )
 def test_a_row_is_dropped_for_a_newer_entry_of_its_key(superseded, expected):
@@ -44,8 +46,8 @@ def test_a_row_is_dropped_for_a_newer_entry_of_its_key(superseded, expected):
 
 
 def test_what_several_turns_superseded_adds_up():
-    first = Superseded({T: (array(b"1"),)})
-    second = Superseded({T: (array(b"2"),), U: (array(b"1"),)}, frozenset([U]))
+    first = SupersededKeys({T: (array(b"1"),)})
+    second = SupersededKeys({T: (array(b"2"),), U: (array(b"1"),)}, frozenset([U]))
 
     assert kept(first | second, T, b"1", b"2", b"3") == [b"3"]
     assert kept(first | second, U, b"9") == []
@@ -53,8 +55,8 @@ def test_what_several_turns_superseded_adds_up():
 
 
 def test_lacking_rows_of_several_turns_add_up():
-    first = Superseded(lacking={T: ((b"1", b"1"),)})
-    second = Superseded(lacking={T: ((b"2", b"2"),), U: ((b"1", b"3"),)})
+    first = SupersededKeys(lacking={T: ((b"1", b"1"),)})
+    second = SupersededKeys(lacking={T: ((b"2", b"2"),), U: ((b"1", b"3"),)})
 
     assert (first | second).lacking == {T: ((b"1", b"1"), (b"2", b"2")), U: ((b"1", b"3"),)}
 
@@ -72,17 +74,21 @@ def test_lacking_rows_of_several_turns_add_up():
     ],
 )
 def test_a_dropped_row_is_read_again_where_the_log_lacks_a_value(lacking, dropped, expected):
-    assert sorted(Superseded(lacking={T: lacking}).unsent(T, dropped)) == expected
+    assert sorted(SupersededKeys(lacking={T: lacking}).unsent(T, dropped)) == expected
 
 
 @pytest.mark.parametrize(
     ("superseded", "expected"),
     [
-        pytest.param(Superseded({T: (array(b"1"),)}), [], id="dropped for a complete row"),
-        pytest.param(Superseded({T: (array(b"1"),)}, lacking={T: ((b"1", b"2"),)}), [b"1"], id="for another"),
-        pytest.param(Superseded({T: (array(b"1"),)}, lacking={T: ((b"9", b"9"),)}), [], id="of another key"),
+        pytest.param(SupersededKeys({T: (array(b"1"),)}), [], id="dropped for a complete row"),
         pytest.param(
-            Superseded({T: (array(b"1"),)}, frozenset([T]), {T: ((b"1", b"1"),)}), [], id="then truncated"
+            SupersededKeys({T: (array(b"1"),)}, lacking={T: ((b"1", b"2"),)}), [b"1"], id="for another"
+        ),
+        pytest.param(
+            SupersededKeys({T: (array(b"1"),)}, lacking={T: ((b"9", b"9"),)}), [], id="of another key"
+        ),
+        pytest.param(
+            SupersededKeys({T: (array(b"1"),)}, frozenset([T]), {T: ((b"1", b"1"),)}), [], id="then truncated"
         ),
     ],
 )
@@ -93,37 +99,40 @@ def test_dropped_rows_are_named_where_the_log_lacks_a_value(superseded, expected
 
 
 def test_no_mask_is_made_where_all_rows_survive():
-    assert Newer(array(b"1")).survivors(array(b"2", b"3")) is None
+    assert NewerKeys(array(b"1")).survivors(array(b"2", b"3")) is None
 
 
 def test_keys_are_told_apart_by_all_their_bytes():
-    assert kept(Superseded({T: (array(b"", b"a\0"),)}), T, b"", b"a", b"a\0", b"a\0\0") == [b"a", b"a\0\0"]
+    assert kept(SupersededKeys({T: (array(b"", b"a\0"),)}), T, b"", b"a", b"a\0", b"a\0\0") == [
+        b"a",
+        b"a\0\0",
+    ]
 
 
 def test_no_rows_are_no_trouble():
-    assert kept(Superseded({T: (array(b"1"),)}, frozenset([T])), T) == []
+    assert kept(SupersededKeys({T: (array(b"1"),)}, frozenset([T])), T) == []
 
 
 def test_the_keys_of_a_collection_travel_to_executors():
-    newer = Superseded({T: (array(b"1", b"1"),)}, frozenset([T])).of(T)
+    newer = SupersededKeys({T: (array(b"1", b"1"),)}, frozenset([T])).of(T)
     there = pickle.loads(pickle.dumps(newer))  # noqa: S301  our own bytes
 
     assert (there.keys.to_pylist(), there.truncated) == ([b"1", b"1"], True)
 
 
 def test_a_key_that_changes_again_and_again_takes_no_more_room():
-    found = Superseded()
+    found = SupersededKeys()
     for turn in range(2_000):
-        found |= Superseded({T: (array(b"hot", b"%d" % (turn % 50)),)})
+        found |= SupersededKeys({T: (array(b"hot", b"%d" % (turn % 50)),)})
 
     assert sum(map(len, found.keys[T])) <= 200
     assert kept(found, T, b"hot", b"7", b"cold") == [b"cold"]
 
 
 def test_many_different_keys_stay_few_arrays_for_a_slice_to_join():
-    found = Superseded()
+    found = SupersededKeys()
     for turn in range(2_000):
-        found |= Superseded({T: (array(*(b"%d" % (10 * turn + at) for at in range(10))),)})
+        found |= SupersededKeys({T: (array(*(b"%d" % (10 * turn + at) for at in range(10))),)})
 
     # Each time that they are merged there are twice as many as the last time, so they are merged few times.
     assert sum(map(len, found.keys[T])) == 20_000

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from engine.errors import SignalError
 from engine.model import Range, Scope, Stretch
-from engine.snapshot.scope import Ranked, Within, ranges_of
+from engine.snapshot.scope import RankedKey, ScopedCollection, ranges_of
 
 _BOUNDS = st.none() | st.integers(0, 9)
 _PAIR = st.tuples(_BOUNDS, _BOUNDS).filter(lambda pair: None in pair or (pair[0] or 0) < (pair[1] or 0))
 _PAIRS = st.lists(_PAIR, max_size=5)
 
 
-def scope(*pairs: tuple[int | None, int | None]) -> tuple[Scope, list[Ranked]]:
+def scope(*pairs: tuple[int | None, int | None]) -> tuple[Scope, list[RankedKey]]:
     def bound(key: int | None) -> tuple[str, ...] | None:
         return None if key is None else (str(key),)
 
     stretches = tuple(Stretch(bound(start), bound(end)) for start, end in pairs)
     bounds = [key for pair in pairs for key in pair if key is not None]
-    return Scope(stretches=stretches), [Ranked((str(key),), key) for key in bounds]
+    return Scope(stretches=stretches), [RankedKey((str(key),), key) for key in bounds]
 
 
 def holds(part: Range, key: int) -> bool:
@@ -56,7 +56,7 @@ def test_a_range_that_can_t_hold_a_key_is_refused_by_its_number(pair):
 
 
 def test_rows_are_estimated_where_keys_are_dense():
-    dense, sparse = Within(500, ("999",), (0, 999)), Within(500, ("999",))
+    dense, sparse = ScopedCollection(500, ("999",), (0, 999)), ScopedCollection(500, ("999",))
 
     assert dense.inside(*scope((0, 200), (900, None))).rows == 150
     assert sparse.inside(*scope((0, 200))).rows == 500
@@ -72,13 +72,13 @@ def test_rows_are_estimated_where_keys_are_dense():
     ],
 )
 def test_in_an_empty_collection_there_is_a_range_to_look_at(pair, expected):
-    assert Within(0, None).inside(*scope(pair)).ranges == (expected,)
+    assert ScopedCollection(0, None).inside(*scope(pair)).ranges == (expected,)
 
 
 def test_behind_the_greatest_key_there_is_an_empty_range_to_look_at():
     behind = Range(("7",), ("7",), holds_after=True, lacks_upto=True)
 
-    assert Within(5, ("6",), last=6).inside(*scope((7, None))).ranges == (behind,)
-    assert Within(5, ("6",), last=6).inside(*scope((6, None))).ranges == (
+    assert ScopedCollection(5, ("6",), last=6).inside(*scope((7, None))).ranges == (behind,)
+    assert ScopedCollection(5, ("6",), last=6).inside(*scope((6, None))).ranges == (
         Range(("6",), ("6",), holds_after=True),
     )

@@ -9,14 +9,14 @@ import pytest
 from engine.config.settings import SnapshotMode, SnapshotSettings
 from engine.errors import ConfigError
 from engine.model import CollectionId
-from engine.snapshot.initial import Mode, Standing
+from engine.snapshot.initial import Mode, StartSituation
 from engine.snapshot.snapshotters import GROUP, snapshotter
 
 
 class Mine:
     """A user's own."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         return not standing.saved
 
     def should_stream(self) -> bool:

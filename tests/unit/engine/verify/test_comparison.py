@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.verify.table_comparison import as_events
-from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, EventPosition, compare
-from engine.verify.seen import Seen
+from engine.verify.comparison import COPIED, SEEN_ROWS, ComparisonResult, EventPosition, compare
+from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ def digest(value: int | None) -> bytes | None:
     return None if value is None else value.to_bytes(16, "big")
 
 
-def seen_rows(*rows: tuple[int, int | None, int, Seen]) -> pa.Table:
+def seen_rows(*rows: tuple[int, int | None, int, SeenRow]) -> pa.Table:
     """Key, value, turn, and what was seen."""
     columns = [
         pa.array([digest(key) for key, *_ in rows], SEEN_ROWS.types[0]),
@@ -63,7 +63,7 @@ def said(
     thins: bool = False,
 ) -> dict[str, list[int]]:
     """The keys of each kind, and the counts of the others."""
-    found: Compared = compare(seen, events, truncates, (SINCE, upto), thins=thins)
+    found: ComparisonResult = compare(seen, events, truncates, (SINCE, upto), thins=thins)
     keys = [int.from_bytes(key, "big") for key in seen.column("key").to_pylist()]
     theirs = [int.from_bytes(key, "big") for key in events.column("key").to_pylist()]
     return {
@@ -83,41 +83,45 @@ def only(counts: tuple[int, int], **kinds: list[int]) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("seen", "events", "expected"),
     [
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3)], only((1, 0))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 6, 3)], only((0, 0), different=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, None, 4)], only((0, 0), missing=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4)], only((0, 0), different=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 3)], only((1, 0))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 6, 3)], only((0, 0), different=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 3), (1, None, 4)], only((0, 0), missing=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 3), (1, 6, 4)], only((0, 0), different=[1])),
         (
-            [(1, 5, 15, Seen.ROW)],
+            [(1, 5, 15, SeenRow.ROW)],
             [(1, 6, 3), (1, 5, 3), (1, 6, 4)],
             only((0, 0), different=[1], older=[1]),
         ),
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 4), (1, 6, 5)], only((0, 0), different=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(2, 5, 3), (1, 6, 4), (2, 6, 4)], only((0, 0), different=[1], extra=[2])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 6, 4), (1, 5, 21)], only((0, 0), different=[1])),
-        ([(1, 5, 15, Seen.ROW)], [], only((0, 0), missing=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 3), (1, 6, 4), (1, 6, 5)], only((0, 0), different=[1])),
+        (
+            [(1, 5, 15, SeenRow.ROW)],
+            [(2, 5, 3), (1, 6, 4), (2, 6, 4)],
+            only((0, 0), different=[1], extra=[2]),
+        ),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 6, 4), (1, 5, 21)], only((0, 0), different=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [], only((0, 0), missing=[1])),
         ([], [(1, 5, 3)], only((0, 0), extra=[1])),
         ([], [(1, 5, 3), (1, None, 9)], only((0, 0))),
         ([], [(1, 5, 11)], only((0, 1))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 16)], only((1, 0))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 6, 16)], only((0, 1))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 5, 15)], only((1, 0))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 6, 16, True)], only((0, 0), undecided=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 5, 21)], only((0, 0), different=[1])),
-        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3), (1, 6, 12)], only((0, 1))),
-        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3)], only((0, 0), undecided=[1])),
-        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3), (1, 6, 12, True)], only((0, 0), undecided=[1])),
-        ([(1, None, 12, Seen.SUPERSEDED), (1, 4, 15, Seen.ROW)], [(1, 4, 3)], only((1, 0))),
-        ([(1, 3, 12, Seen.ROW), (1, 4, 15, Seen.ROW)], [(1, 3, 3), (1, 4, 14)], only((1, 0))),
-        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3)], only((0, 0), extra=[1])),
-        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, None, 13)], only((0, 0))),
-        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, 5, 16)], only((0, 1))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True)], only((0, 0), undecided=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, None, 12, True, True)], only((0, 0), undecided=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True), (1, 7, 16)], only((0, 1))),
-        ([(1, 5, 15, Seen.ROW)], [(1, 6, 12, False, True), (1, 7, 13)], only((0, 0), different=[1])),
-        ([(1, 5, 15, Seen.ROW)], [(1, 5, 12, False, True)], only((1, 0))),
-        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 12, False, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 3), (1, 6, 16)], only((1, 0))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 4, 3), (1, 6, 16)], only((0, 1))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 4, 3), (1, 5, 15)], only((1, 0))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 4, 3), (1, 6, 16, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 4, 3), (1, 5, 21)], only((0, 0), different=[1])),
+        ([(1, None, 15, SeenRow.SUPERSEDED)], [(1, 4, 3), (1, 6, 12)], only((0, 1))),
+        ([(1, None, 15, SeenRow.SUPERSEDED)], [(1, 4, 3)], only((0, 0), undecided=[1])),
+        ([(1, None, 15, SeenRow.SUPERSEDED)], [(1, 4, 3), (1, 6, 12, True)], only((0, 0), undecided=[1])),
+        ([(1, None, 12, SeenRow.SUPERSEDED), (1, 4, 15, SeenRow.ROW)], [(1, 4, 3)], only((1, 0))),
+        ([(1, 3, 12, SeenRow.ROW), (1, 4, 15, SeenRow.ROW)], [(1, 3, 3), (1, 4, 14)], only((1, 0))),
+        ([(1, None, 15, SeenRow.ABSENT)], [(1, 4, 3)], only((0, 0), extra=[1])),
+        ([(1, None, 15, SeenRow.ABSENT)], [(1, 4, 3), (1, None, 13)], only((0, 0))),
+        ([(1, None, 15, SeenRow.ABSENT)], [(1, 4, 3), (1, 5, 16)], only((0, 1))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 6, 12, False, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, None, 12, True, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 6, 12, False, True), (1, 7, 16)], only((0, 1))),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 6, 12, False, True), (1, 7, 13)], only((0, 0), different=[1])),
+        ([(1, 5, 15, SeenRow.ROW)], [(1, 5, 12, False, True)], only((1, 0))),
+        ([(1, None, 15, SeenRow.ABSENT)], [(1, 4, 12, False, True)], only((0, 0), undecided=[1])),
     ],
 )
 def test_a_row_is_compared_with_what_the_copy_held_at_its_window(seen, events, expected):
@@ -128,15 +132,15 @@ def test_a_truncate_ends_every_row_before_it():
     events = copied((1, 5, 3), (2, 5, 3), (2, 6, 3))
     truncates = [EventPosition(3, 0, 2)]  # behind the second event, before the third
 
-    assert said(seen_rows((2, 6, 15, Seen.ROW)), events, truncates) == only((1, 0))
-    assert said(seen_rows((1, 5, 15, Seen.ROW), (2, 6, 15, Seen.ROW)), events, truncates) == only(
+    assert said(seen_rows((2, 6, 15, SeenRow.ROW)), events, truncates) == only((1, 0))
+    assert said(seen_rows((1, 5, 15, SeenRow.ROW), (2, 6, 15, SeenRow.ROW)), events, truncates) == only(
         (1, 0), missing=[1]
     )
 
 
 def test_a_truncate_in_a_later_turn_heals_what_was_wrong():
     events = copied((1, 5, 3), (2, 5, 3))
-    seen = seen_rows((1, 4, 15, Seen.ROW))
+    seen = seen_rows((1, 4, 15, SeenRow.ROW))
 
     assert said(seen, events, [EventPosition(16, 0, 0)]) == only((0, 1))
     assert said(seen, events, [EventPosition(21, 0, 0)]) == only((0, 0), different=[1], extra=[2])
@@ -236,7 +240,7 @@ def test_a_table_scanned_several_times_is_compared_as_exactly(writes, faults, wi
 
 def test_what_one_scan_of_a_table_has_decided_stays_decided():
     """Updates that lack a value follow: key 1 was equal, key 2 was not, key 3 is deleted without an event."""
-    seen = seen_rows(*((key, 5, 12, Seen.ROW) for key in (1, 2, 3)))
+    seen = seen_rows(*((key, 5, 12, SeenRow.ROW) for key in (1, 2, 3)))
     scans = [(14, copied((1, 5, 0), (2, 6, 0), (3, 5, 0))), (UPTO, copied((1, 5, 0), (2, 6, 0)))]
     touched = copied((1, None, 16, True), (1, None, 18, True), (2, None, 17, True))
 
@@ -283,7 +287,7 @@ def faulty(writes: Sequence[tuple[int, int, int | None]], faults: Sequence[tuple
     return model
 
 
-def windowed(model: Model, windows: Sequence[tuple[int, int]]) -> list[tuple[int, int | None, int, Seen]]:
+def windowed(model: Model, windows: Sequence[tuple[int, int]]) -> list[tuple[int, int | None, int, SeenRow]]:
     """What the windows see, each of one key."""
     rows = []
     for key in range(1, KEYS + 1):
@@ -292,7 +296,9 @@ def windowed(model: Model, windows: Sequence[tuple[int, int]]) -> list[tuple[int
         touched = any(k == key and opened < turn <= sent for k, _value, turn in model.events)
         value = model.at(opened).get(key)
         if value is not None:
-            rows.append((key, None if touched else value, sent, Seen.SUPERSEDED if touched else Seen.ROW))
+            rows.append(
+                (key, None if touched else value, sent, SeenRow.SUPERSEDED if touched else SeenRow.ROW)
+            )
     return sorted(rows, key=lambda row: row[2])
 
 
@@ -349,7 +355,9 @@ def test_rows_that_were_looked_up_late_are_no_differences(writes, faults, window
         touched = any(k == key and opened < turn <= sent - lag for k, _value, turn in model.events)
         value = model.at(opened).get(key)
         if value is not None:
-            rows.append((key, None if touched else value, sent, Seen.SUPERSEDED if touched else Seen.ROW))
+            rows.append(
+                (key, None if touched else value, sent, SeenRow.SUPERSEDED if touched else SeenRow.ROW)
+            )
     rows.sort(key=lambda row: row[2])
 
     found = said(seen_rows(*rows), copied(*events), upto=upto)

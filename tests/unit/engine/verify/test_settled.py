@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from engine.verify.comparison import SEEN_ROWS
-from engine.verify.seen import Seen
-from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Judged, Since, judge
+from engine.verify.seen_row import SeenRow
+from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, SettledResult, Since, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def digest(text: object) -> bytes:
     return str(text).encode().ljust(16, b".")
 
 
-def seen_rows(rows: Sequence[tuple[int, Seen, str | None]]) -> pa.Table:
+def seen_rows(rows: Sequence[tuple[int, SeenRow, str | None]]) -> pa.Table:
     """Rows seen: the key, what was seen of it, and its row."""
     columns = [
         [digest(key) for key, _kind, _row in rows],
@@ -49,23 +49,23 @@ def keys(touched: Iterable[int]) -> pa.Table:
 
 
 FIRST = Since(DIFFERENCES.empty_table(), TOUCHED.empty_table())
-ROW = Seen.ROW
+ROW = SeenRow.ROW
 
 
 def two_looks(
-    seen: Sequence[tuple[int, Seen, str | None]],
+    seen: Sequence[tuple[int, SeenRow, str | None]],
     held: list[tuple[int, str]],
     again: list[tuple[int, str]] | None = None,
     touched: Iterable[int] = (),
     **since: bool,
-) -> Judged:
+) -> SettledResult:
     """The outcome of the second of two looks, in which the table holds `again`."""
     first = judge(seen_rows(seen), held_rows(held), FIRST)
     known = Since(first.differences, keys(touched), **since)
     return judge(seen_rows(seen), held_rows(held if again is None else again), known)
 
 
-def counts(found: Judged) -> tuple[int, ...]:
+def counts(found: SettledResult) -> tuple[int, ...]:
     return (found.equal, *(len(rows) for rows in (found.missing, found.different, found.extra, found.again)))
 
 
@@ -121,13 +121,13 @@ def test_a_row_that_came_after_its_range_was_read_is_changed():
 
 
 def test_a_superseded_row_never_counts():
-    seen = [(1, Seen.SUPERSEDED, None)]
+    seen = [(1, SeenRow.SUPERSEDED, None)]
 
     assert counts(two_looks(seen, [(1, "x")])) == (0, 0, 0, 0, 1)
 
 
 def test_a_key_that_was_looked_at_and_has_no_row_is_extra():
-    seen = [(1, ROW, "a"), (1, Seen.ABSENT, None)]
+    seen = [(1, ROW, "a"), (1, SeenRow.ABSENT, None)]
 
     assert counts(two_looks(seen, [(1, "a")])) == (0, 0, 0, 1, 0)
     assert counts(two_looks(seen, [])) == (0, 0, 0, 0, 0)
@@ -201,7 +201,7 @@ def _put(rows: dict[int, str], key: int, row: str | None) -> None:
 def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
     """Keys found wrong by a verification, and those that were given up. Rows are read one by one."""
     began, before = len(world.log), DIFFERENCES.empty_table()
-    seen: list[tuple[int, Seen, str | None]] = []
+    seen: list[tuple[int, SeenRow, str | None]] = []
     asked: Iterable[int] = range(KEYS)
     wrong: set[int] = set()
     open_: set[int] = set()
@@ -213,7 +213,7 @@ def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
             if key in world.source:
                 seen.append((key, ROW, world.source[key]))
             elif not whole or any(seen_key == key for seen_key, _kind, _row in seen):
-                seen.append((key, Seen.ABSENT, None))
+                seen.append((key, SeenRow.ABSENT, None))
         for _ in range(LAG):
             world.step(writes=writes)
         since = look_began if not look else began

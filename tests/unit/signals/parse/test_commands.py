@@ -22,12 +22,12 @@ from engine.model import (
 from signals.model import Signal
 from signals.parse.budget import MAX_DATA, MAX_SCOPED
 from signals.parse.commands import parse
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 
 CUSTOMERS = CollectionId(("public", "customers"))
 ORDERS = CollectionId(("public", "orders"))
 COMP = CollectionId(("public", "comp"))
-KNOWN = Known((CUSTOMERS, ORDERS, COMP), bounded_matcher)
+KNOWN = KnownNames((CUSTOMERS, ORDERS, COMP), bounded_matcher)
 
 EXECUTE = "execute-snapshot"
 STOP = "stop-snapshot"
@@ -278,7 +278,7 @@ def test_data_without_end_is_not_read():
 
 
 def test_a_long_condition_for_very_many_collections_is_not_taken():
-    known = Known((CollectionId(("public", f"t{number}")) for number in range(100)), bounded_matcher)
+    known = KnownNames((CollectionId(("public", f"t{number}")) for number in range(100)), bounded_matcher)
     data = orjson.dumps({"data-collections": ["public.*"], "additional-condition": "x" * 60_000}).decode()
 
     with pytest.raises(SignalError, match="6000000 characters"):

@@ -9,9 +9,9 @@ import pytest
 from engine.errors import SignalError
 from engine.expressions import bounded_matcher
 from engine.model import CollectionId
-from signals.parse.names import Known, match_names, quoted_parts
+from signals.parse.names import KnownNames, match_names, quoted_parts
 
-KNOWN = Known(
+KNOWN = KnownNames(
     (
         CollectionId(("public", name))
         for name in ("customers", "orders", "Orders", "My.Table", 'we"ird', "tmp_orders", "a(b", "Solo")
@@ -94,7 +94,7 @@ def test_what_takes_backtracking_is_refused_by_name(pattern, lacking):
 def test_nested_repetitions_take_no_time():
     started = time.perf_counter()
 
-    match = match_names("public.(a+)+b", Known([CollectionId(("public", "a" * 63))], bounded_matcher))
+    match = match_names("public.(a+)+b", KnownNames([CollectionId(("public", "a" * 63))], bounded_matcher))
 
     assert match.collections == ()
     assert time.perf_counter() - started < 1
@@ -147,7 +147,7 @@ def test_letters_and_dots_mean_what_they_mean_to_re2(pattern, ignore_case):
         "p.b",
         "p\nb",
     ]
-    known = Known((CollectionId((name,)) for name in names), bounded_matcher)
+    known = KnownNames((CollectionId((name,)) for name in names), bounded_matcher)
     matches = bounded_matcher(pattern, ignore_case=ignore_case)
 
     found = known.matched(pattern, ignore_case=ignore_case)
@@ -163,13 +163,15 @@ def test_looking_through_many_collections_may_be_ended():
         if len(calls) > 3:
             raise SignalError("it takes too long")
 
-    known = Known((CollectionId(("public", f"t{number}")) for number in range(1_000)), bounded_matcher, check)
+    known = KnownNames(
+        (CollectionId(("public", f"t{number}")) for number in range(1_000)), bounded_matcher, check
+    )
     with pytest.raises(SignalError, match="too long"):
         match_names("public.*x", known)
 
 
 def test_a_thousand_names_are_found_among_ten_thousand_in_little_time():
-    known = Known(
+    known = KnownNames(
         (CollectionId(("public", f"table_{number:05}")) for number in range(10_000)), bounded_matcher
     )
     started = time.perf_counter()

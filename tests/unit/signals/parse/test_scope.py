@@ -12,10 +12,10 @@ from signals.answers import accepted
 from signals.model import Signal
 from signals.parse.budget import MAX_DATA, MAX_KEYS, MAX_RANGES, MAX_SCOPED
 from signals.parse.commands import parse
-from signals.parse.names import Known
+from signals.parse.names import KnownNames
 
 ORDERS = CollectionId(("public", "orders"))
-KNOWN = Known((ORDERS, CollectionId(("public", "items"))), bounded_matcher)
+KNOWN = KnownNames((ORDERS, CollectionId(("public", "items"))), bounded_matcher)
 
 
 def parsed(text: str, *, names: str = '["public.orders"]'):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
-from adapters.lakehouse.files.data_file import Gone, TableFile
+from adapters.lakehouse.files.data_file import DeadRows, TableFile
 from adapters.lakehouse.files.position_deletes import read_deletes, write_deletes
 from adapters.lakehouse.files.roaring import NONE
 
@@ -34,5 +34,5 @@ def test_rows_stand_in_the_order_and_under_the_numbers_that_iceberg_asks_for(tmp
     assert numbers == [b"2147483546", b"2147483545"]
 
 
-def gone(name: str, *positions: int) -> Gone:
-    return Gone(TableFile(name, f"/{name}", NONE), np.array(positions))
+def gone(name: str, *positions: int) -> DeadRows:
+    return DeadRows(TableFile(name, f"/{name}", NONE), np.array(positions))

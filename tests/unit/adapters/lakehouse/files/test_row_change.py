@@ -19,7 +19,7 @@ from engine.errors import SinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from adapters.lakehouse.files.data_file import DataFile, Gone
+    from adapters.lakehouse.files.data_file import DataFile, DeadRows
 
 FIELDS = (field_of("c1", pa.int64(), 1), field_of("c2", pa.string(), 2), field_of("c3", pa.int64(), 3))
 COLUMNS = tuple(FileColumn(name, there) for name, there in zip(("id", "note", "n"), FIELDS, strict=True))
@@ -39,7 +39,7 @@ class Write:
         self.asked.append((column, bounds))
         return None if self.there is None else iter(self.there)
 
-    def commit(self, file: DataFile | None, gone: Sequence[Gone]) -> None:
+    def commit(self, file: DataFile | None, gone: Sequence[DeadRows]) -> None:
         raise NotImplementedError
 
 

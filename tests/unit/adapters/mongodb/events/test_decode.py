@@ -21,7 +21,7 @@ from adapters.mongodb.events import untold
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import decode
-from adapters.mongodb.events.facts import Decoded, Lack, LeftOut, Watch
+from adapters.mongodb.events.facts import DecodedPart, Lack, LeftOut, Watch
 from engine.config.sources.selection import CaptureSettings
 from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings
@@ -55,13 +55,13 @@ def update(fields: Mapping[str, Any], key: Any = 1, **more: Any) -> bytes:
 NOTHING_OPEN = Watch()
 
 
-def decoded(*changes: bytes, watch: Watch = NOTHING_OPEN, **settings: Any) -> Decoded:
+def decoded(*changes: bytes, watch: Watch = NOTHING_OPEN, **settings: Any) -> DecodedPart:
     settings = {"key_schemas": False, "value_schemas": False, **settings}
     rules = Rules(EventSettings("tm", "", **settings), CaptureSettings(), "rs0", FieldRules())
     return decode(changes, rules, watch, 0)
 
 
-def told(found: Decoded) -> list[Event]:
+def told(found: DecodedPart) -> list[Event]:
     """Keys and operations of the events; None for a tombstone."""
     return [
         (orjson.loads(row["key"])["id"], orjson.loads(row["value"])["op"] if row["value"] else None)

@@ -11,7 +11,7 @@ from adapters.mongodb.settings import CaptureScope, MongoSettings
 from engine.config import parse
 from engine.config.settings import Settings
 from engine.config.sources.selection import CaptureSettings
-from engine.model import Appeared, CollectionId, Position
+from engine.model import Arrival, CollectionId, Position
 
 T, U = CollectionId(("shop", "t")), CollectionId(("shop", "u"))
 SETTINGS = parse(
@@ -41,7 +41,7 @@ class Deployment:
             settings, lambda: self.names, lambda: (self.time_s, 1), lambda: float(self.time_s)
         )
 
-    def look(self, *, streamed_to_s: int | None = None) -> list[Appeared]:
+    def look(self, *, streamed_to_s: int | None = None) -> list[Arrival]:
         """What has appeared, ten seconds later."""
         self.time_s += 10
         at_s = self.time_s if streamed_to_s is None else streamed_to_s
@@ -59,7 +59,7 @@ def deployment() -> Deployment:
 def test_one_that_is_created_is_told_by_the_stream(deployment):
     deployment.names.append(U)
 
-    assert deployment.look() == [Appeared(U, told=True)]
+    assert deployment.look() == [Arrival(U, told=True)]
     assert not deployment.look()
 
 
@@ -67,14 +67,14 @@ def test_it_is_announced_once_the_stream_has_come_to_it(deployment):
     deployment.names.append(U)
 
     assert not deployment.look(streamed_to_s=100)
-    assert deployment.look() == [Appeared(U, told=True)]
+    assert deployment.look() == [Arrival(U, told=True)]
 
 
 def test_a_rename_onto_a_name_that_was_not_there_brings_documents(deployment):
     deployment.arrivals.renamed(U, (deployment.time_s + 5, 1))
     deployment.names.append(U)
 
-    assert deployment.look() == [Appeared(U)]
+    assert deployment.look() == [Arrival(U)]
     assert not deployment.look(), "it is not announced as one that was created"
 
 
@@ -83,7 +83,7 @@ def test_a_look_before_the_stream_brings_the_rename_announces_nothing(deployment
     assert not deployment.look(streamed_to_s=100)
     deployment.arrivals.renamed(U, (deployment.time_s - 5, 1))
 
-    assert deployment.look() == [Appeared(U)]
+    assert deployment.look() == [Arrival(U)]
 
 
 def test_a_rename_onto_one_that_was_there_is_none_of_these(deployment):
@@ -95,7 +95,7 @@ def test_a_rename_onto_one_that_was_there_is_none_of_these(deployment):
 def test_a_rename_from_before_the_start_counts_as_one_onto_a_new_name(deployment):
     deployment.arrivals.renamed(T, (50, 1))
 
-    assert deployment.look() == [Appeared(T)]
+    assert deployment.look() == [Arrival(T)]
 
 
 def test_one_that_goes_and_comes_back_by_a_rename_is_new(deployment):
@@ -103,18 +103,18 @@ def test_one_that_goes_and_comes_back_by_a_rename_is_new(deployment):
     assert not deployment.look()
     deployment.arrivals.renamed(T, (deployment.time_s + 5, 1))
 
-    assert deployment.arrivals.appeared() == [Appeared(T)]
+    assert deployment.arrivals.appeared() == [Arrival(T)]
 
 
 @pytest.mark.parametrize(
     ("before", "now", "found"),
     [
-        (capturing(r"shop\.t"), capturing(), [Appeared(U)]),
+        (capturing(r"shop\.t"), capturing(), [Arrival(U)]),
         (capturing(r"shop\.t"), capturing(r"shop\.t"), []),
         (capturing(), capturing(r"shop\.u"), []),
         (capturing(scope=CaptureScope.DATABASE, target="shop"), capturing(), []),
-        (capturing(scope=CaptureScope.DATABASE, target="other"), capturing(), [Appeared(T), Appeared(U)]),
-        (capturing(scope=CaptureScope.COLLECTION, target="shop.t"), capturing(), [Appeared(U)]),
+        (capturing(scope=CaptureScope.DATABASE, target="other"), capturing(), [Arrival(T), Arrival(U)]),
+        (capturing(scope=CaptureScope.COLLECTION, target="shop.t"), capturing(), [Arrival(U)]),
     ],
 )
 def test_what_other_settings_did_not_capture_is_found_after_a_restart(before, now, found):

@@ -16,7 +16,7 @@ from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Extent
-from engine.snapshot.initial import Mode, Standing
+from engine.snapshot.initial import Mode, StartSituation
 from engine.snapshot.queue import Snapshot
 
 A, B = (CollectionId(("shop", name)) for name in "ab")
@@ -131,7 +131,7 @@ def test_a_stream_that_is_not_gone_on_with_is_closed():
 class Picky:
     """A user's snapshotter that has a SELECT for one collection."""
 
-    def should_snapshot(self, standing: Standing) -> bool:
+    def should_snapshot(self, standing: StartSituation) -> bool:
         return not standing.saved
 
     def should_stream(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from adapters.mongodb.server.catalog import Described
+from adapters.mongodb.server.catalog import CollectionDescription
 from adapters.mongodb.server.collection_probes import CollectionSize, Refusal
 from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.errors import SignalError, TableBusy
@@ -21,7 +21,9 @@ class SlowServer:
     def __init__(self):
         self.now_s = 0.0
         self.probes = self
-        self.catalog = SimpleNamespace(collections=lambda _database: {T: Described(T, "collection", "u")})
+        self.catalog = SimpleNamespace(
+            collections=lambda _database: {T: CollectionDescription(T, "collection", "u")}
+        )
 
     def now(self):
         return (5, 1)

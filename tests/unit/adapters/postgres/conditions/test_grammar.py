@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapters.postgres.conditions.grammar import FUNCTIONS, GRAMMAR, named_column
 from adapters.postgres.conditions.trusted_sql import for_jdbc, plain_condition
 from adapters.source.conditions.rendering import LONGEST, rendered
-from adapters.source.conditions.writer import Found, Reference
+from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
 
@@ -27,11 +27,11 @@ COLUMNS = {
 SIGNS = "abfd ()'\"$?{}[],.:;=<>-+*/%|&^~!\\E1\n\v\0"
 
 
-def find(reference: Reference) -> Found | None:
+def find(reference: Reference) -> ResolvedColumn | None:
     name = named_column(reference, T)
     if name == "ci":
-        return Found('"ci"', '"public"."citext"', '"public"')
-    return Found('"' + name.replace('"', '""') + '"', COLUMNS[name]) if name in COLUMNS else None
+        return ResolvedColumn('"ci"', '"public"."citext"', '"public"')
+    return ResolvedColumn('"' + name.replace('"', '""') + '"', COLUMNS[name]) if name in COLUMNS else None
 
 
 def written(condition: str) -> str:

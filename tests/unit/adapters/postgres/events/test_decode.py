@@ -31,7 +31,7 @@ from tests.unit.adapters.postgres.messages import UNCHANGED, Log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
 
 PLAIN = EventSettings("p", "d", key_schemas=False, value_schemas=False, skipped_operations=frozenset())
 ORDERS, LINES, SIGNALS, OTHER = 1, 2, 3, 4
@@ -64,7 +64,7 @@ def codecs(config: EventSettings = PLAIN) -> dict[int, Any]:
 
 def run(
     log: Log, config: EventSettings = PLAIN, watch: Watch | None = None, most: int = 10_000
-) -> list[Decoded]:
+) -> list[DecodedPart]:
     """Decode in parts of at most `most` messages."""
     made, context, known = [], TransactionContext(), codecs(config)
     for start in range(0, len(log.messages), most):
@@ -74,11 +74,11 @@ def run(
     return made
 
 
-def events(decoded: list[Decoded]) -> list[dict[str, Any]]:
+def events(decoded: list[DecodedPart]) -> list[dict[str, Any]]:
     return [row for part in decoded for row in part.events.to_pylist()]
 
 
-def brief(decoded: list[Decoded]) -> list[str]:
+def brief(decoded: list[DecodedPart]) -> list[str]:
     """`op key` of every event, `- key` of a tombstone."""
     lines = []
     for event in events(decoded):

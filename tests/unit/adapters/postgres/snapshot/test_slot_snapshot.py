@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 import pytest
 
-from adapters.postgres.snapshot.slot_snapshot import Beginning, _answer
+from adapters.postgres.snapshot.slot_snapshot import LogStart, _answer
 from adapters.system import system_clock
 from engine.errors import SourceError
 
@@ -69,7 +69,7 @@ def going() -> Iterator[Any]:
 
 def test_a_connection_that_ends_before_the_slot_is_made_is_tried_again(going):
     with pytest.raises(SourceError, match="creating the replication slot failed: consuming input failed"):
-        _answer(cast("Any", AServer()), going, Beginning("slot", 1000, system_clock()))
+        _answer(cast("Any", AServer()), going, LogStart("slot", 1000, system_clock()))
 
 
 def test_a_connection_whose_process_is_gone_is_not_waited_for(monkeypatch):
@@ -78,6 +78,6 @@ def test_a_connection_whose_process_is_gone_is_not_waited_for(monkeypatch):
     server = AServer(ends_after=3)
 
     with pytest.raises(SourceError, match="the server has answered nothing for"):
-        _answer(cast("Any", server), cast("Any", Lost(0)), Beginning("slot", 1000, system_clock()))
+        _answer(cast("Any", server), cast("Any", Lost(0)), LogStart("slot", 1000, system_clock()))
 
     assert server.asked == [41, 41, 41]

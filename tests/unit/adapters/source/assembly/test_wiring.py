@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.source.assembly.supplied import Wired
+from adapters.source.assembly.supplied import SuppliedSource
 from adapters.source.assembly.wiring import all_done
 
 
@@ -33,6 +33,6 @@ class Later:
 def test_a_job_with_nothing_left_to_do_ends_once_everything_shows(
     sink: Any, *, nothing_left: bool, expected: bool
 ):
-    wired = Wired(cast("Any", None), lambda: None, str, done=lambda _state: nothing_left)
+    wired = SuppliedSource(cast("Any", None), lambda: None, str, done=lambda _state: nothing_left)
 
     assert all_done(wired, sink, cast("Any", None)) == expected

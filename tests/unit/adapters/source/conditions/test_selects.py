@@ -6,15 +6,15 @@ import pytest
 
 from adapters.postgres.conditions.grammar import GRAMMAR
 from adapters.source.conditions.selects import is_query, selected
-from adapters.source.conditions.writer import Found, Reference
+from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
 
 TABLE = CollectionId(("public", "orders"))
-COLUMNS = {"id": Found('"id"', "int4"), "v": Found('"v"', "text")}
+COLUMNS = {"id": ResolvedColumn('"id"', "int4"), "v": ResolvedColumn('"v"', "text")}
 
 
-def find(reference: Reference) -> Found | None:
+def find(reference: Reference) -> ResolvedColumn | None:
     return COLUMNS.get(reference.name.lower())
 
 

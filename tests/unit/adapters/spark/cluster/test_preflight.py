@@ -49,7 +49,7 @@ def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code
     monkeypatch.setattr(preflight, "_registered", lambda _context: next(joined))
     digests = iter(["started with", "upgraded to"])
     monkeypatch.setattr(preflight, "digest", lambda _packages: next(digests))
-    asking = preflight.Preflight(context, preflight.Asked())  # type: ignore[arg-type]  # all that is asked of it
+    asking = preflight.Preflight(context, preflight.Requirements())  # type: ignore[arg-type]  # all that is asked of it
 
     asking.check()
     asking.check()
@@ -60,7 +60,7 @@ def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code
 def test_an_executor_too_busy_to_answer_is_asked_again(monkeypatch):
     context, there = Joining(), frozenset({"driver", "a", "b", "busy"})
     monkeypatch.setattr(preflight, "_registered", lambda _context: there)
-    asking = preflight.Preflight(context, preflight.Asked())  # type: ignore[arg-type]  # all that is asked of it
+    asking = preflight.Preflight(context, preflight.Requirements())  # type: ignore[arg-type]  # all that is asked of it
 
     asking.check()
     context.asked.clear()
@@ -79,7 +79,7 @@ def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
     monkeypatch.setattr(preflight, "_of_jobs", {})
     for pool in ("orders", "stock"):
         session.sparkContext.pool = pool
-        preflight.check(session, preflight.Asked(((pool, "host", 1),)))
+        preflight.check(session, preflight.Requirements(((pool, "host", 1),)))
     session.sparkContext.asked.clear()
     session.sparkContext.there |= {"b"}
 
@@ -97,11 +97,11 @@ def test_a_cluster_that_runs_tasks_twice_at_once_is_refused_before_anything_is_a
     session.sparkContext.settings["spark.speculation"] = "true"
 
     with pytest.raises(ConfigError, match=r"spark\.speculation is true"):
-        preflight.check(session, preflight.Asked())
+        preflight.check(session, preflight.Requirements())
     assert session.sparkContext.asked == []
 
     session.sparkContext.master = "local[2]"  # where Spark never does
-    preflight.check(session, preflight.Asked())
+    preflight.check(session, preflight.Requirements())
 
 
 class Shared(Joining):

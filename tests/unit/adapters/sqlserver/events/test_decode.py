@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.sqlserver.events.codec import codec_for
-from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
+from adapters.sqlserver.events.decode import DecodedPart, Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.log.entries import instance_of
@@ -51,14 +51,14 @@ def rules(
     return Rules(settings, made, clock)
 
 
-def decoded(*rows: Changed, **how) -> Decoded:
+def decoded(*rows: Changed, **how) -> DecodedPart:
     watch = how.pop("watch", Watch())
     before, changes = how.pop("before", None), how.pop("changes", ())
     batch = raw(rows, how.get("tables", TABLES), how.get("mode", RowMode.FAST))
     return decode([batch], rules(**how), watch, NOW, before, changes)
 
 
-def ops(found: Decoded) -> list[tuple[str | None, object]]:
+def ops(found: DecodedPart) -> list[tuple[str | None, object]]:
     return [(event["value"] and event["value"]["op"], event["key"]) for event in shown(found.events)]
 
 
@@ -315,7 +315,7 @@ NUMBERS = Table(
 )
 
 
-def numbered(rows: list[tuple[int, int, int, int, int]], settings: EventSettings = PLAIN) -> Decoded:
+def numbered(rows: list[tuple[int, int, int, int, int]], settings: EventSettings = PLAIN) -> DecodedPart:
     """Rows of one commit, written as command, change, operation, id and u, in the order of their changes."""
     changed = [
         Changed(7, change, operation, (str(key), str(unique)), command=command)

@@ -8,7 +8,7 @@ import orjson
 
 from adapters.source.log.open_transaction import OpenTransaction, from_json, to_json
 from adapters.sqlserver.events.codec import codec_for
-from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
+from adapters.sqlserver.events.decode import DecodedPart, Rules, Watch, decode
 from adapters.sqlserver.log.entries import instance_of
 from engine.events.values.row_form import RowMode
 from tests.unit.adapters.sqlserver.changed import (
@@ -30,7 +30,7 @@ ANN = ("1", "ann", "x")
 LATER, LATER_MS = "2019-06-05 10:11:09.470", COMMITTED_MS + 1000
 
 
-def decoded(*rows: Changed, before: OpenTransaction | None = None, settings=SETTINGS) -> Decoded:
+def decoded(*rows: Changed, before: OpenTransaction | None = None, settings=SETTINGS) -> DecodedPart:
     rules = Rules(settings, {0: instance_of(CUSTOMERS, codec_for(CUSTOMERS, settings), RowMode.FAST)})
     return decode([raw(rows)], rules, Watch(), 1, before)
 

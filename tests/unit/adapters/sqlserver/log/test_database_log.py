@@ -12,8 +12,8 @@ import pytest
 from adapters.sqlserver.log import database_log, span_planner
 from adapters.sqlserver.log.capture_instances import Mark
 from adapters.sqlserver.log.changes import Part
-from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader, unix_s
-from adapters.sqlserver.log.span_reader import ChangeReader, Read
+from adapters.sqlserver.log.database_log import DatabaseLogReader, LogContext, unix_s
+from adapters.sqlserver.log.span_reader import ChangeReader, ReadSpan
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.forks import Fork
@@ -87,15 +87,19 @@ class Nothing(ChangeReader):
     def __init__(self) -> None:
         self.row_bytes = 1.0
 
-    found = Read()
+    found = ReadSpan()
 
-    def read(self, *_asked: Any) -> Read:
+    def read(self, *_asked: Any) -> ReadSpan:
         return self.found
 
 
-def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseLogReader, Locked, Known]:
+def made(
+    asking: LogContext | None = None, known: Sequence[Mark] = ()
+) -> tuple[DatabaseLogReader, Locked, Known]:
     asked = Asked()
-    log = DatabaseLogReader("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
+    log = DatabaseLogReader(
+        "shop", lambda: asked, Nothing(), asking or LogContext(system_clock()), known=known
+    )
     return log, cast("Locked", asked.changes), cast("Known", asked.catalog)
 
 
@@ -129,7 +133,7 @@ def test_a_lock_is_told_of_once_and_not_at_once(
 def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_they_save_it(
     caplog: pytest.LogCaptureFixture,
 ):
-    asking = Asking(system_clock())
+    asking = LogContext(system_clock())
     with caplog.at_level(logging.WARNING, "adapters"):
         for _session in range(3):
             log, _server, catalog = made(asking, [Mark("dbo_customers", 7, lsn(1))])
@@ -163,7 +167,7 @@ def test_so_is_what_was_cleaned_up_before_the_first_commit_that_was_found(monkey
 
 def opened(*forks: str) -> DatabaseLogReader:
     """A log that was opened on fork A; of these forks the server tells one after the other."""
-    log, server, catalog = made(Asking(system_clock(), fork=Fork("A")))
+    log, server, catalog = made(LogContext(system_clock(), fork=Fork("A")))
     server.locked, catalog.forks = False, [Fork(fork) for fork in forks]
     return log
 
@@ -210,8 +214,8 @@ def test_a_login_that_may_not_know_the_least_lsn_is_told_what_it_needs():
 def test_changes_without_a_sure_order_are_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Nothing, "found", Read(unnumbered=frozenset([0])))
-    asking = Asking(system_clock())
+    monkeypatch.setattr(Nothing, "found", ReadSpan(unnumbered=frozenset([0])))
+    asking = LogContext(system_clock())
     with caplog.at_level(logging.WARNING, "adapters"):
         for _session in range(2):
             log, server, _catalog = made(asking)
@@ -224,7 +228,7 @@ def test_changes_without_a_sure_order_are_told_of_once(
 
 
 def test_what_was_read_is_as_old_as_the_server_s_clock_says(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Nothing, "found", Read((Part(1),), committed="2099-01-01 00:00:00.000"))
+    monkeypatch.setattr(Nothing, "found", ReadSpan((Part(1),), committed="2099-01-01 00:00:00.000"))
     log, server, _catalog = made()
     server.locked, server.now = False, "2099-01-01 00:01:00.000"
     taken = log.next(LogPosition(lsn(5)))
@@ -233,4 +237,4 @@ def test_what_was_read_is_as_old_as_the_server_s_clock_says(monkeypatch: pytest.
     assert 0 <= (taken.lag_s(time.monotonic()) or 0) < 5
     behind = replace(taken, told_at_s=unix_s("2099-01-01 00:00:00.000", 0))
     assert 60 <= (behind.lag_s(time.monotonic()) or 0) < 65
-    assert replace(taken, read=Read()).lag_s(time.monotonic()) is None
+    assert replace(taken, read=ReadSpan()).lag_s(time.monotonic()) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from adapters.sqlserver.log.span_planner import (
     Bounds,
-    Planned,
+    PlannedSpan,
     Share,
     completed,
     current,
@@ -76,7 +76,7 @@ def logged(*commits: dict[str, int]) -> Logged:
 
 def streamed(
     captures: Sequence[Capture], log: Logged, last: int, bounds: Bounds, after: LogPosition = START
-) -> list[Planned]:
+) -> list[PlannedSpan]:
     """All spans up to the end."""
     planned = []
     while after < LogPosition(lsn(last)):
@@ -86,7 +86,7 @@ def streamed(
     return planned
 
 
-def told(log: Logged, spans: Sequence[Planned]) -> list[tuple[str, int, str, str]]:
+def told(log: Logged, spans: Sequence[PlannedSpan]) -> list[tuple[str, int, str, str]]:
     """The rows that the spans' tasks read, in the order of the parts, sorted within each."""
     return [
         row

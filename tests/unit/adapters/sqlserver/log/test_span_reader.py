@@ -13,7 +13,7 @@ import pytest
 
 from adapters.sqlserver.log.changes import RAW, Changes, StageChanges
 from adapters.sqlserver.log.entries import in_order
-from adapters.sqlserver.log.span_planner import Planned, Share
+from adapters.sqlserver.log.span_planner import PlannedSpan, Share
 from adapters.sqlserver.log.span_reader import ChangeReader, forget
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.position import LogPosition
@@ -80,7 +80,9 @@ def test_a_span_of_many_instances_is_read_by_several_jobs_into_parts_that_are_wh
     reader = Jobs(cast("SparkSession", None), cast("Any", None), "d", store, system_clock().new_id)
     reader.asked = []
 
-    read = reader.read(cast("Any", None), Planned(ends[0], ends[-1], asked, cuts=tuple(ends[1:-1])), tables)
+    read = reader.read(
+        cast("Any", None), PlannedSpan(ends[0], ends[-1], asked, cuts=tuple(ends[1:-1])), tables
+    )
 
     assert sum(reader.asked) == INSTANCES * STRETCHES
     assert max(reader.asked) <= 50

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.capture_instances import Instances
 from adapters.sqlserver.log.reader import LogSlice
-from adapters.sqlserver.log.span_reader import Read
+from adapters.sqlserver.log.span_reader import ReadSpan
 from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Capture, Column
@@ -43,7 +43,7 @@ def tracker_of(tables: Tables) -> SchemaTracker:
 
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
-    taken = LogSlice(LogPosition(lsn(end)), Read(), instances, 0.0, changed=look)
+    taken = LogSlice(LogPosition(lsn(end)), ReadSpan(), instances, 0.0, changed=look)
     made = of.told(CUSTOMERS.id.parts[0], LogPosition(lsn(before)), taken, "false")
     return [f"{change.type} {len(change.table.columns)}" for change in made]
 

@@ -111,7 +111,7 @@ def built() -> Iterator[str]:
     yield table_statements.signal_gone(name, "id", "a'b")
 
 
-def bound(asked: list[Share]) -> Iterator[change_statements.Bound]:
+def bound(asked: list[Share]) -> Iterator[change_statements.BoundStatement]:
     yield change_statements.counts(asked, 100)
     yield change_statements.commits(asked, [5, 6, 7])
     yield change_statements.changes(asked, 10)

@@ -12,14 +12,14 @@ from sqlalchemy.exc import DBAPIError
 
 from adapters.sqlserver.commands.state_change import at_position
 from adapters.sqlserver.server.catalog import Catalog
-from adapters.sqlserver.server.forks import Fork, Forks, Sent, check_fork, check_same_fork, saved_fork
+from adapters.sqlserver.server.forks import Fork, Forks, SentPosition, check_fork, check_same_fork, saved_fork
 from adapters.sqlserver.server.position import LogPosition, lsn_of_decimal, position_of
 from adapters.sqlserver.server.questions import Questions
 from engine.errors import Loss, OtherHistory, PositionLost, SourceError
 from engine.job.saved.state import State
 from tests.unit.adapters.sqlserver.changed import lsn
 
-AT_9 = Sent("shop", "A", LogPosition(lsn(9)))
+AT_9 = SentPosition("shop", "A", LogPosition(lsn(9)))
 
 
 class FixedCatalog(Catalog):
@@ -92,7 +92,7 @@ def test_what_the_server_does_not_tell_of_counts_as_lost(now: Fork):
     ("sent", "now"),
     [(AT_9, Fork("A")), (AT_9, Fork("A", "Z", lsn(1))), (AT_9, None), (replace(AT_9, fork=""), Fork("B"))],
 )
-def test_the_same_fork_and_an_unknown_one_are_silent(sent: Sent, now: Fork | None):
+def test_the_same_fork_and_an_unknown_one_are_silent(sent: SentPosition, now: Fork | None):
     assert check_fork(sent, now) == ""
 
 
@@ -106,7 +106,7 @@ def test_no_history_of_failovers_hides_that_commits_are_lost(data: st.DataObject
         kept = data.draw(st.integers(0, len(log)))
         fork = Fork(str(number), fork.id, lsn(kept + 1))
         log = log[:kept] + [f"{number}-{n}" for n in range(data.draw(st.integers(0, 6)))]
-    position = Sent("shop", "0", LogPosition(lsn(sent)))
+    position = SentPosition("shop", "0", LogPosition(lsn(sent)))
 
     if log[:sent] != streamed:
         with pytest.raises(PositionLost):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adapters.sqlserver.checks import check_identity
-from adapters.sqlserver.server.catalog import Listed
+from adapters.sqlserver.server.catalog import ListedTable
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import READABLE
-from adapters.sqlserver.snapshot.eligibility import Known, reading
+from adapters.sqlserver.snapshot.eligibility import KnownTables, reading
 from engine.errors import SignalError, StateError
 from engine.model import CollectionId, Target
 
@@ -19,7 +19,7 @@ NEVER = {"text", "ntext", "image", "xml", "geometry", "geography"}
 def read_by(kind: str):
     column = Column("k", 1, kind, 8, 18, 4, nullable=False, collation="Latin1_General_CI_AS")
     table = Table(ID, (column,), ("k",))
-    return reading(Target(ID), Known({ID: table}, {ID: Listed(ID, 7)}, {ID: table}))
+    return reading(Target(ID), KnownTables({ID: table}, {ID: ListedTable(ID, 7)}, {ID: table}))
 
 
 @pytest.mark.parametrize("kind", sorted(READABLE - NEVER))
@@ -59,7 +59,7 @@ def test_columns_are_read_by_name_where_others_are_missing_since_a_star_has_no_h
     gone = Column("gone", 3, "int")
     logged, actual = Table(ID, (key, hidden, gone), ("k",)), Table(ID, (key, hidden), ("k",))
 
-    found = reading(Target(ID), Known({ID: logged}, {ID: Listed(ID, 7)}, {ID: actual})).relation
+    found = reading(Target(ID), KnownTables({ID: logged}, {ID: ListedTable(ID, 7)}, {ID: actual})).relation
 
     assert "*" not in found
     assert found.startswith("(SELECT q.[k], q.[valid_to], CONVERT(int, NULL) AS [gone] FROM [dbo].[t] AS q")
@@ -70,4 +70,6 @@ def test_a_surrogate_key_of_a_computed_column_is_refused():
     table = Table(ID, (computed, other))
 
     with pytest.raises(SignalError, match="does not have the key column 'c'"):
-        reading(Target(ID, surrogate_key="c"), Known({ID: table}, {ID: Listed(ID, 7)}, {ID: table}))
+        reading(
+            Target(ID, surrogate_key="c"), KnownTables({ID: table}, {ID: ListedTable(ID, 7)}, {ID: table})
+        )

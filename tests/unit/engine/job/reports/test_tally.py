@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import SinkError, SourceError
 from engine.events.counts import EventCounts
-from engine.job.reports.tally import Phase, Standing, Tally
+from engine.job.reports.tally import JobPhase, Phase, Tally
 from tests.job_bench import BOTH, Bench, T, U
 from tests.memory_source import Change
 
@@ -94,7 +94,7 @@ def test_failures_are_counted_by_class_and_end_the_session(bench: Bench, tally: 
 
     assert tally.failures == {"SourceError": 2}
     assert tally.failure == "SourceError"
-    assert tally.standing is Standing.FAILING
+    assert tally.standing is JobPhase.FAILING
 
 
 def test_a_stopped_collection_is_aborted(bench: Bench, tally: Tally):

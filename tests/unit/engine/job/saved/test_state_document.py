@@ -12,7 +12,7 @@ from engine.errors import StateError
 from engine.job.saved.state import State
 from engine.job.saved.state_document import beside_to_json, from_json, to_json
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
 from tests.strategies import states
@@ -110,7 +110,7 @@ def test_a_condition_is_kept_once_however_many_tables_it_holds_for():
     condition = "x > 1 AND " + "y" * 60_000
     targets = [Target(CollectionId(("public", f"t{number}")), condition) for number in range(1_000)]
     tables = tuple(Table(number, "0/1A", target) for number, target in enumerate(targets))
-    failed = tuple(Failed(target, ("id",), (Gap(None, (("1",),)),)) for target in targets)
+    failed = tuple(FailedSnapshot(target, ("id",), (Gap(None, (("1",),)),)) for target in targets)
     state = replace(STATE, snapshot=Snapshot(tables, 1_000, failed))
 
     document = to_json(state)
@@ -120,7 +120,7 @@ def test_a_condition_is_kept_once_however_many_tables_it_holds_for():
 
 
 def test_conditions_of_older_states_stand_in_their_places():
-    resumed = Failed(Target(CollectionId(("public", "u")), "y = 2"), ("id",), ())
+    resumed = FailedSnapshot(Target(CollectionId(("public", "u")), "y = 2"), ("id",), ())
     table = Table(4, "0/1B", Target(CollectionId(("public", "u")), "y = 2"), resumes=resumed)
     state = replace(STATE, snapshot=Snapshot((READING, table), 5, (resumed,)))
     older = orjson.loads(to_json(state))

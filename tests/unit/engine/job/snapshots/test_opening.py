@@ -13,9 +13,9 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.model import Position, Staged
+    from engine.model import Position, StagedRun
     from engine.ports.source import OpenWindow
-    from engine.snapshot.merge import Superseded
+    from engine.snapshot.merge import SupersededKeys
 
 
 class LateWindow:
@@ -27,10 +27,10 @@ class LateWindow:
         self.closed = False
 
     @property
-    def superseded(self) -> Superseded | None:
+    def superseded(self) -> SupersededKeys | None:
         return self._opened.superseded if self._opened else None
 
-    def poll(self) -> Sequence[Staged] | None:
+    def poll(self) -> Sequence[StagedRun] | None:
         if self._opened is not None:
             return self._opened.poll()
         self._polls -= 1

@@ -23,8 +23,8 @@ from tests.memory_source import Change
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.job.snapshots.emission import Emission, Emitted
-    from engine.model import Staged
+    from engine.job.snapshots.emission import Emission, EmissionResult
+    from engine.model import StagedRun
 
 
 @dataclass
@@ -34,7 +34,7 @@ class HandedRows:
     sink: HandSink
     emission: Emission
     topic: str
-    emitted: Emitted
+    emitted: EmissionResult
     events: list[Any]
     acknowledged: bool = False
     error: SinkError | None = None
@@ -52,7 +52,7 @@ class HandedRows:
     def done(self) -> bool:
         return self.acknowledged or self.error is not None
 
-    def result(self) -> Emitted:
+    def result(self) -> EmissionResult:
         if self.error is not None:
             raise self.error
         if not self.acknowledged:
@@ -206,7 +206,7 @@ def test_changes_of_rows_that_are_on_executors_wait_by_the_hashes_of_their_keys(
     assert (touched.acknowledged, other.acknowledged) == (True, not hashes)
 
 
-def elsewhere(file: Staged, *, hashes: bool) -> Staged:
+def elsewhere(file: StagedRun, *, hashes: bool) -> StagedRun:
     """A staged run as a task on an executor gives it back."""
     if isinstance(file.content, RowsElsewhere):
         return file

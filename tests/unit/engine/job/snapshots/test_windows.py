@@ -27,7 +27,7 @@ from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.model import CollectionId, ExecuteSnapshot, Position, Range, Target
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.extent import Progress
-from engine.snapshot.merge import Superseded
+from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.queue import Snapshot
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
 from tests.memory_source import Change, MemorySpan
@@ -505,7 +505,7 @@ class TestWindows:
         second = bench.job.window
         assert second
         bench.database.commit(Change(U, 9, "moved"))
-        bench.source.tells = {"superseded_in": {second.id: Superseded(truncated=frozenset({T, U}))}}
+        bench.source.tells = {"superseded_in": {second.id: SupersededKeys(truncated=frozenset({T, U}))}}
         bench.turns(8)
 
         read = [(topic, key) for op, topic, key in bench.events() if op == "r"]

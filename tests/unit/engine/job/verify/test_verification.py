@@ -12,7 +12,7 @@ from engine.job.verify.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.copy import Findings, Span
-from engine.verify.seen import Seen
+from engine.verify.seen_row import SeenRow
 from tests.job_bench import Bench, T
 from tests.memory_copy import MemoryRows
 from tests.memory_source import Change
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from engine.verify.copy import Asked, ExtraRow, SeenRows, Touched
+    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, TouchedKeys
 
 VERIFY = '{"data-collections": ["public.t"], "type": "verify"}'
 
@@ -31,7 +31,7 @@ def seen_in(rows: MemoryRows, ticket: int) -> list[tuple[str, str]]:
     """The keys, as far as they are one column's text, and what was seen of each, in order."""
     table = rows.table(ticket)
     keys = [key[4:].decode() for key in table.column("merge_key").to_pylist()]
-    kinds = [Seen(kind).name for kind in table.column("seen").to_pylist()]
+    kinds = [SeenRow(kind).name for kind in table.column("seen").to_pylist()]
     return list(zip(keys, kinds, strict=True))
 
 
@@ -53,7 +53,7 @@ class ScriptedCopy:
     def refusal(self) -> str:
         return self.why
 
-    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: Asked) -> ScriptedCopy:
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> ScriptedCopy:
         assert not asked.mends
         rows = seen[0]
         assert isinstance(rows, MemoryRows)
@@ -72,7 +72,7 @@ class ScriptedCopy:
             raise found
         return found
 
-    def touched(self, topic: str, span: Span) -> Touched:
+    def touched(self, topic: str, span: Span) -> TouchedKeys:
         raise NotImplementedError
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:

@@ -13,7 +13,7 @@ from engine.model import (
 )
 from engine.snapshot.changes.commands import begin_initial, execute
 from engine.snapshot.changes.failures import remember_failures
-from engine.snapshot.extent import Advance, Extent, Failed, Gap, Progress
+from engine.snapshot.extent import Advance, Extent, FailedSnapshot, Gap, Progress
 from engine.snapshot.queue import Snapshot
 from tests.unit.engine.snapshot.queues import EXTENT, A, B, mending, queued, ranges, run, tickets, with_gap
 
@@ -34,7 +34,7 @@ class TestGaps:
         gaps = (Gap(Range(("10",), ("20",)), why="bad page"),)
 
         assert tickets(with_gap()) == [(2, B)]
-        assert with_gap().failed == (Failed(A, EXTENT.key, gaps),)
+        assert with_gap().failed == (FailedSnapshot(A, EXTENT.key, gaps),)
 
     def test_the_next_signal_reads_just_the_gap(self):
         again = execute(with_gap(), ExecuteSnapshot("again", (A,)))

@@ -10,7 +10,7 @@ import pytest
 from adapters.postgres.server.publication import Share
 from adapters.postgres.server.questions.layouts import AddedColumn
 from adapters.postgres.server.watches.column_watch import ColumnWatch
-from engine.model import Appeared, CollectionId
+from engine.model import Arrival, CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Catalog:
     def add(self, oid: int, name: str, *, generated: bool = False) -> None:
         self.columns[oid].append(AddedColumn(name, generated))
 
-    def look(self, times: int = 1) -> list[Appeared]:
+    def look(self, times: int = 1) -> list[Arrival]:
         """What is told by so many looks, five seconds apart."""
         for _ in range(times):
             self.watch.look(list(self.columns))
@@ -76,7 +76,7 @@ def catalog() -> Catalog:
 def test_a_column_is_told_once_two_looks_agree(catalog):
     catalog.add(1, "c")
 
-    assert [catalog.look(), catalog.look(), catalog.look(2)] == [[], [Appeared(T, columns=("c",))], []]
+    assert [catalog.look(), catalog.look(), catalog.look(2)] == [[], [Arrival(T, columns=("c",))], []]
 
 
 def test_a_burst_is_told_when_it_is_over(catalog):
@@ -86,7 +86,7 @@ def test_a_burst_is_told_when_it_is_over(catalog):
         told += catalog.look()
 
     assert not told
-    assert catalog.look(2) == [Appeared(T, columns=("c", "d", "e", "f"))]
+    assert catalog.look(2) == [Arrival(T, columns=("c", "d", "e", "f"))]
 
 
 def test_it_looks_every_five_seconds(catalog):
@@ -102,7 +102,7 @@ def test_a_column_without_a_default_or_that_is_left_out_is_not_told(catalog, nam
     catalog.add(1, name)
     catalog.add(2, "c")
 
-    assert catalog.look(2) == [Appeared(U, columns=("c",))]
+    assert catalog.look(2) == [Arrival(U, columns=("c",))]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_column_added_while_no_job_ran_is_told(catalog):
     catalog.add(2, "c")
     catalog.watch.begin(saved, [1, 2])
 
-    assert catalog.look(2) == [Appeared(U, columns=("c",))]
+    assert catalog.look(2) == [Arrival(U, columns=("c",))]
 
 
 def test_a_table_that_is_new_has_no_new_columns(catalog):

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.log.capture_instances import check_dropped, check_reach, gone, marks_of
-from adapters.sqlserver.log.database_log import Asking, DatabaseLogReader
+from adapters.sqlserver.log.database_log import DatabaseLogReader, LogContext
 from adapters.sqlserver.log.reader import LogSlice, Span
-from adapters.sqlserver.log.span_reader import Read
+from adapters.sqlserver.log.span_reader import ReadSpan
 from adapters.sqlserver.server.position import ZERO, LogPosition, positions_of, shown
 from adapters.sqlserver.settings import SqlServerSettings
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.log.reader import SqlServerLog
-    from adapters.sqlserver.spans import StreamedSpans
+    from adapters.sqlserver.streamed_spans import StreamedSpans
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.job.saved.state import State
@@ -55,7 +55,7 @@ class LogOpening:
                 number,
                 LogSlice(
                     place,
-                    Read(),
+                    ReadSpan(),
                     self._databases.instances(name),
                     now_s,
                     changed=True,
@@ -97,10 +97,10 @@ class LogOpening:
         return DatabaseLogReader(name, ask, reader, asking, instances, marks_of(saved))
 
 
-def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Asking:
+def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> LogContext:
     """How a database's log is read, in every session."""
     sqlserver = settings.source_as(SqlServerSettings)
-    return Asking(
+    return LogContext(
         tools.clock,
         tools.bounds,
         sqlserver.agent_status_query,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LogSession:
     """How events are made, the collections that can be read, and those that are new to the capture."""
 
     rules: Rules

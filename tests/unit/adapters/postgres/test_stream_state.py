@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.postgres.log.timeline import TransactionContext
-from adapters.postgres.streamed import Streamed
+from adapters.postgres.stream_state import StreamState
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from adapters.postgres.streamed import Streamed
 )
 def test_reads_come_after_the_commit_of_an_open_transaction(last_commit_end, context, expected):
     # A span may end anywhere: a signal's row comes before the commit that a slow network brings.
-    streamed = Streamed(last_commit_end=last_commit_end, context=context)
+    streamed = StreamState(last_commit_end=last_commit_end, context=context)
 
     assert streamed.committed_before_reads == expected

@@ -16,7 +16,7 @@ _MOST: Final = 6
 
 
 @dataclass(slots=True)
-class Circling:
+class RepeatedFailures:
     """Counts failures of the executors without progress in between."""
 
     _at: Any = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from adapters.postgres.log.stream.subscription import Sent, Start
+    from adapters.postgres.log.stream.subscription import SentCommit, Start
     from adapters.postgres.server.connection import Server
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -67,7 +67,7 @@ def _bounds(settings: Settings, silence_s: float) -> LogBounds:
     )
 
 
-def await_past(log: PostgresLog, sent: Sent | None, clock: Clock) -> None:
+def await_past(log: PostgresLog, sent: SentCommit | None, clock: Clock) -> None:
     """Return once the log has brought again what was sent before.
 
     Raises PositionLost if it does not come.

@@ -13,7 +13,7 @@ from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.watches.column_watch import ColumnWatch
 from adapters.postgres.server.watches.membership import MembershipWatch
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.eligibility import Eligibility
 from adapters.postgres.snapshot.tables import PostgresTables
 from engine.config.settings import NewCollections
 from engine.events.record.shaping import is_included
@@ -44,7 +44,7 @@ class Views:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LogSession:
     """The questions, what is known of tables, and the sessions that hold the windows' snapshots."""
 
     questions: Questions
@@ -80,13 +80,13 @@ def open_session(
     views: Views,
     clock: Clock,
     relations: Callable[[Catalog], Relations],
-) -> Session:
+) -> LogSession:
     """Open the connection that is asked, and all that asks over it. `relations` makes those of the log."""
     questions = server.open()
     # A missing synchronous standby must not block a transaction that only flushes the log.
     questions.commit_locally()
     publication = Publication(settings.source_as(PostgresSettings).publication, partial(captures, settings))
-    readable = Readable(
+    readable = Eligibility(
         questions,
         publication,
         Selections(questions, settings.snapshot.conditions),
@@ -111,10 +111,12 @@ def open_session(
     carries = partial(is_included, settings=settings.events)
     columns = ColumnWatch(questions, publication, carries, clock.monotonic) if fills else None
     pool = Sessions(server.open, clock.monotonic)
-    return Session(questions, extents, relations(questions.catalog), membership, columns, pool, publication)
+    return LogSession(
+        questions, extents, relations(questions.catalog), membership, columns, pool, publication
+    )
 
 
-def publish(settings: Settings, server: Server, session: Session) -> None:
+def publish(settings: Settings, server: Server, session: LogSession) -> None:
     """Find the publication, or create it if the settings say so."""
     postgres = settings.source_as(PostgresSettings)
     ensure_publication(
@@ -125,7 +127,7 @@ def publish(settings: Settings, server: Server, session: Session) -> None:
     )
 
 
-def warn_of_bare_inserts(session: Session, told: set[CollectionId]) -> None:
+def warn_of_bare_inserts(session: LogSession, told: set[CollectionId]) -> None:
     """Warn of tables whose rows may come into a row filter without their large values; of each once.
 
     `told` are the tables that were warned of before.

@@ -17,13 +17,13 @@ from adapters.mongodb.log.position import shown, time_of
 from adapters.mongodb.log.reader import LogBounds, Polls
 from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
+from adapters.mongodb.log_session import LogSession
 from adapters.mongodb.saved import saved_of
 from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
-from adapters.mongodb.session import Session
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
-from adapters.mongodb.streamed import Streamed
+from adapters.mongodb.stream_state import StreamState
 from adapters.source.log.no_log import NoLog
 from adapters.source.log.open_transaction import to_json
 from engine.errors import InvariantError, PositionLost, SourceError
@@ -31,7 +31,7 @@ from engine.saved import saved_position
 
 if TYPE_CHECKING:
     from adapters.mongodb.log.reader import MongoLog
-    from adapters.mongodb.saved import Began, Memory
+    from adapters.mongodb.saved import Memory, SnapshotOrigin
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.windows import OpenWindows
     from adapters.mongodb.tools import SourceTools
@@ -51,8 +51,8 @@ class LogOpening:
         self._settings, self._questions, self._tools = settings, questions, tools
         self._first = tools.initial
         self.windows = windows
-        self.streamed, self.polls = Streamed(), Polls()
-        self.session: Session | None = None
+        self.streamed, self.polls = StreamState(), Polls()
+        self.session: LogSession | None = None
 
     def open(self, state: State) -> tuple[State, MongoLog | NoLog]:
         """Check the deployment against the state, and open the change stream at its position or its end."""
@@ -119,7 +119,7 @@ class LogOpening:
                 raise
         return stream
 
-    def _made_session(self, replica_set: str) -> Session:
+    def _made_session(self, replica_set: str) -> LogSession:
         settings = self._settings
         rules = Rules(
             settings=settings.events,
@@ -139,7 +139,7 @@ class LogOpening:
             **whole,
         )
         arrivals = Arrivals(settings, extents.captured, self._questions.now, self._tools.clock.monotonic)
-        return Session(rules, extents, arrivals)
+        return LogSession(rules, extents, arrivals)
 
     def _beginning(self) -> tuple[int, int] | None:
         """The cluster time before a log that waits; None if no log waits."""
@@ -150,7 +150,7 @@ class LogOpening:
         """The open transaction, the beginning of the initial snapshot, and the last event."""
         return {
             "transaction": to_json(self.streamed.transaction),
-            "first": cast("Began", self._first.memory()),
+            "first": cast("SnapshotOrigin", self._first.memory()),
             "event": saved_position(self.streamed.event),
             **({"capture": self.session.arrivals.saved} if self.session else {}),
         }

@@ -32,7 +32,7 @@ _CHANGED = 20
 """How often a collection is restarted because its definition has changed."""
 
 
-class Measuring:
+class Measurement:
     """Measures the collections of the queue."""
 
     def __init__(self, job_parts: JobParts, pauses: Pauses, size: WindowSize) -> None:

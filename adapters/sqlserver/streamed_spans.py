@@ -30,9 +30,9 @@ from engine.events.counts import total
 from engine.events.record.envelope import PLAIN
 from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
-from engine.model import Appeared
-from engine.ports.source import Encoded, SourceNotice
-from engine.snapshot.merge import Superseded
+from engine.model import Arrival
+from engine.ports.source import EncodingResult, SourceNotice
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from adapters.source.log.open_transaction import OpenTransaction
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
-    from adapters.sqlserver.events.decode import Decoded
+    from adapters.sqlserver.events.decode import DecodedPart
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.reader import LogSlice, Span
@@ -73,7 +73,7 @@ class StreamedSpans:
         self._tracker = SchemaTracker(databases, codecs, tools.history, tools.clock)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
-        self._appeared: list[Appeared] = []
+        self._appeared: list[Arrival] = []
         self._stated: list[SchemaChange] = []
 
     def resume(self, memory: Mapping[str, Any], positions: Mapping[str, LogPosition], announced: int) -> None:
@@ -106,7 +106,7 @@ class StreamedSpans:
         span: Span,
         writer: PartWriter,
         aside: Collection[CollectionId],
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it supersedes."""
         name, taken = self._databases.names[span.database], span.taken
         before = self._databases.position(name)
@@ -160,7 +160,7 @@ class StreamedSpans:
         """Note the tables that have capture instances and are not known."""
         signals = self._settings.source_as(SqlServerSettings).signal_tables
         tables = dict.fromkeys(capture.table for capture in instances.captures)
-        self._appeared += [Appeared(table) for table in tables if table not in known and table not in signals]
+        self._appeared += [Arrival(table) for table in tables if table not in known and table not in signals]
 
     def _note_columns(self, before: Table, now: Table) -> None:
         """Note columns that a new capture instance has, and whose values in older rows no log has."""
@@ -169,9 +169,9 @@ class StreamedSpans:
         listed, settings = listed_name(now.id), self._settings.events
         columns = [name for name in filled(before, now) if is_included(listed, name, settings)]
         if columns:
-            self._appeared.append(Appeared(now.id, columns=tuple(columns)))
+            self._appeared.append(Arrival(now.id, columns=tuple(columns)))
 
-    def appeared(self) -> list[Appeared]:
+    def appeared(self) -> list[Arrival]:
         """What is captured only since the last call, or since the state was saved: tables and columns."""
         found, self._appeared = self._appeared, []
         return found
@@ -221,7 +221,7 @@ class StreamedSpans:
         changes: Sequence[SchemaChange],
         *,
         again: bool,
-    ) -> tuple[list[Decoded], Mapping[CollectionId, str]]:
+    ) -> tuple[list[DecodedPart], Mapping[CollectionId, str]]:
         """Encode all but the tables in `aside`; also returns the faults that decoding found."""
         instances, faults = self._codecs.instances(
             taken.instances, taken.read.modes, self._windows.merges, aside
@@ -247,13 +247,13 @@ class StreamedSpans:
             if now.get(table) != teller:
                 self._windows.switched(table)
 
-    def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
+    def _encoded(self, span: Span, decoded: Sequence[DecodedPart]) -> EncodingResult:
         signals = tuple(signal for part in decoded for signal in part.signals)
-        superseded = Superseded()
+        superseded = SupersededKeys()
         for result in decoded:
             superseded |= result.superseded
         self._windows.streamed(span.database, [signal.id for signal in signals])
-        return Encoded(
+        return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,

@@ -14,40 +14,40 @@ from adapters.postgres.snapshot import superseded_keys
 from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
 from engine.isolation.incomplete import Letters, undecodable
-from engine.ports.source import Encoded
+from engine.ports.source import EncodingResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.decode import DecodedPart
     from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
     from adapters.postgres.log.span import Span
+    from adapters.postgres.log_session import LogSession
     from adapters.postgres.server.visibility import Visibility
-    from adapters.postgres.session import Session
     from adapters.postgres.snapshot.windows import OpenWindows
-    from adapters.postgres.streamed import Streamed
+    from adapters.postgres.stream_state import StreamState
     from engine.model import CollectionId
     from engine.ports.sink import PartWriter
     from engine.ports.source import Moved, Reading
-    from engine.snapshot.merge import Superseded
+    from engine.snapshot.merge import SupersededKeys
 
 
 class EncodedSpan(NamedTuple):
     """A decoded span. `hidden` are the relations, by name, for which no events were made."""
 
-    decoded: Sequence[Decoded]
+    decoded: Sequence[DecodedPart]
     hidden: Mapping[CollectionId, frozenset[int]]
 
 
-class Spans:
+class StreamedSpans:
     """Encodes the spans of one session of the log. `signal_tables` are the names of the signal table."""
 
     def __init__(
         self,
         encoder: PostgresSpans,
-        session: Session,
-        streamed: Streamed,
+        session: LogSession,
+        streamed: StreamState,
         windows: OpenWindows,
         signal_tables: Collection[CollectionId],
     ) -> None:
@@ -60,7 +60,7 @@ class Spans:
         writer: PartWriter,
         aside: Collection[CollectionId],
         reading: Reading,
-    ) -> Encoded:
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it superseded."""
         relations = self._session.relations
         visibility, now_s = self._session.questions.transactions.visible() if span.entries else (None, None)
@@ -84,7 +84,7 @@ class Spans:
         deleted = [signal_id for part in decoded for signal_id in part.signals_deleted]
         for window in self._windows.opened.values():
             window.watermark.streamed([signal.id for signal in signals], deleted)
-        return Encoded(
+        return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded_in=self._superseded(decoded),
@@ -113,7 +113,7 @@ class Spans:
         known = [
             relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
         ]
-        decoded: Sequence[Decoded] = ()
+        decoded: Sequence[DecodedPart] = ()
         faults = {oid: why for codecs in known for oid, why in codecs.faults.items()}
         if not faults:
             parts = [(cut.part, codecs.codecs) for cut, codecs in zip(span.cuts, known, strict=True)]
@@ -152,7 +152,7 @@ class Spans:
         ids = self._session.ids
         return {oid: frozenset(map(cut_of, reading[name])) for oid, name in ids.items() if name in reading}
 
-    def _superseded(self, decoded: Sequence[Decoded]) -> dict[str, Superseded]:
+    def _superseded(self, decoded: Sequence[DecodedPart]) -> dict[str, SupersededKeys]:
         """What the entries supersede in each open window; each window's snapshot shows other transactions."""
         return {
             name: superseded_keys.by(

@@ -15,18 +15,18 @@ from adapters.source.log.span_encoder import EncodePart
 from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
-from engine.ports.source import Encoded
-from engine.snapshot.merge import Superseded
+from engine.ports.source import EncodingResult
+from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.facts import Decoded, Emptied
+    from adapters.mongodb.events.facts import CollectionRemoval, DecodedPart
     from adapters.mongodb.log.reader import Span
-    from adapters.mongodb.session import Session
+    from adapters.mongodb.log_session import LogSession
     from adapters.mongodb.snapshot.windows import OpenWindows
-    from adapters.mongodb.streamed import Streamed
+    from adapters.mongodb.stream_state import StreamState
     from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 
 
-class Spans:
+class StreamedSpans:
     """Encodes the spans of the log, whichever session it is read in."""
 
     def __init__(
-        self, settings: Settings, tools: SourceTools, windows: OpenWindows, streamed: Streamed
+        self, settings: Settings, tools: SourceTools, windows: OpenWindows, streamed: StreamState
     ) -> None:
         self._settings, self._windows, self._streamed = settings, windows, streamed
         self._encoder, self._clock = tools.encoder, tools.clock
 
     def encode(
-        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], session: Session
-    ) -> Encoded:
+        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], session: LogSession
+    ) -> EncodingResult:
         """Encode a span into the writer, and return what it supersedes."""
         rules = session.rules
         signal_collection = self._settings.signals.collection
@@ -58,7 +58,7 @@ class Spans:
         self._streamed.passed(span, decoded)
         signals = tuple(signal for part in decoded for signal in part.signals)
         self._windows.streamed(signal.id for signal in signals)
-        superseded = Superseded()
+        superseded = SupersededKeys()
         for result in decoded:
             superseded |= result.superseded
         emptied = [emptying for result in decoded for emptying in result.emptied]
@@ -66,7 +66,7 @@ class Spans:
         _note_renames(emptied, session)
         for line in filter(None, (untold.taken_away(removal, rules.captures) for removal in emptied)):
             _log.warning("%s", line)
-        return Encoded(
+        return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,
@@ -92,7 +92,7 @@ class Spans:
         aside: Collection[CollectionId],
         *,
         again: bool,
-    ) -> tuple[list[Decoded], dict[CollectionId, str]]:
+    ) -> tuple[list[DecodedPart], dict[CollectionId, str]]:
         """Encode all but the collections in `aside`; also returns the faults that decoding found."""
         rules = replace(rules, aside=frozenset(aside))
         decode = DecodePart(rules, self._windows.watch(), self._clock.now_ms)
@@ -102,7 +102,7 @@ class Spans:
         return decoded, {name: why for part in decoded for name, why in part.faults.items()}
 
 
-def _note_renames(emptied: Sequence[Emptied], session: Session) -> None:
+def _note_renames(emptied: Sequence[CollectionRemoval], session: LogSession) -> None:
     """Note renames onto captured names: the stream has none of the documents that they bring."""
     for emptying in emptied:
         if emptying.to is not None and session.rules.captures(emptying.to):

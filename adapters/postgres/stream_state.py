@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Streamed:
+class StreamState:
     """The transactions not visible yet, the last commit, and an open transaction's counters."""
 
     pending: PendingVisibility = field(default_factory=PendingVisibility)

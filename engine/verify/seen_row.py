@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Seen(IntEnum):
+class SeenRow(IntEnum):
     """What a window says of a key."""
 
     ROW = 0

@@ -11,22 +11,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.log.opening import await_past
 from adapters.postgres.log.stream.subscription import Start
+from adapters.postgres.log.stream_opening import await_past
+from adapters.postgres.log_session import (
+    LogSession,
+    Views,
+    captures,
+    open_session,
+    publish,
+    warn_of_bare_inserts,
+)
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.position import position_at, shown_position
 from adapters.postgres.server.replication import PublicationMissing
 from adapters.postgres.server.signal_table import check_signal_table
-from adapters.postgres.session import Session, Views, captures, open_session, publish, warn_of_bare_inserts
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.blocking import BlockingViews
 from adapters.postgres.snapshot.initial import SlotStart
 from adapters.postgres.snapshot.initial_view import InitialView
 from adapters.postgres.snapshot.table_changes.older_writers import PublishedTables
 from adapters.postgres.snapshot.windows import OpenWindows
-from adapters.postgres.spans import Spans
-from adapters.postgres.streamed import Streamed
+from adapters.postgres.stream_state import StreamState
+from adapters.postgres.streamed_spans import StreamedSpans
 from adapters.source.log.no_log import NoLog
 from engine.errors import InvariantError, PositionLost
 from engine.model import CollectionId
@@ -49,10 +56,10 @@ _log = logging.getLogger("adapters")
 class OpenLog:
     """What an opening of the log makes: from the log to events and windows."""
 
-    session: Session
-    streamed: Streamed
+    session: LogSession
+    streamed: StreamState
     windows: OpenWindows
-    spans: Spans
+    spans: StreamedSpans
 
 
 class LogOpening:
@@ -80,7 +87,7 @@ class LogOpening:
         self.log: PostgresLog | None = None
         self.takeover: Takeover | None = None
         self.published = PublishedTables()
-        self._session: Session | None = None
+        self._session: LogSession | None = None
         self._found: list[Incomplete] = []
         self._warned: set[CollectionId] = set()
 
@@ -109,12 +116,12 @@ class LogOpening:
             return self._open(state, identity, session, lost)
 
     def _open(
-        self, state: State, identity: Identity, session: Session, lost: PositionLost | None = None
+        self, state: State, identity: Identity, session: LogSession, lost: PositionLost | None = None
     ) -> tuple[State, PostgresLog | NoLog]:
         start = SlotStart(self._tools.slot, identity, lost)
         state = replace(self._first.start(state, start), identity=identity.to_json())
         self.takeover = start.takeover or self.takeover
-        opened = self.opened = self._parts_of(session, Streamed.up_to(state))
+        opened = self.opened = self._parts_of(session, StreamState.up_to(state))
         session.relations.keys = saved_of(state).keys
         if not self._first.streams:
             self.views.blocking.attach(session, opened.streamed, None)
@@ -138,10 +145,10 @@ class LogOpening:
         self.views.blocking.attach(session, opened.streamed, log)
         return state, log
 
-    def _parts_of(self, session: Session, streamed: Streamed) -> OpenLog:
+    def _parts_of(self, session: LogSession, streamed: StreamState) -> OpenLog:
         tools = self._tools
         windows = OpenWindows(self._settings, tools, self.views, session, streamed)
-        spans = Spans(tools.spans, session, streamed, windows, self.signal_tables)
+        spans = StreamedSpans(tools.spans, session, streamed, windows, self.signal_tables)
         return OpenLog(session, streamed, windows, spans)
 
     def _note_members(self, state: State, opened: OpenLog) -> State:

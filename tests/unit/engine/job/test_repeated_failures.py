@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.job.circling import Circling
+from engine.job.repeated_failures import RepeatedFailures
 from engine.job.saved.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.changes.commands import execute
@@ -14,13 +14,13 @@ HERE, THERE = Position((1,)), Position((2,))
 
 
 def test_six_failures_at_one_place_are_too_many():
-    circling, state = Circling(), State(position=HERE)
+    circling, state = RepeatedFailures(), State(position=HERE)
 
     assert [circling.noted(state) for _ in range(6)] == [*[False] * 5, True]
 
 
 def test_a_stream_that_moves_begins_anew():
-    circling, state = Circling(), State(position=HERE)
+    circling, state = RepeatedFailures(), State(position=HERE)
     for _ in range(5):
         circling.noted(state)
 
@@ -32,6 +32,6 @@ def test_a_stream_that_moves_is_no_progress_for_rows_that_wait():
     target = Target(CollectionId(("public", "t")))
     waiting = execute(Snapshot(), ExecuteSnapshot("a signal", (target,)))
     states = [State(position=Position((number,)), snapshot=waiting) for number in range(6)]
-    circling = Circling()
+    circling = RepeatedFailures()
 
     assert [circling.noted(state) for state in states] == [*[False] * 5, True]
