@@ -6,6 +6,7 @@ integers as text; a row is a key and a value; an entry changes, moves or deletes
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.model import Key, Range, Scope, Target, Window
     from engine.ports.sink import PartWriter
-    from engine.ports.source import Reading
+    from engine.ports.source import Moved, Reading
 
 SIGNALS = CollectionId(("public", "signals"))
 SEED = 7
@@ -349,18 +350,17 @@ class MemorySource:
     def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's
         return self._held is not None
 
-    def hidden_moves(self, reading: Reading) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:
+    def hidden_moves(self, reading: Reading) -> Moved:
         return self._moves([change for changes in self._pending.values() for change in changes], reading)
 
-    def _moves(
-        self, changes: Sequence[Change], reading: Reading
-    ) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:
-        moved: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
+    def _moves(self, changes: Sequence[Change], reading: Reading) -> Moved:
+        moved: defaultdict[tuple[CollectionId, tuple[str, ...]], set[tuple[bytes, bytes]]] = defaultdict(set)
         for change in changes:
-            if change.collection in reading and change.key is not None and self._may_have_moved(change):
+            if change.key is not None and self._may_have_moved(change):
                 old = change.key if change.old is None else change.old
                 before, after = (key.as_py() for key in key_array([old, change.key]))
-                moved[change.collection] = moved.get(change.collection, frozenset()) | {(before, after)}
+                for cut in reading.get(change.collection, ()):
+                    moved[change.collection, cut].add((before, after))
         return moved
 
     def _may_have_moved(self, change: Change) -> bool:

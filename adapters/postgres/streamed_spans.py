@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapters.postgres.events.dead_letters import entries_of
-from adapters.postgres.log.cuts import cut_of, of_these_keys
+from adapters.postgres.log.cuts import by_cut, cut_of
 from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown_position
@@ -88,7 +88,7 @@ class StreamedSpans:
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded_in=self._superseded(decoded),
-            moved=superseded_keys.moved(decoded, relations.ids),
+            moved=by_cut(superseded_keys.moved(decoded, relations.ids), reading),
             incomplete=undecodable(faults, shown_position(span.start)),
             letters={
                 name: Letters(entries.count, entries.size, entries.lines)
@@ -166,7 +166,7 @@ class StreamedSpans:
         ids, cuts = self._session.ids, self._cuts(reading)
         untold = {oid for oid, relation_cuts in cuts.items() if not all(cut.told for cut in relation_cuts)}
         moved = self._streamed.pending.moved_keys(untold)
-        return {ids[oid]: of_these_keys(pairs, cuts[oid]) for oid, pairs in moved.items() if oid in cuts}
+        return by_cut({ids[oid]: pairs for oid, pairs in moved.items() if oid in cuts}, reading)
 
 
 def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Reading: TypeAlias = Mapping[CollectionId, Collection[tuple[str, ...]]]
 """The collections being read, each with the keys that cut it (`Extent.key`), one per snapshot of it."""
-Moved: TypeAlias = Mapping[CollectionId, Collection[tuple[bytes | None, bytes]]]
-"""By collection, pairs of merge keys before and after; see `EncodingResult.moved`."""
+Moved: TypeAlias = Mapping[tuple[CollectionId, tuple[str, ...]], Collection[tuple[bytes | None, bytes]]]
+"""Pairs of merge keys before and after, by collection and a key that cuts it; see `EncodingResult.moved`."""
 
 
 @dataclass(frozen=True, slots=True)

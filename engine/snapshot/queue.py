@@ -94,10 +94,8 @@ class Snapshot:
         """The keys that cut each collection that is being read, or that may resume where it failed."""
         keys: defaultdict[CollectionId, set[tuple[str, ...]]] = defaultdict(set)
         for table in self.tables:
-            if table.resumes is not None:
-                keys[table.target.collection].add(table.resumes.key)
-            elif table.progress is not None:
-                keys[table.target.collection].add(table.progress.extent.key)
+            if table.cut is not None:
+                keys[table.target.collection].add(table.cut)
         for failed in self.failed:
             keys[failed.target.collection].add(failed.key)
         return {collection: frozenset(known) for collection, known in keys.items()}

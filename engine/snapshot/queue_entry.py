@@ -59,6 +59,13 @@ class Table:
         return (Request(self.signal, self.id), *self.merged)
 
     @property
+    def cut(self) -> tuple[str, ...] | None:
+        """The key that cuts the collection into ranges (`Extent.key`); None before it is measured."""
+        if self.resumes is not None:
+            return self.resumes.key
+        return None if self.progress is None else self.progress.extent.key
+
+    @property
     def untouched(self) -> bool:
         """Whether all of it is to be read, and no window has read any of it."""
         if self.initial or self.resumes is not None:
@@ -131,8 +138,12 @@ class Table:
         return replace(self, progress=replace(self.progress, since_ms=now_ms))
 
     def bounded(self, extent: Extent) -> Table:
-        """The entry with bounds: it was to be read whole and must be cut instead."""
-        if self.progress is None:
+        """The entry with bounds: it was to be read whole and must be cut instead.
+
+        Bounds of another key belong to a definition that has changed. The entry stays as it is then: the next
+        window finds the change, and all is read anew.
+        """
+        if self.progress is None or self.progress.extent.key != extent.key:
             return self
         return replace(self, progress=replace(self.progress, extent=extent, left=extent.ranges))
 

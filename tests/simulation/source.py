@@ -6,6 +6,7 @@ and not yet visible), so that the engine's half is judged alone; the three adapt
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -547,14 +548,13 @@ def _balance(entry: Entry) -> pa.Table:
 
 def moved(entries: Iterable[Entry], reading: Reading) -> Moved:
     """The rows that lack a value and may have moved out of what is still to be read."""
-    found: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
+    found: defaultdict[tuple[CollectionId, tuple[str, ...]], set[tuple[bytes, bytes]]] = defaultdict(set)
     for entry in entries:
-        cuts = reading.get(entry.collection)
-        if cuts is None or entry.op != "u" or entry.large is not None:
+        if entry.op != "u" or entry.large is not None:
             continue
-        if entry.old != entry.key or any(cut[:1] != ("key",) for cut in cuts):
-            pair = (merge_key(entry.old), merge_key(entry.key))
-            found[entry.collection] = found.get(entry.collection, frozenset()) | {pair}
+        for cut in reading.get(entry.collection, ()):
+            if entry.old != entry.key or cut[:1] != ("key",):
+                found[entry.collection, cut].add((merge_key(entry.old), merge_key(entry.key)))
     return found
 
 

@@ -34,13 +34,15 @@ from adapters.postgres.server.sql import leading_ident
 from engine.snapshot.merge_key import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from adapters.postgres.log.entries import Entries
     from adapters.postgres.log.pending_visibility import Pairs
     from engine.events.codec import TableCodec
     from engine.events.record.field import Mask
     from engine.events.values.text import Text
+    from engine.model import CollectionId
+    from engine.ports.source import Moved, Reading
 
 KEY, MERGED = "key ", " to merge by"
 """What surrounds a key column's fingerprint in a table's fingerprint."""
@@ -95,14 +97,21 @@ def moved(cuts: Iterable[Cut], entries: Entries, codec: TableCodec) -> Mask:
     return rows
 
 
-def of_these_keys(pairs: Pairs, cuts: Iterable[Cut]) -> Pairs:
-    """The keys, old and new, that have as many columns as the rows of their table are merged by now.
+def by_cut(pairs: Mapping[CollectionId, Pairs], reading: Reading) -> Moved:
+    """For each key that cuts a table, those keys of moved rows that have as many columns as its merge key.
 
     A change of the key waits for all who write. So what was written under the key before is in the snapshot
     of each window that is opened under the new one.
     """
-    widths = {len(cut.merged) for cut in cuts}
-    return frozenset(pair for pair in pairs if len(key_of(pair[1])) in widths)
+    return {
+        (table, fingerprint): _as_wide(moved, len(cut_of(fingerprint).merged))
+        for table, moved in pairs.items()
+        for fingerprint in reading.get(table, ())
+    }
+
+
+def _as_wide(pairs: Pairs, columns: int) -> Pairs:
+    return frozenset(pair for pair in pairs if len(key_of(pair[1])) == columns)
 
 
 def _different(old: Sequence[Text], new: Sequence[Text], places: Sequence[int]) -> Mask:

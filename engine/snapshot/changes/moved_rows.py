@@ -8,6 +8,9 @@ log has not, and no window may read the row any more:
     row             7 ◄─────────────────── 900          no window reads it: 7 is read again by its key
 
 So its key is kept with the progress (`Progress.reread`), until a window has read the row.
+
+A table's key may be altered while snapshots of it wait in the queue, so entries may be cut by different keys.
+A source says for which of these a row may have moved, and gives the merge keys that belong to it.
 """
 
 from __future__ import annotations
@@ -27,31 +30,35 @@ if TYPE_CHECKING:
 
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 """Keys before and after; None before for a row that nobody has read."""
+Cut: TypeAlias = tuple[str, ...]
+"""The key by which a collection is cut into ranges (`Extent.key`)."""
 
 
 def with_moved(
-    snapshot: Snapshot, moved: Mapping[CollectionId, Collection[tuple[bytes | None, bytes]]]
+    snapshot: Snapshot, moved: Mapping[tuple[CollectionId, Cut], Collection[tuple[bytes | None, bytes]]]
 ) -> Snapshot:
     """Add rows to the queue that may have moved and lack a value: merge keys before and after."""
-    for collection, pairs in moved.items():
+    for (collection, cut), pairs in moved.items():
         keys = frozenset((None if old is None else key_of(old), key_of(new)) for old, new in pairs)
-        snapshot = read_again(snapshot, collection, keys)
+        snapshot = read_again(snapshot, collection, cut, keys)
     return snapshot
 
 
-def read_again(snapshot: Snapshot, collection: CollectionId, pairs: Pairs) -> Snapshot:
-    """Mark moved rows of a collection to be read again, if the collection is being read.
+def read_again(snapshot: Snapshot, collection: CollectionId, cut: Cut, pairs: Pairs) -> Snapshot:
+    """Mark moved rows of a collection to be read again where it is read in ranges of the key `cut`.
 
     They may have moved out of its ranges, or away from a key that is to be read again. A pair without a key
     before is a row that did not belong to the collection before.
     """
+    if not pairs:
+        return snapshot
     keys = frozenset(after for _before, after in pairs)
     tables = (
-        _entry_with(table, pairs) if table.target.collection == collection else table
+        _entry_with(table, pairs) if table.target.collection == collection and table.cut == cut else table
         for table in snapshot.tables
     )
     failed = (
-        failure.with_keys(keys) if failure.target.collection == collection else failure
+        failure.with_keys(keys) if failure.target.collection == collection and failure.key == cut else failure
         for failure in snapshot.failed
     )
     return replace(snapshot, tables=tuple(tables), failed=tuple(failed))

@@ -20,6 +20,7 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
+from engine.snapshot import queue_entry
 from engine.snapshot.merge import SupersededKeys
 from tests.simulation.mends import Mends
 from tests.simulation.postgres.script import draw
@@ -27,6 +28,7 @@ from tests.simulation.postgres.script import draw
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.snapshot.extent import Extent
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "postgres"
 
@@ -45,6 +47,11 @@ def _without_copies(found: SupersededKeys) -> SupersededKeys:
 
 def _divisible(tables: Any, read: Any, target: Any) -> bool:
     return bool(read.keyset != PLACES or tables._readable.held(target))
+
+
+def _of_any_key(entry: queue_entry.Table, extent: Extent) -> queue_entry.Table:
+    assert entry.progress is not None
+    return replace(entry, progress=replace(entry.progress, extent=extent, left=extent.ranges))
 
 
 def _nothing(*_arguments: Any) -> None:
@@ -92,8 +99,9 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         "adapters.postgres.events.relations.Relations._note_key", _nothing
     ),
     "key-changed-under-a-hidden-move": lambda: patch(
-        "adapters.postgres.streamed_spans.of_these_keys", lambda pairs, _cuts: pairs
+        "adapters.postgres.log.cuts._as_wide", lambda pairs, _columns: pairs
     ),
+    "key-changed-before-bounds": lambda: patch.object(queue_entry.Table, "bounded", _of_any_key),
     "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
     "slot-made-meanwhile": lambda: patch.object(
         initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True

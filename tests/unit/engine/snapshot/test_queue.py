@@ -13,6 +13,7 @@ from engine.model import (
     StopSnapshot,
 )
 from engine.snapshot.changes.commands import stop
+from engine.snapshot.changes.moved_rows import read_again
 from engine.snapshot.extent import Advance, Extent, Progress
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
@@ -199,3 +200,20 @@ def test_a_repair_sends_rows_and_stays_in_the_queue():
     assert sent.rests
     assert sent.progress is not None
     assert sent.progress.emitted == 1
+
+
+def test_a_whole_collection_gets_bounds_unless_its_key_has_changed():
+    whole = Extent(1, 1, whole=True, key=("id",))
+    (table,) = queued(A).began(1, whole, 5).tables
+    bounds = replace(EXTENT, key=("id",))
+
+    assert table.bounded(bounds).progress == Progress(bounds, 5, bounds.ranges)
+    assert table.bounded(replace(bounds, key=("id", "code"))) is table
+
+
+def test_a_moved_row_is_read_again_where_ranges_are_of_the_key_that_it_moved_in():
+    by_id, by_code = replace(EXTENT, key=("id",)), replace(EXTENT, key=("code",))
+    snapshot = queued(A, A).began(1, by_id, 5).began(2, by_code, 5)
+    moved = read_again(snapshot, A.collection, ("code",), frozenset([(("7",), ("500",))]))
+
+    assert [table.progress.reread for table in moved.tables if table.progress] == [(), (("500",),)]

@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
-from adapters.postgres.log.cuts import Cut, cut_of, of_these_keys
+from adapters.postgres.log.cuts import Cut, by_cut, cut_of
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, Table, relation_of
@@ -24,7 +24,8 @@ from tests.unit.adapters.postgres.messages import UNCHANGED, Log
 
 SETTINGS = EventSettings("p", "d", key_schemas=False, value_schemas=False, skipped_operations=frozenset())
 COLUMNS = tuple(Column(name, 25, nullable=name == "n") for name in ("id", "n", "alt", "big"))
-TABLE = Table(1, CollectionId(("s", "t")), "r", COLUMNS, ("id",), identity_key=("id",))
+NAME = CollectionId(("s", "t"))
+TABLE = Table(1, NAME, "r", COLUMNS, ("id",), identity_key=("id",))
 FULL = replace(TABLE, identity="f", identity_key=())
 BY_INDEX = replace(TABLE, identity="i", identity_key=("alt",))
 OLD, NEW = ("1", "2", "3", "x"), ("1", "2", "3", UNCHANGED)
@@ -133,10 +134,14 @@ def test_a_table_that_is_not_read_costs_nothing():
 def test_keys_from_before_a_change_of_the_key_are_left_out():
     (one,), (two, three) = merge_keys_of([("7",)]), merge_keys_of([("7", "a"), ("8", None)])
     pairs = frozenset({(one, one), (two, three), (None, three), (one, three)})
-    cut = Cut(("id", "code"), ("id", "code"))
+    other, wide = CollectionId(("s", "u")), ('key "id"', 'key "code"')
+    by_n = ('key "n"', 'key "id" to merge by')
+    reading = {NAME: {wide, by_n}, other: {wide}}
 
-    assert of_these_keys(pairs, {cut}) == pairs - {(one, one)}
-    assert of_these_keys(pairs, {cut, Cut(("n",), ("id",))}) == pairs
+    assert by_cut({NAME: pairs}, reading) == {
+        (NAME, wide): pairs - {(one, one)},
+        (NAME, by_n): {(one, one)},
+    }
 
 
 def test_the_columns_are_read_from_the_fingerprint():

@@ -201,7 +201,7 @@ class TestPaused:
     def test_rows_that_move_meanwhile_are_read_again(self):
         begun = queued(A).began(1, EXTENT, 5)
         paused, _tables = pause(begun, PauseSnapshot("p", None))
-        (moved,) = read_again(paused, A.collection, frozenset({(("1",), ("9",))})).tables
+        (moved,) = read_again(paused, A.collection, EXTENT.key, frozenset({(("1",), ("9",))})).tables
 
         assert moved.progress is not None
         assert moved.progress.reread == (("9",),)
