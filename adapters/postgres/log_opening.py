@@ -131,7 +131,7 @@ class LogOpening:
         state = self._note_members(state, opened)
         if state.position is None:
             raise InvariantError("a log is opened at no position")
-        begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity.timeline)
+        begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity)
         silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
         log = self.log = self._tools.open_stream(
             self._settings, self._server, begin, silence_s, self._tools.directory

@@ -147,6 +147,23 @@ class TestPromotion:
         assert site.stream(promoted) == {1, 2}
         assert "was promoted at" not in caplog.text
 
+    def test_one_that_is_restored_while_the_log_is_opened_is_asked_again(self, pair, site, monkeypatch):
+        """Its log ends before what the server before it had reached a moment ago."""
+        _, _, database = pair
+        insert(database, 1)
+        identity, asked = Server.identity, []
+
+        def further(server: Server, **more: bool) -> Identity:
+            found = identity(server, **more)
+            asked.append(found)
+            return found if len(asked) > 1 else replace(found, lsn=(found.lsn or 0) + (1 << 24))
+
+        monkeypatch.setattr(Server, "identity", further)
+
+        with pytest.raises(SourceError, match="it was restored meanwhile"):
+            site.stream(database)
+        assert site.stream(database) == {1}
+
     def test_one_that_lagged_behind_what_was_sent_does_not(self, pair, site):
         primary, standby, database = pair
         insert(database, 1)

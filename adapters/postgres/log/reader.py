@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from adapters.postgres.server.connection import Identity
     from engine.errors import TidemarkError
     from engine.model import Position
 
@@ -43,7 +44,7 @@ class SessionTools:
     """The time in seconds, and what begins a replication session."""
 
     clock: Callable[[], float] = time.monotonic
-    replicate: Callable[[str, Subscription, int, int | None], psycopg.Connection] = replicate
+    replicate: Callable[[str, Subscription, int, Identity | None], psycopg.Connection] = replicate
 
 
 class PostgresLog:
@@ -86,7 +87,7 @@ class PostgresLog:
         acknowledged = sent.slot_lsn if sent else lsn_of(start.position)
         streamed = StreamedTransactions(directory)
         # Connect before the pipe is made: if this fails, nobody would close the pipe.
-        session = self.tools.replicate(conninfo, subscription, acknowledged, start.timeline)
+        session = self.tools.replicate(conninfo, subscription, acknowledged, start.server)
         self._intake = Intake(session, self._assembler, streamed, acknowledged, time.time)
         self._pipe = WakePipe()
         self._thread = self.thread(self._read, self._intake.close)

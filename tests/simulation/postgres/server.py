@@ -344,7 +344,7 @@ class SimLog(PostgresLog):
 def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
     """What opens the log of the simulated server."""
 
-    def replicate(application: str, _subscription: Subscription, lsn: int, timeline: int | None) -> _Session:
+    def replicate(application: str, _subscription: Subscription, lsn: int, seen: Identity | None) -> _Session:
         with fallible(life, "open_log"):
             process = server.process(life)
             cluster = server.cluster
@@ -356,8 +356,10 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
                 problem = f"replication slot is active for PID {slot.reader}"
             elif cluster.publication is None:
                 problem = "the publication does not exist"
-            elif timeline is not None and cluster.timeline != timeline:
+            elif seen is not None and cluster.timeline != seen.timeline:
                 problem = "it was promoted meanwhile"
+            elif seen is not None and cluster.flushed < (seen.lsn or 0):
+                problem = "it was restored meanwhile"
             if slot is None or problem:
                 process.close()
                 raise SourceError(problem)

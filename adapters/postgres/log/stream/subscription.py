@@ -18,13 +18,14 @@ from adapters.postgres.server.replication import (
     result_error,
 )
 from adapters.postgres.server.sql import quote_ident, quote_literal
-from adapters.postgres.server.visibility import format_lsn
+from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     import psycopg
 
     from adapters.postgres.log.assembler import Commit
+    from adapters.postgres.server.connection import Identity
     from engine.model import Position
 
 
@@ -101,34 +102,41 @@ class SentCommit:
 class Start:
     """Where a session begins: the position, and where the last commit before it ends, if known.
 
-    `timeline` is the server's timeline at the time when the position was compared with it.
+    `server` is the server with which the position was compared; None: with no server.
     """
 
     position: Position
     last_commit_end: int | None = None
     sent: SentCommit | None = None
-    timeline: int | None = None
+    server: Identity | None = None
 
 
-def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
+def _check_server(connection: pq.abc.PGconn, server: Identity) -> None:
     """Raise SourceError if another server has replaced this one since the position was compared."""
-    ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
-    if found != str(timeline):
+    ((_system, timeline, lsn, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    if timeline != str(server.timeline):
         raise SourceError(
-            f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
+            f"the server's timeline was {server.timeline} a moment ago and is {timeline}: it was promoted"
+            " meanwhile",
+            where="replication connection",
+        )
+    if parse_lsn(lsn or "0/0") < (server.lsn or 0):
+        raise SourceError(
+            f"the server's log reached {format_lsn(server.lsn or 0)} a moment ago and ends at {lsn}: it was"
+            " restored meanwhile",
             where="replication connection",
         )
 
 
 def replicate(
-    conninfo: str, subscription: Subscription, lsn: int, timeline: int | None
+    conninfo: str, subscription: Subscription, lsn: int, server: Identity | None
 ) -> psycopg.Connection:
-    """A session that sends the log from an LSN on. Raises SourceError."""
+    """A session that sends the log from an LSN on, by this server. Raises SourceError."""
     session = connect_replication(conninfo)
     connection = session.pgconn
     try:
-        if timeline is not None:
-            _check_timeline(connection, timeline)
+        if server is not None:
+            _check_server(connection, server)
         started = subscription.command(lsn, connection.server_version)
         result = answer(connection, started, ANSWERED_WITHIN_S)
         if result.status != pq.ExecStatus.COPY_BOTH:
