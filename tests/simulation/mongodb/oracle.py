@@ -51,6 +51,7 @@ class MongoOracle(Turns):
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
         self.unsure = False
+        self._due: list[tuple[CollectionId, Scope | None]] = []
         self.reads = self.begun_at = self.furthest = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
@@ -78,13 +79,21 @@ class MongoOracle(Turns):
             else:
                 self._entry(event, number)
 
-    def pass_over(self, upto: Time) -> None:
-        """Entries without events were passed up to a time."""
+    def pass_over(self, upto: Time, *, whole: bool) -> None:
+        """A turn was saved, and has passed entries without events up to a time.
+
+        If not the `whole` time was passed, one event of it was: a drop or a rename, which has a time of its
+        own, or an event of a transaction.
+        """
         log = self.replica_set.log
-        while (
-            self.position < len(log) and log[self.position].time <= upto and self._silent(log[self.position])
-        ):
+        while self.position < len(log) and self._silent(entry := log[self.position]):
+            alone = whole or entry.op in {"drop", "rename"}
+            if entry.time > upto or (entry.time == upto and not alone):
+                break
             self._pass()
+        due, self._due = self._due, []
+        for collection, scope in due:
+            self._check_copy(collection, scope)
 
     def _silent(self, entry: Entry) -> bool:
         """Whether an entry has no event of its own."""
@@ -191,8 +200,9 @@ class MongoOracle(Turns):
         key = after["_id"]
         if not self.asked_for(collection, key):
             raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
-        if self.unsure:
-            return  # the server was put back, and the job has not seen it yet
+        if self.unsure:  # the server was put back, and the job has not seen it yet
+            self.consumer[collection][key] = after
+            return
         log = self.replica_set.log
         while (found := self._rows(collection).get(key)) != after:
             if self.position >= len(log) or not self._silent(log[self.position]):
@@ -205,13 +215,13 @@ class MongoOracle(Turns):
     # Answers.
 
     def finished(self, collection: CollectionId, _finished: Finished, scope: Scope | None = None) -> None:
-        """A snapshot was answered as finished."""
+        """A snapshot was answered as finished; judged once it is known what the turn has passed."""
         if collection not in self.consumer or self.unsure:
             return
         if scope is None:
             self.whole.add(collection)
         if not self.measured_empty:
-            self._check_copy(collection, scope)
+            self._due.append((collection, scope))
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
         copy, rows = self.consumer[collection], self._rows(collection)
@@ -233,8 +243,8 @@ class MongoOracle(Turns):
             raise Violation(f"the stream ended at entry {self.position} of {len(self.replica_set.log)}")
         if self.untold:
             raise Violation(f"{self.untold[0]} lacks changes, and nobody was told")
-        for collection in self.whole:
-            self._check_copy(collection)
+        for collection, scope in (*self._due, *((collection, None) for collection in sorted(self.whole))):
+            self._check_copy(collection, scope)
 
 
 def _document(text: str | None) -> Document | None:

@@ -162,9 +162,7 @@ class MongoWorld(SourceWorld):
             self._list({table.target.collection for table in state.snapshot.tables if table.initial})
         self.oracle.told |= {fault.collection for fault in state.incomplete}
         upto = time_of(state.position)
-        if not has_passed(state.position, upto):
-            upto = (upto[0], upto[1] - 1)
-        self.oracle.pass_over(upto)
+        self.oracle.pass_over(upto, whole=has_passed(state.position, upto))
 
     def _list(self, queued: set[CollectionId]) -> None:
         """The initial snapshot is of the collections that there were when it began."""
@@ -281,7 +279,8 @@ class MongoWorld(SourceWorld):
         database = self.database
         if self.oracle.position >= database.streamable:
             return
-        self._damage("oplogs shortened", lambda: setattr(database, "kept", database.majority))
+        last = min(database.majority, len(database.log) - 1)  # an oplog is never empty
+        self._damage("oplogs shortened", lambda: setattr(database, "kept", last))
         if self.blow == "oplogs shortened":
             self.end_sessions()
 
