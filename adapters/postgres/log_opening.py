@@ -118,7 +118,7 @@ class LogOpening:
     def _open(
         self, state: State, identity: Identity, session: LogSession, lost: PositionLost | None = None
     ) -> tuple[State, PostgresLog | NoLog]:
-        start = SlotStart(self._tools.slot, identity, lost)
+        start, resumes = SlotStart(self._tools.slot, identity, lost), state.position is not None
         state = replace(self._first.start(state, start), identity=identity.to_json())
         self.takeover = start.takeover or self.takeover
         opened = self.opened = self._parts_of(session, StreamState.up_to(state))
@@ -128,7 +128,7 @@ class LogOpening:
             return state, NoLog()
         self.published = session.extents.note_published(state.memory.get("published"))
         session.extents.partitions.resume(state.memory.get("partitions", {}))
-        state = self._note_members(state, opened)
+        state = self._note_members(state, opened, resumes=resumes)
         if state.position is None:
             raise InvariantError("a log is opened at no position")
         begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity)
@@ -151,12 +151,17 @@ class LogOpening:
         spans = StreamedSpans(tools.spans, session, streamed, windows, self.signal_tables)
         return OpenLog(session, streamed, windows, spans)
 
-    def _note_members(self, state: State, opened: OpenLog) -> State:
-        """The state, moved past the place in the log where the publication was missing, if it was."""
+    def _note_members(self, state: State, opened: OpenLog, *, resumes: bool) -> State:
+        """The state, moved past the place in the log where the publication was missing, if it was.
+
+        A log that is resumed by a state without members made no turn yet. Then the slot tells since when the
+        publication matters, as it does if it was found without a state.
+        """
         membership, since = opened.session.membership, shown_position(state.position)
-        slots, takeover = opened.session.questions.slots, self.takeover
-        oldest = slots.xmin(takeover.slot) if takeover else None
-        self._found = membership.begin(state.memory.get("members"), since, oldest)
+        slots, members = opened.session.questions.slots, state.memory.get("members")
+        asks = self.takeover is not None or (resumes and members is None)
+        oldest = slots.xmin(self._settings.source_as(PostgresSettings).slot) if asks else None
+        self._found = membership.begin(members, since, oldest)
         if opened.session.columns is not None:
             opened.session.columns.begin(state.memory.get("columns"), membership.members.entries)
         if self.log is None or not isinstance(self.log.failure, PublicationMissing):

@@ -102,7 +102,11 @@ class SqlServerSource:
             raise InvariantError("a job without a position")
         self._resume(state, state.position)
         self._checks.check_forks()
-        return state, self._opening.open(state, state.position)
+        log = self._opening.open(state, state.position)
+        if "databases" not in state.memory:
+            # It is saved before the first turn. The next start must notice what is cleaned up until then.
+            state = replace(state, memory={**state.memory, "databases": self._saved_databases()})
+        return state, log
 
     def _resume(self, state: State, position: Position) -> None:
         """Restore what the state remembers. The first span of each database only reports shapes."""
@@ -147,9 +151,12 @@ class SqlServerSource:
         return {
             "names": list(self._databases.names),
             **self._spans.memory(),
-            "databases": {name: self._saved(name) for name in self._databases.names},
+            "databases": self._saved_databases(),
             "first": cast("SnapshotOrigin", self._first.memory()),
         }
+
+    def _saved_databases(self) -> dict[str, SavedDatabase]:
+        return {name: self._saved(name) for name in self._databases.names}
 
     def _saved(self, database: str) -> SavedDatabase:
         saved: SavedDatabase = {"instances": marks_out(self._databases.instances(database).marks)}

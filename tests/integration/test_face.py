@@ -78,7 +78,7 @@ def test_the_example_that_starts_a_job_takes_its_snapshot(
     assert len(reads) == 20
     said = capsys.readouterr().out
     assert "finished: " in said
-    assert "JobStatus(job='tm', standing=<Standing.STREAMING" in said
+    assert "JobStatus(job='tm', standing=<JobPhase.STREAMING" in said
 
 
 @pytest.mark.usefixtures("toys")

@@ -468,6 +468,17 @@ class TestGaps:
             job.until(lambda: self.lacking(job))
             assert self.lacking(job) == ["t"]
 
+    def test_a_table_taken_out_and_added_again_before_the_first_turn(self, each_database, tmp_path, spark):
+        """The state says where the log begins, and not yet what is published."""
+        self.prepared(each_database)
+        with driven(each_database, tmp_path, spark, snapshot__mode="never"):
+            pass
+        self.withhold(each_database)
+
+        with driven(each_database, tmp_path, spark, snapshot__mode="never") as job:
+            job.until(lambda: self.lacking(job))
+            assert "t" in self.lacking(job)
+
     def test_a_slot_younger_than_the_publication_lacks_nothing(self, each_database, tmp_path, spark):
         self.prepared(each_database)
         self.make_slot(each_database, tmp_path)

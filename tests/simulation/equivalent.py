@@ -11,11 +11,11 @@ _NO_KEYS = (
 )
 _NO_ARRAYS = "no arrays, put together with the key's type, are an empty array of that type"
 EQUIVALENT: dict[str, str] = {
-    "merge.Superseded.__or__: always: len(parts) < _COMPACTED": _COMPACTION,
-    "merge.Superseded.__or__: never: len(parts) < _COMPACTED": _COMPACTION,
-    "merge.Superseded.__or__: boundary: len(parts) < _COMPACTED": _COMPACTION,
-    "merge.Superseded.of: always: arrays": _NO_ARRAYS,
-    "merge.Newer.survivors: never: not len(self.keys) or not len(keys)": _NO_KEYS,
-    "merge.Newer.survivors: both: not len(self.keys) or not len(keys)": _NO_KEYS,
+    "merge.SupersededKeys.__or__: always: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.SupersededKeys.__or__: never: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.SupersededKeys.__or__: boundary: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.SupersededKeys.of: always: arrays": _NO_ARRAYS,
+    "merge.NewerKeys.survivors: never: not len(self.keys) or not len(keys)": _NO_KEYS,
+    "merge.NewerKeys.survivors: both: not len(self.keys) or not len(keys)": _NO_KEYS,
 }
 """By name (`Mutant.name`)."""

@@ -40,7 +40,7 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "windows": (
         ("engine/job/snapshots/windows.py", ()),
         ("engine/job/snapshots/windows_in_progress.py", ()),
-        ("engine/job/snapshots/opened_window.py", ("Opened.may_emit",)),
+        ("engine/job/snapshots/opened_window.py", ("OpenedWindow.may_emit",)),
         ("engine/job/snapshots/emitter.py", ()),
         ("engine/job/snapshots/slice_record.py", ()),
         ("engine/snapshot/extent.py", ("Advance.applied", "_less")),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from adapters.sqlserver import log_opening
+from adapters.sqlserver import log_opening, source
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.log import database_log, entries
 from adapters.sqlserver.snapshot import initial, watermark
@@ -25,6 +25,8 @@ from tests.simulation.sqlserver.script import draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from engine.job.saved.state import State
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "sqlserver"
 _keys, _readings = entries._keys, SqlServerTables.readings
@@ -60,6 +62,15 @@ def _kept_since_planned(log: Any, questions: Any, _after: Any, planned: Any) -> 
     _check_kept(log, questions, planned.after, planned)
 
 
+_open_log = source.SqlServerSource.open_log
+
+
+def _without_instances(self: source.SqlServerSource, state: State) -> Any:
+    opened, log = _open_log(self, state)
+    memory = {name: saved for name, saved in opened.memory.items() if name in {*state.memory, "first"}}
+    return replace(opened, memory=memory), log
+
+
 MENDS: Mapping[str, Callable[[], Any]] = {
     "key-shift-in-one-transaction": lambda: patch.object(entries, "_keys", _by_seqval),
     "streamed-meanwhile": lambda: patch.object(OpenWindows, "watch", lambda *_: Watch()),
@@ -68,6 +79,9 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "another-instance": lambda: patch.object(OpenWindows, "switched", lambda *_: None),
     "cleaned-up-while-it-was-planned": lambda: patch.object(
         database_log.DatabaseLogReader, "_check_kept", _kept_since_planned
+    ),
+    "cleaned-up-before-the-first-turn": lambda: patch.object(
+        source.SqlServerSource, "open_log", _without_instances
     ),
     "cleaned-up-change-table": lambda: _both(
         patch.object(database_log, "check_reach", lambda *_: {}),

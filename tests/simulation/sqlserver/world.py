@@ -103,7 +103,7 @@ class SqlServerWorld(SourceWorld):
         self._changing: list[tuple[CollectionId, str]] = []
         self._signals: dict[str, int] = {}
         self._idle_ms = 0
-        self._saved = ""
+        self._saved, self._whole = "", True
 
     def _begin(self) -> None:
         database = self.database
@@ -203,9 +203,18 @@ class SqlServerWorld(SourceWorld):
         self.note(f"turn {state.turn} saved at {shown(state.position)}", "turn")
         self.oracle.told |= {fault.collection for fault in state.incomplete}
         (position,) = positions_of(state.position)
-        self._saved = position.commit
+        self._saved, self._whole = position.commit, position.whole
         if position.whole:
             self.oracle.pass_over(position.commit)
+
+    def _unread(self) -> int:
+        """The first entry that the job may have to read: it reads again what it has not saved."""
+        log, commit = self.database.log, self._saved
+        behind = sum(
+            1 for entry in log if lsn(entry.commit) < commit or (self._whole and lsn(entry.commit) == commit)
+        )
+        unread: int = min(self.oracle.position, behind)
+        return unread
 
     def hear(self, answer: Answer) -> None:
         """An answer was given."""
@@ -256,7 +265,7 @@ class SqlServerWorld(SourceWorld):
 
     def _clean(self, name: CollectionId) -> None:
         """Somebody cleans one change table up."""
-        self.database.clean_up([self.database.tables[name]], self.oracle.position)
+        self.database.clean_up([self.database.tables[name]], self._unread())
         self.happened["change tables cleaned up"] += 1
 
     def _alter_now(self) -> None:
@@ -288,7 +297,7 @@ class SqlServerWorld(SourceWorld):
             if how == "drop" and not passed:
                 return False
             self.happened["capture instances dropped early"] += not passed
-            database.disable(table, since=self.oracle.position)
+            database.disable(table, since=self._unread())
         else:
             return False
         return True
@@ -337,7 +346,7 @@ class SqlServerWorld(SourceWorld):
         database = self.database
         self._damage(
             "change tables emptied",
-            lambda: database.clean_up(list(database.tables.values()), self.oracle.position),
+            lambda: database.clean_up(list(database.tables.values()), self._unread()),
         )
 
     def _drain(self, life: Life) -> None:
