@@ -228,13 +228,18 @@ class FailedSnapshot:
         return any(gap.range and gap.range.upto is None for gap in self.gaps)
 
     def progress(self, extent: Extent, now_ms: int) -> Progress:
-        """The progress that reads the gaps, or everything if the bounds no longer fit the table's key."""
+        """The progress that reads the gaps, or everything if the bounds no longer fit the table's key.
+
+        What was read before the failure is as of nobody knows when. So no later replacement of the collection
+        counts as seen (`Extent.as_of`).
+        """
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
         if extent.whole or extent.key != self.key or self.all:
             return extent.begun(now_ms)
         keys = tuple(key for gap in self.gaps for key in gap.keys)
         points = tuple(key for gap in self.gaps for key in gap.points)
-        return replace(extent.begun(now_ms), left=ranges, reread=keys, points=points)
+        begun = replace(extent, as_of=()).begun(now_ms)
+        return replace(begun, left=ranges, reread=keys, points=points)
 
 
 @dataclass(frozen=True, slots=True)

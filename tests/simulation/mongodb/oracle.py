@@ -52,6 +52,7 @@ class MongoOracle(Turns):
         self.told: set[CollectionId] = set()
         self.unsure = False
         self._due: list[tuple[CollectionId, Scope | None]] = []
+        self._just_replaced: set[CollectionId] = set()
         self.reads = self.begun_at = self.furthest = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
@@ -91,6 +92,7 @@ class MongoOracle(Turns):
             if entry.time > upto or (entry.time == upto and not alone):
                 break
             self._pass()
+        self._just_replaced.clear()
         due, self._due = self._due, []
         for collection, scope in due:
             self._check_copy(collection, scope)
@@ -118,6 +120,7 @@ class MongoOracle(Turns):
             self.stale.add(entry.collection)
             if entry.to in self.consumer:
                 assert entry.to is not None
+                self._just_replaced.add(entry.to)
                 self.stale.add(entry.to)
                 self.whole.discard(entry.to)
                 if fresh:
@@ -215,24 +218,34 @@ class MongoOracle(Turns):
     # Answers.
 
     def finished(self, collection: CollectionId, _finished: Finished, scope: Scope | None = None) -> None:
-        """A snapshot was answered as finished; judged once it is known what the turn has passed."""
+        """A snapshot was answered as finished; what differs may come of what the turn has passed as well."""
         if collection not in self.consumer or self.unsure:
             return
+        if collection in self._just_replaced:
+            return  # a job that was started anew may tell now what the turn before has finished
         if scope is None:
             self.whole.add(collection)
-        if not self.measured_empty:
+        if not self.measured_empty and self._differing(collection, scope) is not None:
             self._due.append((collection, scope))
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
+        key = self._differing(collection, scope)
+        if key is not None:
+            is_, have = self._rows(collection).get(key), self.consumer[collection].get(key)
+            raise Violation(
+                f"the snapshot of {collection.parts[-1]} is finished; document {key} is {is_},"
+                f" consumers have {have} (entry {self.position})"
+            )
+
+    def _differing(self, collection: CollectionId, scope: Scope | None) -> Any:
+        """A document of which consumers have what it neither is nor becomes; None if there is none."""
         copy, rows = self.consumer[collection], self._rows(collection)
         for key in sorted(copy.keys() | rows.keys()):
             if not in_scope(scope, key) or (key not in rows and collection in self.stale):
                 continue
             if copy.get(key) not in self._later(collection, key):
-                raise Violation(
-                    f"the snapshot of {collection.parts[-1]} is finished; document {key} is {rows.get(key)},"
-                    f" consumers have {copy.get(key)} (entry {self.position})"
-                )
+                return key
+        return None
 
     def end(self) -> None:
         """The history is over: everything was streamed, and what was finished is complete."""

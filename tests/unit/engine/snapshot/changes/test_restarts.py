@@ -56,6 +56,17 @@ class TestReplaced:
         assert anew.resumes is not None
         assert whole.tables[0].resumes is None
 
+    def test_what_resumes_after_a_failure_begins_anew_even_if_it_is_measured_later(self):
+        """What was read before the failure was read before the replacement."""
+        failed = remember_failures(self.read(()), self.read(()).tables)
+        resumed = execute(failed, ExecuteSnapshot("again", (A,)))
+        later = resumed.began(resumed.tables[0].ticket, replace(EXTENT, as_of=(8, 0)), 5)
+
+        whole, (anew,) = restart_replaced(later, {A.collection: (7, 1)})
+
+        assert anew.progress is not None
+        assert whole.tables[0].progress is None
+
 
 def test_beside_another_log_nothing_of_it_counts():
     anew = restart_all(execute(with_gap(), ExecuteSnapshot("again", (A, C))))
