@@ -19,7 +19,7 @@ from adapters.source.opening_window import ShownOpeningWindow
 from adapters.source.signals.stop_watch import StopWatch
 from adapters.source.window_reader import reading_of
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError
+from engine.errors import InvariantError, SchemaChanged
 from engine.events.record.envelope import PLAIN
 from engine.snapshot.merge import SupersededKeys
 from engine.verify.deletes import DeleteEvents
@@ -88,7 +88,7 @@ class OpenWindows:
         if (watermark := self._waiting(window, streamed_to)) is not None:
             # The time first. If a collection is unchanged after that, it was the same at the time, or the log
             # has a rename after the measurement.
-            return self._open(window, session, watermark, session.tables.readings(window.runs), streamed_to)
+            return self._open(window, session, watermark, self._as_they_were(window, session), streamed_to)
         collections = frozenset(run.target.collection for run in window.runs)
         meanwhile = OpeningWatch(collections)
         ask = partial(self._ask, window, session)
@@ -100,6 +100,18 @@ class OpenWindows:
             ask, join, self._opens_no_more, self._opening_pool(), lambda _asked: None
         )
         return opening.joined() or opening
+
+    def _as_they_were(self, window: Window, session: LogSession) -> dict[CollectionId, CollectionDescription]:
+        """The window's collections. Raises SchemaChanged if one has changed since it was measured.
+
+        It is measured again then, and a view from before that would show other documents than were measured.
+        """
+        try:
+            return session.tables.readings(window.runs)
+        except SchemaChanged:
+            if window.blocking:
+                self.blocking.release()
+            raise
 
     def _opens_no_more(self) -> None:
         self.meanwhile = None

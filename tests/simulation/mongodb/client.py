@@ -181,11 +181,16 @@ class SimClient:
         """Nothing is kept."""
 
 
-@dataclass(frozen=True, slots=True)
 class SimSession:
     """A session of a client."""
 
-    client: SimClient
+    def __init__(self, client: SimClient) -> None:
+        self.client, self._connected = client, client.deployment.sessions
+
+    def has_ended(self) -> bool:
+        """Whether its connection has died since the last question. The next command has another one."""
+        before, self._connected = self._connected, self.client.deployment.sessions
+        return before != self._connected
 
     def __enter__(self) -> Self:
         return self
@@ -223,11 +228,13 @@ class SimDatabase:
             for name, stored in sorted(self._set.newest.items())
         ]
 
-    def command(self, command: Any, **_options: Any) -> Any:
-        """Answer a command."""
+    def command(self, command: Any, session: SimSession | None = None, **_options: Any) -> Any:
+        """Answer a command. The driver repeats none: the first one over a dead connection fails."""
         if isinstance(command, str):
             return self._about(command)
         verb = next(iter(command))
+        if verb == "aggregate" and session is not None and session.has_ended():
+            raise AutoReconnect("connection closed")
         answers: Any = getattr(self, f"_{verb.lower()}")
         return answers(command)
 

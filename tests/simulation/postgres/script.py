@@ -101,10 +101,11 @@ def draw(seed: int) -> History:
 
 
 def _overlapping(choose: Generator) -> dict[str, Any]:
-    """What makes windows overlap: many chunks, that are emitted in many slices."""
+    """What makes windows overlap: many rows and chunks, that are emitted in many slices."""
     return {
-        "rows": choose.between(5, 10),
+        "rows": choose.between(7, 12),
         "chunk_rows": choose.pick((1, 1, 1, 2)),
+        "window_rows": choose.pick((2, 3, 4)),
         "slice_bytes": choose.pick((1, 1, 1, 1, 1000)),
     }
 
