@@ -38,6 +38,9 @@ class OfOneRun:
     snapshot_id = ""
     session = None
 
+    def covers(self, _collection: CollectionId) -> bool:
+        return True
+
     def statement(self, _collection: CollectionId) -> None:
         return None
 

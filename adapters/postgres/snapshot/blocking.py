@@ -119,6 +119,10 @@ class BlockingViews:
         """The session that holds it; None when none is held."""
         return self.view.held.session if self.view else None
 
+    def covers(self, collection: CollectionId) -> bool:
+        """Whether the view has the table."""
+        return self.view is not None and collection in self.view.tables.values()
+
     def tick(self, state: State, *, reading: bool) -> None:
         """Note what is to be read. Release a view that nothing needs, or one not usable and not `reading`.
 

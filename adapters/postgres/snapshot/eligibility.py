@@ -107,6 +107,9 @@ class SharedSnapshot(Protocol):
     def session(self) -> Questions | None:
         """The session that holds it."""
 
+    def covers(self, collection: CollectionId) -> bool:
+        """Whether the session has a lock on the table, too: else a rewritten table may look empty there."""
+
 
 class SnapshotBeforeLog(SharedSnapshot, Protocol):
     """The snapshot before the log, as far as reading a table depends on it."""
@@ -136,7 +139,9 @@ class Eligibility:
     def _held(self, target: Target) -> SharedSnapshot | None:
         """What holds the snapshot that all windows on a target share; None if they share none."""
         held = self._first if target.initial else self._blocking if target.blocking else None
-        return held if held is not None and held.snapshot_id else None
+        if held is None or not held.snapshot_id or not held.covers(target.collection):
+            return None
+        return held
 
     def held_session(self, target: Target) -> Questions | None:
         """The session that holds a target's shared snapshot, while it is held."""

@@ -41,6 +41,10 @@ class InitialView:
         held = self._first.held
         return held.snapshot.session if held else None
 
+    def covers(self, collection: CollectionId) -> bool:  # noqa: ARG002  the port's
+        """Whether a table is locked; those of the initial snapshot are locked when it begins."""
+        return True
+
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that returns a table's rows; None for all of them."""
         return self._tools.statement(collection)

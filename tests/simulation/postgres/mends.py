@@ -112,6 +112,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
     ),
     "hot-row": lambda: patch.object(windows.OpenWindows, "_holds", lambda _self, _window: False),
+    "rewritten-beside-a-view": lambda: patch.object(blocking.BlockingViews, "covers", lambda *_: True),
     "blocking-view": lambda: patch.object(blocking.BlockingView, "streamed", _nothing),
     "tables-as-they-were": lambda: patch.object(window.TableLocks, "compare", _nothing),
 }
