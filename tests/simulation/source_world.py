@@ -261,6 +261,8 @@ class SourceWorld(World):
             undone = self._undone[: max(0, self.oracle.position - self._common)]
             if any(entry.op != "noop" for entry in undone):
                 self._lacks = "it was restored or promoted"
+            elif undone:
+                self.oracle.position = self._common
             self._next_log = None
 
     def _damage(self, what: str, change: Callable[[], object]) -> None:
