@@ -80,16 +80,16 @@ class MongoOracle(Turns):
             else:
                 self._entry(event, number)
 
-    def pass_over(self, upto: Time, *, whole: bool) -> None:
+    def pass_over(self, upto: Time, *, whole: bool, alone: bool) -> None:
         """A turn was saved, and has passed entries without events up to a time.
 
-        If not the `whole` time was passed, one event of it was: a drop or a rename, which has a time of its
-        own, or an event of a transaction.
+        If not the `whole` time was passed, an event of it may have been. It was one that has a time `alone`,
+        such as a drop or a rename, or one of a transaction.
         """
         log = self.replica_set.log
         while self.position < len(log) and self._silent(entry := log[self.position]):
-            alone = whole or entry.op in {"drop", "rename"}
-            if entry.time > upto or (entry.time == upto and not alone):
+            passed = whole or (alone and entry.op in {"drop", "rename"})
+            if entry.time > upto or (entry.time == upto and not passed):
                 break
             self._pass()
         self._just_replaced.clear()

@@ -25,7 +25,7 @@ from tests.simulation.answers import Asked
 from tests.simulation.mongodb.client import SimClient, SimDeployment, SimServer
 from tests.simulation.mongodb.oracle import MongoOracle
 from tests.simulation.mongodb.reading import SimChunks, log_opener
-from tests.simulation.mongodb.replica_set import DATABASE, NAMES, TABLES, ReplicaSet
+from tests.simulation.mongodb.replica_set import DATABASE, NAMES, TABLES, ReplicaSet, is_mark
 from tests.simulation.polled_pool import SimPool
 from tests.simulation.source_world import RowsRead, SourceWorld
 from tests.simulation.world import Executors, Life
@@ -108,6 +108,8 @@ class MongoWorld(SourceWorld):
 
     def _began(self, at: int) -> None:
         """A stream begins at the end of the log, for the first time or anew."""
+        if self.setup.initial and self._state_is_new():
+            self.oracle.forget()  # a turn that was sent and not saved: all is read again
         if self.oracle.last_turn == 0:
             self.answers.asked.clear()  # what was sent before is in no stream
             self.begun(at)
@@ -162,7 +164,8 @@ class MongoWorld(SourceWorld):
             self._list({table.target.collection for table in state.snapshot.tables if table.initial})
         self.oracle.told |= {fault.collection for fault in state.incomplete}
         upto = time_of(state.position)
-        self.oracle.pass_over(upto, whole=has_passed(state.position, upto))
+        whole, mark = has_passed(state.position, upto), is_mark(state.position.order[0])
+        self.oracle.pass_over(upto, whole=whole, alone=whole or not mark)
 
     def _list(self, queued: set[CollectionId]) -> None:
         """The initial snapshot is of the collections that there were when it began."""
