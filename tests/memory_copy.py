@@ -12,9 +12,10 @@ from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
 from engine.verify.copy import ExtraRow, Findings, TouchedKeys
 from engine.verify.deletes import DeleteEvents
+from engine.verify.noted import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from engine.model import CollectionId
     from engine.verify.copy import ComparisonRequest, SeenRows, Settled, Span
@@ -27,6 +28,7 @@ class MemoryRows:
     """Rows seen, in memory."""
 
     tables: dict[int, list[pa.Table]] = field(default_factory=dict)
+    damaged: bool = False
 
     def add(self, ticket: int, rows: pa.Table) -> None:
         self.tables.setdefault(ticket, []).append(rows)
@@ -34,11 +36,23 @@ class MemoryRows:
     def forget(self, ticket: int) -> None:
         self.tables.pop(ticket, None)
 
-    def rows(self, ticket: int) -> int:
-        return sum(map(len, self.tables.get(ticket, ())))
-
     def path(self, ticket: int) -> str:
         raise NotImplementedError
+
+    def written(self, ticket: int) -> Written:
+        tables = self.tables.get(ticket, [])
+        return Written(len(tables), sum(map(len, tables)), "")
+
+    def resume(self, written: Mapping[int, Written]) -> frozenset[int]:
+        kept = {
+            ticket: self.tables[ticket][: what.size]
+            for ticket, what in written.items()
+            if not self.damaged and len(self.tables.get(ticket, ())) >= what.size
+        }
+        self.tables = kept
+        return frozenset(kept)
+
+    def close(self) -> None: ...
 
     def table(self, ticket: int) -> pa.Table:
         return pa.concat_tables([SEEN_ROWS.empty_table(), *self.tables.get(ticket, ())])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.relations import Relations
+from adapters.postgres.events.settled import settled_then
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.slots.slot import drop_slot
 from adapters.postgres.log.slots.xmin import SlotXmin
@@ -89,6 +90,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
             Traits(tuple(placeholders(settings.events))),
             source.deletes,
             source.settled,
+            settled_then,
             reads=source.row_reads,
         ),
     )

@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from io import FileIO
     from pathlib import Path
 
@@ -34,15 +35,15 @@ def make_private(directory: Path) -> None:
         directory.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
 
 
-def take_over(directory: Path) -> Path:
-    """Create a private directory and remove its siblings with their content. Returns the directory.
+def take_over(directory: Path, kept: Container[str] = ()) -> Path:
+    """Create a private directory and remove its siblings with their content, but for those that are `kept`.
 
-    The siblings disappear at once, so nobody can rename anything out of them any more.
+    Returns the directory. The siblings disappear at once, so nobody can rename anything out of them any more.
     """
     make_private(directory.parent)
     make_private(directory)
     for sibling in directory.parent.iterdir():
-        if sibling.is_dir() and sibling.name != directory.name:
+        if sibling.is_dir() and sibling.name != directory.name and sibling.name not in kept:
             gone = directory.parent / f".gone-{uuid.uuid4().hex}"
             with contextlib.suppress(FileNotFoundError):
                 sibling.rename(gone)

@@ -2,6 +2,7 @@
 
     <tidemark.staging.dir>/tidemark-<name>/.tidemark           the mark
                                           /000000000007/…      what the job of epoch 7 stages
+                                          /verified/…          what the next epoch may go on with
 
 Only directories of other epochs are ever removed, and only below a marked directory. So jobs may share a
 staging directory, and a directory that was set by mistake loses nothing.
@@ -22,6 +23,8 @@ from engine.staging.files import sink_errors
 if TYPE_CHECKING:
     from engine.config.settings import JobSettings, Settings
 
+VERIFIED: Final = "verified"
+"""The directory that outlives its epoch: what verifications have read."""
 _MARK: Final = ".tidemark"
 _TEXT: Final = "Tidemark stages rows here. The directory may be removed while no job runs.\n"
 
@@ -63,4 +66,4 @@ def take_workspace(workspace: Path, epoch: int) -> Path:
         _refuse_foreign(workspace)
         make_private(workspace)
         (workspace / _MARK).write_text(_TEXT, "ascii")
-        return take_over(workspace / f"{epoch:012d}")
+        return take_over(workspace / f"{epoch:012d}", {VERIFIED})

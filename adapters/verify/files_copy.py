@@ -57,6 +57,10 @@ class FilesCopy:
         """None: a directory can always be compared."""
         return ""
 
+    def resume(self, topic: str, span: Span) -> bool:  # noqa: ARG002
+        """Yes: each event is in the directory of its turn."""
+        return True
+
     def compare(
         self,
         topic: str,
@@ -67,7 +71,7 @@ class FilesCopy:
         """Begin to compare, in a thread that waits for the tasks. It calls `before` first."""
         rows, ticket = seen
         work = f"{self._work}/{ticket}"
-        sorting = _SortInput(self._directory, work, topic, rows.path(ticket), rows.rows(ticket))
+        sorting = _SortInput(self._directory, work, topic, rows.path(ticket), rows.written(ticket).rows)
         return FilesComparison(self._executors, sorting, self._traits, (asked, before))
 
     def touched(self, topic: str, span: Span) -> TouchedKeys:

@@ -131,7 +131,7 @@ class ForeignCopy:
         target = Target(self._settings, f"tidemark verify {ticket}")
         held = ForeignRows(target, name, self._ground.reads(collection))
         known = self._looks.get((topic, ticket))
-        work = Work(self._directory(ticket), topic, rows.path(ticket), rows.rows(ticket))
+        work = Work(self._directory(ticket), topic, rows.path(ticket), rows.written(ticket).rows)
 
         def learn(looks: _LastLook) -> None:
             self._looks[topic, ticket] = looks

@@ -181,7 +181,7 @@ class LakeCopy:
         self._compared += 1
         table.scans.begin((ticket, asked.span.since))
         directory = f"{self._work}/{ticket}-{self._compared}"
-        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans.all)
+        work = Work(directory, rows.path(ticket), rows.written(ticket).rows, table.scans.all)
         held = HeldVersion(self._sink, (self._reads, table.name, table.shape), stale, table.learn_extra)
 
         def touched(upto: int) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:

@@ -1,23 +1,47 @@
 """The rows that windows have seen for a verification, one file per entry of the queue.
 
-They belong to a session: the job begins a verification anew after a failure or a restart, so nothing here has
-to survive.
+A file is an Arrow stream without its end, which only grows. A later session goes on with the beginning that
+its state names. It takes a copy, since a job that has lost its lease may still write to the file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
+from xxhash import xxh3_128
 
+from adapters.storage.disk import make_private, open_private
 from engine.errors import SourceError
 from engine.verify.comparison import SEEN_ROWS
+from engine.verify.noted import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from io import FileIO
+
+    import pyarrow as pa
+
+_COPIED_AT_ONCE: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class _Seen:
+    """An open file, and what it has."""
+
+    file: FileIO
+    size: int = 0
+    rows: int = 0
+    digest: xxh3_128 = field(default_factory=xxh3_128)
+
+    def write(self, content: bytes | memoryview | pa.Buffer) -> None:
+        left = memoryview(content)
+        self.digest.update(left)
+        self.size += len(left)
+        while left:
+            left = left[self.file.write(left) :]
 
 
 class SeenRowsFiles:
@@ -25,48 +49,77 @@ class SeenRowsFiles:
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
-        self._files: dict[int, tuple[pa.OSFile, pa.RecordBatchStreamWriter]] = {}
-        self._rows: dict[int, int] = {}
+        self._files: dict[int, _Seen] = {}
 
     def add(self, ticket: int, rows: pa.Table) -> None:
         """Append rows to the entry's file."""
         with _errors(self._directory):
-            if ticket not in self._files:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                file = pa.OSFile(str(self._path(ticket)), "wb")
-                self._files[ticket] = file, pa.ipc.new_stream(file, SEEN_ROWS)
-                # The schema is written with the first batch, and without it nobody can read the stream.
-                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], SEEN_ROWS))
-            self._files[ticket][1].write_table(rows)
-        self._rows[ticket] = self._rows.get(ticket, 0) + len(rows)
+            seen = self._seen(ticket)
+            for batch in rows.combine_chunks().to_batches():
+                seen.write(batch.serialize())
+        seen.rows += len(rows)
 
     def forget(self, ticket: int) -> None:
         """Remove the entry's file."""
-        self._rows.pop(ticket, None)
-        if (opened := self._files.pop(ticket, None)) is not None:
-            opened[0].close()
+        if (seen := self._files.pop(ticket, None)) is not None:
+            seen.file.close()
             self._path(ticket).unlink(missing_ok=True)
 
-    def rows(self, ticket: int) -> int:
-        """How many rows the entry's file has."""
-        return self._rows.get(ticket, 0)
-
     def path(self, ticket: int) -> str:
-        """The entry's file. A stream may lack its end, so more rows can follow later."""
-        if ticket not in self._files:
-            self.add(ticket, SEEN_ROWS.empty_table())
+        """The entry's file. The stream lacks its end, so more rows can follow later."""
         with _errors(self._directory):
-            if not self.rows(ticket):
-                # The schema is only written with the first batch, even an empty one.
-                self._files[ticket][1].write_batch(pa.RecordBatch.from_pylist([], schema=SEEN_ROWS))
-            self._files[ticket][0].flush()
+            self._seen(ticket)
         return str(self._path(ticket))
 
-    def clear(self) -> None:
-        """Remove everything."""
-        for ticket in list(self._files):
-            self.forget(ticket)
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def written(self, ticket: int) -> Written:
+        """What the entry's file has."""
+        with _errors(self._directory):
+            seen = self._seen(ticket)
+        return Written(seen.size, seen.rows, seen.digest.hexdigest())
+
+    def resume(self, written: Mapping[int, Written]) -> frozenset[int]:
+        """Copy the beginnings of these files, and remove all others. Without room, the rows are lost."""
+        self.close()
+        copied = {ticket: self._copied(ticket, what) for ticket, what in written.items()}
+        self._files = {ticket: seen for ticket, seen in copied.items() if seen is not None}
+        kept = {self._path(ticket).name for ticket in self._files}
+        for path in self._directory.glob("seen-*"):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        return frozenset(self._files)
+
+    def close(self) -> None:
+        """Close all files. Nobody else may write to them by their names, which a newer job may have taken."""
+        for seen in self._files.values():
+            seen.file.close()
+
+    def _copied(self, ticket: int, written: Written) -> _Seen | None:
+        """A copy of the beginning of an entry's file in its place; None if it is not what was written."""
+        path = self._path(ticket)
+        new = path.with_suffix(".new")
+        try:
+            new.unlink(missing_ok=True)
+            with path.open("rb") as old:
+                seen = _Seen(open_private(new))
+                while piece := old.read(min(_COPIED_AT_ONCE, written.size - seen.size)):
+                    seen.write(piece)
+            if (seen.size, seen.digest.hexdigest()) == (written.size, written.digest):
+                new.replace(path)
+                seen.rows = written.rows
+                return seen
+        except OSError:
+            return None
+        seen.file.close()
+        return None
+
+    def _seen(self, ticket: int) -> _Seen:
+        """The entry's file, which is begun if there is none. Nobody can read a stream without its schema."""
+        if ticket not in self._files:
+            make_private(self._directory)
+            self._path(ticket).unlink(missing_ok=True)
+            self._files[ticket] = _Seen(open_private(self._path(ticket)))
+            self._files[ticket].write(SEEN_ROWS.serialize())
+        return self._files[ticket]
 
     def _path(self, ticket: int) -> Path:
         return self._directory / f"seen-{ticket}.arrow"

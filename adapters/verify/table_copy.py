@@ -186,7 +186,7 @@ class TableCopy:
         self._compared += 1
         table.scans.begin((ticket, asked.span.since))
         directory = f"{self._work}/{ticket}-{self._compared}"
-        work = Work(directory, rows.path(ticket), rows.rows(ticket), table.scans.all)
+        work = Work(directory, rows.path(ticket), rows.written(ticket).rows, table.scans.all)
         held = _HeldRows(Snapshot(target, table.shape))
         ends = Ends(held, partial(self._touched, topic, table.shape), table.learn)
         return TableComparison(work, ends, self._executors, asked)

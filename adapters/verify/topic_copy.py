@@ -3,6 +3,9 @@
 A record does not tell its turn. So while a collection is compared, the ends of its topic's partitions are
 noted after each turn (`adapters/verify/turn_ends.py`). Records are read once, into a directory like that of a
 files sink, and compared as that is (`files_copy.py`). It takes as much room as the topic's records.
+
+The ends are kept in a file as well, so that the job's next session knows them. It needs those after the
+newest turn that was saved: what a turn has sent that was never saved comes behind them.
 """
 
 from __future__ import annotations
@@ -11,12 +14,16 @@ import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from adapters.storage.disk import make_private
+from adapters.verify.failures import as_source_errors
 from adapters.verify.topic_records import ReadRecords, Share, TopicEnds
-from adapters.verify.turn_ends import TurnEnds
+from adapters.verify.turn_ends import TurnEnds, of_lines
 from engine.errors import SourceError
+from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,13 +39,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Topic:
-    """What was read of a topic: its directory, where each partition was left, and how many parts it has."""
+    """What was read of a topic: its directory, where each partition was left, and how many parts it has.
+
+    `kept` is the file of the ends.
+    """
 
     directory: str
+    kept: Path
     ends: TurnEnds = field(default_factory=TurnEnds)
     read: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     reading: Lock = field(default_factory=Lock)
+
+    def keep(self) -> None:
+        """Write down where the topic ended after the newest turn."""
+        with as_source_errors(), sink_errors(self.kept), self.kept.open("a", encoding="ascii") as file:
+            file.write(self.ends.last_line)
 
     def shares(self, turn: int) -> list[Share]:
         """What is to be read of each partition, up to a turn."""
@@ -58,11 +74,14 @@ class _Topic:
 class TopicCopy:
     """Implements `Copy` for the topics of a Kafka sink. What is read waits below `work`.
 
+    What the next session must know is in the directory `kept`.
     `files` makes the copy of a directory, given whether the parts of its turns are in the order of the log.
     """
 
-    def __init__(self, settings: KafkaSettings, work: str, executors: Executors, files: FilesCopyOf) -> None:
-        self._settings, self._work = settings, work
+    def __init__(
+        self, settings: KafkaSettings, work: str, kept: str, executors: Executors, files: FilesCopyOf
+    ) -> None:
+        self._settings, self._work, self._kept = settings, work, Path(kept)
         self._executors, self._files_of = executors, files
         self._ends = TopicEnds(settings)
         self._topics: dict[str, _Topic] = {}
@@ -75,13 +94,27 @@ class TopicCopy:
     def follow(self, topics: Collection[str], turn: int) -> None:
         """Note where these topics end after a turn, and forget all others. Called between turns."""
         for name in self._topics.keys() - set(topics):
-            shutil.rmtree(self._topics.pop(name).directory, ignore_errors=True)
+            self._forget(name)
         if not topics:
             self._ends.forget()
         for name in topics:
-            topic = self._topics.get(name) or self._begin(name)
+            topic = self._topics.get(name) or self._begin(name, TurnEnds())
             if topic.ends.newest < turn:
                 topic.ends.note(turn, self._ends.of(name))
+                topic.keep()
+
+    def resume(self, topic: str, span: Span) -> bool:
+        """Whether the ends after all of these turns were noted."""
+        kept = self._path(topic)
+        with as_source_errors(), sink_errors(kept):
+            lines = kept.read_text("ascii").splitlines() if kept.exists() else []
+        ends = of_lines(lines, span.upto)
+        if not 0 <= ends.first <= span.since or ends.newest != span.upto:
+            return False
+        if topic in self._topics:
+            shutil.rmtree(self._topics.pop(topic).directory, ignore_errors=True)
+        self._begin(topic, ends)
+        return True
 
     def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> FilesComparison:
         """Read the records that are not read yet, then compare, in a thread that waits for the tasks."""
@@ -99,11 +132,28 @@ class TopicCopy:
         """Read the lines again."""
         return self._files(self._topic(topic)).rows(topic, extra)
 
-    def _begin(self, name: str) -> _Topic:
-        """Begin to follow a topic. Tasks that read it for an earlier comparison may still write elsewhere."""
+    def _begin(self, name: str, ends: TurnEnds) -> _Topic:
+        """Begin to follow a topic, of which these ends are known.
+
+        Tasks that read it for an earlier comparison may still write elsewhere.
+        """
         self._begun += 1
-        self._topics[name] = _Topic(f"{self._work}/{_named(name)}-{self._begun}")
-        return self._topics[name]
+        topic = _Topic(f"{self._work}/{_named(name)}-{self._begun}", self._path(name), ends)
+        with as_source_errors(), sink_errors(topic.kept):
+            make_private(self._kept)
+            new = topic.kept.with_suffix(".new")
+            new.write_text("".join(ends.lines()), "ascii")
+            new.replace(topic.kept)
+        self._topics[name] = topic
+        return topic
+
+    def _forget(self, name: str) -> None:
+        topic = self._topics.pop(name)
+        shutil.rmtree(topic.directory, ignore_errors=True)
+        topic.kept.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._kept / f"ends-{_named(name)}.jsonl"
 
     def _topic(self, name: str) -> _Topic:
         if name not in self._topics:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import orjson
 
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from engine.events.values.text import Ints
 
@@ -43,6 +44,21 @@ class TurnEnds:
             self._turns.append(turn)
             self._ends.append(dict(ends))
 
+    @property
+    def first(self) -> int:
+        """The first turn that was noted; -1 if none was."""
+        return self._turns[0] if self._turns else -1
+
+    def lines(self) -> list[str]:
+        """What was noted, as lines for `of_lines`."""
+        noted = [_line(turn, ends) for turn, ends in zip(self._turns, self._ends, strict=True)]
+        return [*noted, self.last_line] if noted else []
+
+    @property
+    def last_line(self) -> str:
+        """The line of the newest turn."""
+        return _line(self.newest, self._ends[-1])
+
     def after(self, turn: int) -> Mapping[int, int]:
         """The ends after a turn that was noted, by partition."""
         at = bisect_left(self._turns, turn + 1) - 1
@@ -52,6 +68,23 @@ class TurnEnds:
         """What tells a record's turn in a partition."""
         ends = [ends.get(partition, 0) for ends in self._ends]
         return Turns(tuple(self._turns), np.array(ends, np.int64))
+
+
+def _line(turn: int, ends: Mapping[int, int]) -> str:
+    return f"{orjson.dumps([turn, list(ends.items())]).decode()}\n"
+
+
+def of_lines(lines: Iterable[str], upto: int) -> TurnEnds:
+    """What lines say of turns up to one. What follows a damaged line is lost."""
+    known = TurnEnds()
+    for line in lines:
+        try:
+            turn, ends = orjson.loads(line)
+        except ValueError:
+            break
+        if turn <= upto:
+            known.note(turn, dict(ends))
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.errors import InvariantError
 from engine.model import Key, Range, Target
 from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
+from engine.verify.noted import Noted  # noqa: TC001  msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +143,7 @@ class Progress:
     `reread` holds the keys to read again: rows whose newest image in the log lacks a value that was never
     sent. `rounds` counts the windows that did not reduce them. `missing` could not be read. `points` are
     unread keys that a signal asked for; `found` counts the rows read at such keys. `certified` is what its
-    certificate will say.
+    certificate will say, `noted` what a verification has noted of these rows.
     """
 
     extent: Extent
@@ -157,6 +158,7 @@ class Progress:
     points: tuple[Key, ...] = ()
     found: int = 0
     certified: CertifiedRanges | None = None
+    noted: Noted | None = None
 
     @property
     def done(self) -> bool:
@@ -249,7 +251,7 @@ class Advance:
     Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be read
     again. `bytes` is the staged size of the rows read. `uncounted`: it read keys again while the change that
     had superseded them was still invisible to it, so it does not count as a round. `certified` is what it
-    sent.
+    sent, `noted` all that a verification has noted with it; None: the next session can't go on with that.
     """
 
     ticket: int
@@ -261,6 +263,7 @@ class Advance:
     bytes: int = 0
     uncounted: bool = False
     certified: CertifiedRanges | None = None
+    noted: Noted | None = None
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after this window."""
@@ -281,6 +284,7 @@ class Advance:
             rounds=progress.rounds + (bool(asked) and len(self.lacking) >= len(asked) and not self.uncounted),
             missing=progress.missing + self._gaps(),
             certified=self._certified(progress.certified),
+            noted=self.noted,
         )
 
     def _certified(self, before: CertifiedRanges | None) -> CertifiedRanges | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from engine.model import CollectionId
     from engine.verify.event_history import Columns
+    from engine.verify.noted import Written
 
 Settled: TypeAlias = "Callable[[bytes], bool]"
 FIRST_KEYS = 10
@@ -123,6 +124,14 @@ class TellsVisible(Protocol):
         """Whether all transactions that had begun when `earlier` was made, and are not over, are visible."""
 
 
+@runtime_checkable
+class SavesVisible(Protocol):
+    """A `Settled` that can be saved."""
+
+    def saved(self) -> str:
+        """Its text, from which its source makes it again."""
+
+
 @dataclass(frozen=True, slots=True)
 class TouchedKeys:
     """The digests of the keys that have events in some turns, up to the turn `upto`.
@@ -146,7 +155,10 @@ class Comparison(Protocol):
 
 
 class SeenRows(Protocol):
-    """Keeps the rows that windows have seen, by the ticket of their entry, while the job's session lasts."""
+    """Keeps the rows that windows have seen, by the ticket of their entry.
+
+    A job's next session may go on with them: see `resume`.
+    """
 
     def add(self, ticket: int, rows: pa.Table) -> None:
         """Add rows of SEEN_ROWS. Raises SourceError if there is no room."""
@@ -154,11 +166,20 @@ class SeenRows(Protocol):
     def forget(self, ticket: int) -> None:
         """Forget all rows of an entry, if there are any."""
 
-    def rows(self, ticket: int) -> int:
-        """How many rows there are of an entry."""
-
     def path(self, ticket: int) -> str:
-        """A file with the rows of an entry, as an Arrow stream, complete for now."""
+        """A file with the rows of an entry, as an Arrow stream, complete for now. Raises SourceError."""
+
+    def written(self, ticket: int) -> Written:
+        """How much there is of an entry, also for `resume`."""
+
+    def resume(self, written: Mapping[int, Written]) -> frozenset[int]:
+        """Go back to what there was of these entries, and forget everything else.
+
+        Returns those of which it is still there, unharmed.
+        """
+
+    def close(self) -> None:
+        """Take no more rows before `resume`."""
 
 
 class Copy(Protocol):
@@ -184,6 +205,17 @@ class Copy(Protocol):
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """The key, without a schema, and the row of each event, as JSON. Raises SourceError."""
+
+
+@runtime_checkable
+class Resumes(Protocol):
+    """A copy that can be compared with rows that windows have seen in an earlier session of the job."""
+
+    def resume(self, topic: str, span: Span) -> bool:
+        """Whether it tells the turns of a topic's events apart from `since` to `upto`, the newest turn sent.
+
+        Called before the first turn of a session. Raises SourceError.
+        """
 
 
 @runtime_checkable

@@ -192,19 +192,53 @@ def test_a_change_of_columns_is_no_difference(orders, tmp_path, spark):
     assert answer.facts["equal"] == ROWS
 
 
-def test_a_verification_begins_anew_after_a_restart(orders, tmp_path, spark):
+def begun(job: Driven) -> int:
+    """Wait until a verification has read some rows; returns how many."""
+    read: list[int] = []
+
+    def reads() -> bool:
+        read[:] = [table.progress.rows for table in job.job.state.snapshot.tables if table.progress]
+        return any(0 < count < ROWS for count in read)
+
+    job.until(reads)
+    return read[0]
+
+
+def test_a_verification_goes_on_after_a_restart(orders, tmp_path, spark, caplog):
+    caplog.set_level("INFO", "engine")
     with driven(orders, tmp_path, spark, **SMALL) as job:
         ask(orders, "incremental", "copy")
         job.until_answered("finished")
         ask(orders, "verify", "broken off")
-        job.until(
-            lambda: any(table.progress and table.progress.rows for table in job.job.state.snapshot.tables)
-        )
+        read = begun(job)
+    falsify(tmp_path, fault)
+    with orders.connect() as connection:
+        connection.execute("DELETE FROM orders WHERE id IN (1, 1500)")
+        connection.execute("INSERT INTO orders (id) VALUES (-1), (5000)")
+        connection.execute("UPDATE orders SET note = 'newer' WHERE id IN (2, 2002)")
+    with driven(orders, tmp_path, spark, **SMALL) as job:
+        job.until_answered("failed")
+
+    (answer,) = job.answered("failed")
+    found = {kind: answer.facts[kind] for kind in ("missing", "different", "extra")}
+    assert found == {"missing": 29, "different": 28, "extra": 0}, answer.text
+    assert f"public.orders: {read} rows were read to be compared, and it goes on" in caplog.text
+
+
+def test_a_verification_begins_anew_after_a_restart_without_its_files(orders, tmp_path, spark, caplog):
+    with driven(orders, tmp_path, spark, **SMALL) as job:
+        ask(orders, "incremental", "copy")
+        job.until_answered("finished")
+        ask(orders, "verify", "broken off")
+        begun(job)
+    (kept,) = (path for path in tmp_path.rglob("seen-*.arrow"))
+    kept.write_bytes(kept.read_bytes()[:-8])
     falsify(tmp_path, lambda event: None if event["key"]["id"] == 1 else event)
     with driven(orders, tmp_path, spark, **SMALL) as job:
         job.until_answered("failed")
 
     assert job.answered("failed")[0].facts["missing"] == 1
+    assert "public.orders is read from its beginning: what was read is lost" in caplog.text
 
 
 def test_what_can_not_be_verified_is_refused(orders, tmp_path, spark):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
-from tests.integration.test_verification import SMALL, TABLES, answered, ask, verified, writing
+from tests.integration.test_verification import SMALL, TABLES, answered, ask, begun, verified, writing
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
@@ -51,7 +51,9 @@ def spoil(broker: KafkaBroker, topic: str, faults: dict[str, range]) -> None:
     producer.flush()
 
 
-def test_faults_in_a_topic_are_found_under_writes_and_repaired(kafka, orders, tmp_path, spark):
+def test_faults_in_a_topic_are_found_under_writes_and_repaired(kafka, orders, tmp_path, spark, caplog):
+    """The verification is broken off and goes on in another session of the job."""
+    caplog.set_level("INFO", "engine")
     prefix = f"verified{next(_numbers)}"
     topic = f"{prefix}.public.orders"
     kafka.create_topic(topic, 3)
@@ -80,11 +82,17 @@ def test_faults_in_a_topic_are_found_under_writes_and_repaired(kafka, orders, tm
         job.until_answered("finished")
         spoil(kafka, topic, faults)
         with writing(orders, step):
-            rejected = verified(job, orders, "wrong")
+            ask(orders, "verify", "wrong")
+            read = begun(job)
+    with driven(orders, tmp_path, spark, **SMALL, **given) as job:
+        with writing(orders, step):
+            job.until_answered("failed")
+            (rejected,) = job.answered("failed")
             repaired = answered(job, orders, "repair", "mend")
         last = verified(job, orders, "after")
         job.until_drained(orders)
 
+    assert f"public.orders: {read} rows were read to be compared, and it goes on" in caplog.text
     assert {kind: rejected.facts.get(kind) for kind in wrong} == wrong, rejected.text
     assert repaired.outcome == "finished", repaired.text
     assert repaired.facts["reads"] == wrong["missing"] + wrong["different"]

@@ -10,6 +10,7 @@ import pytest
 
 from engine.job.verify import course, verification
 from engine.verify import comparison
+from tests.memory_copy import MemoryRows
 from tests.simulation import verifying
 from tests.simulation.figures import missed
 from tests.simulation.playing import play
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HISTORIES = 25
-_MOST = 60
+_MOST = 130
 
 
 @pytest.mark.slow
@@ -56,13 +57,27 @@ def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(verification, "noted", wrong)
 
 
-def not_restarted(patch: pytest.MonkeyPatch) -> None:
-    """After a crash the rows of before count as seen."""
-    patch.setattr(verification.Verification, "restarted", lambda _self, state: state)
+def unsaved_rows_count(patch: pytest.MonkeyPatch) -> None:
+    """After a crash the rows of turns that were not saved count as seen."""
+    patch.setattr(MemoryRows, "resume", lambda _self, written: frozenset(written))
+
+
+def visible_by_then(patch: pytest.MonkeyPatch) -> None:
+    """After a crash, all that is visible then counts as visible to the windows before it."""
+    patch.setattr(verification, "course_of", _with_newer_sight(course.course_of))
+
+
+def _with_newer_sight(right: Any) -> Any:
+    def course_of(noted: Any, _settled_then: Any, now_s: float) -> Any:
+        return right(noted, lambda _saved: course.always_settled, now_s)
+
+    return course_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guard", [none_extra, always_settled, superseded_is_seen, not_restarted])
+@pytest.mark.parametrize(
+    "guard", [none_extra, always_settled, superseded_is_seen, unsaved_rows_count, visible_by_then]
+)
 def test_without_a_guard_a_verdict_is_false(
     guard: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ):

@@ -120,6 +120,11 @@ class SimCopy:
     def follow(self, topics: Collection[str], turn: int) -> None:
         """Each turn is known."""
 
+    def resume(self, topic: str, span: Span) -> bool:  # noqa: ARG002
+        """Each turn is known."""
+        self._world.happened["verifications that go on"] += 1
+        return True
+
     def refusal(self) -> str:
         """None."""
         return ""
@@ -156,6 +161,26 @@ class SimCopy:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The transactions that were visible at some moment."""
+
+    transactions: frozenset[int]
+
+    def __call__(self, transaction: bytes) -> bool:
+        """Whether this one was."""
+        return int(transaction) in self.transactions
+
+    def saved(self) -> str:
+        """They as a text."""
+        return ",".join(map(str, sorted(self.transactions))) or "-"
+
+
+def shown_then(saved: str) -> Shown:
+    """What was visible when it was saved."""
+    return Shown(frozenset() if saved == "-" else frozenset(map(int, saved.split(","))))
+
+
 def _is_settled(one: Said, asked: ComparisonRequest) -> bool:
     return one.transaction is None or asked.settled(str(one.transaction).encode())
 
@@ -185,6 +210,7 @@ class VerifyingWorld(World):
         self.told: Mapping[str, CopyHistory] = {str(table): CopyHistory() for table in (T, U)}
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
         self._found_last: dict[str, int] = {}
+        self._seen = MemoryRows()
         super().__init__(replace(history), story=story)
 
     def begun(self, slot: int) -> None:
@@ -195,11 +221,10 @@ class VerifyingWorld(World):
 
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
-        return Verification(SimCopy(self, life), MemoryRows(), settled=self._settled)
+        return Verification(SimCopy(self, life), self._seen, settled=self._settled, settled_then=shown_then)
 
     def _settled(self) -> Settled:
-        shown = frozenset(self.database.visible)
-        return lambda transaction: int(transaction) in shown
+        return Shown(frozenset(self.database.visible))
 
     def _judge(self, turn: int, epoch: int, events: Sequence[Event]) -> None:
         super()._judge(turn, epoch, events)
@@ -234,6 +259,7 @@ class VerifyingWorld(World):
     def compared(self, topic: str, found: Findings, span: Span) -> None:
         """Judge what was found."""
         self.happened["comparisons"] += 1
+        self._found_last[topic] = found.differences
         if found.undecided or found.unsettled:
             self.happened["comparisons that look again"] += 1
             return
@@ -244,7 +270,6 @@ class VerifyingWorld(World):
             false = "Reject" if sum(counts.values()) > sum(expected.values()) else "Accept"
             raise Violation(f"a false {false} of {topic} at turn {span.upto}: {counts}, not {expected}")
         self.happened["verdicts that reject" if found.differences else "verdicts that accept"] += 1
-        self._found_last[topic] = found.differences
 
     def hear(self, answer: Answer) -> None:
         """An answer must say what was found."""
@@ -272,7 +297,9 @@ class VerifyingWorld(World):
             return
         key = sorted(rows, key=str)[index % len(rows)] if kind != "extra" else _ODD + index
         text = {"missing": None, "different": "spoilt", "extra": "strange"}[kind]
-        told.said.append(Said(turn, _ODD + len(told.said), key, text))
+        # A wrong row still says of which transaction it is.
+        known = [said.transaction for said in told.said if said.key == key and kind == "different"]
+        told.said.append(Said(turn, _ODD + len(told.said), key, text, known[-1] if known else None))
         self.happened[f"spoilt: {kind}"] += 1
 
     def _open_signals(self) -> list[str]:
@@ -288,6 +315,7 @@ FLOORS: Final[dict[str, Any]] = {
     "verdicts that accept": 300,
     "verdicts that reject": 100,
     "comparisons that look again": 20,
+    "verifications that go on": 20,
     "spoilt: missing": 30,
     "spoilt: different": 30,
     "spoilt: extra": 30,

@@ -7,13 +7,12 @@ A window that opens then does not read the rows that it has inserted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
-if TYPE_CHECKING:
-    from adapters.postgres.server.visibility import Visibility
+from adapters.postgres.server.visibility import Visibility
 
 _CYCLE: Final = 1 << 32
 _RECENT_MS: Final = 24 * 60 * 60 * 1000
@@ -60,7 +59,17 @@ class SettledIn:
         """
         return 0 < earlier.unassigned <= self.visibility.xmin
 
+    def saved(self) -> str:
+        """Its text, for `settled_then`."""
+        return f"{self.visibility} {self.now_ms} {self.unassigned}"
+
     def _visible(self, xid: int, recent: bool) -> bool:  # noqa: FBT001
         if bool(np.isin(xid, self.visibility.in_progress % _CYCLE)):
             return False
         return not recent or not self.visibility.missing([xid])
+
+
+def settled_then(saved: str) -> SettledIn:
+    """The one that was saved."""
+    visibility, now_ms, unassigned = saved.split(" ")
+    return SettledIn(Visibility.parse(visibility), int(now_ms), int(unassigned))

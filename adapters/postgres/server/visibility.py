@@ -39,6 +39,9 @@ class Visibility:
         ids = [int(xid) for xid in listed.split(",")] if listed else []
         return cls(int(xmin), int(xmax), np.array(sorted(ids), np.int64))
 
+    def __str__(self) -> str:
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, self.in_progress.tolist()))}"
+
     def widen(self, xids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give 32-bit ids their epoch: the congruent value nearest to xmax.
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Verifiable:
     """What must be known of a source's events to compare them.
 
-    `deletes` says how delete events are written of rows that only a copy has. `settled` is `Verification`'s.
+    `deletes` says how delete events are written of rows that only a copy has. `settled` and `settled_then`
+    are `Verification`'s.
     `why` says why nothing can be compared, if the source's settings speak against it. `reads` says how rows
     of a collection are read from tables that somebody else keeps; None: they can't be.
     """
@@ -40,6 +41,7 @@ class Verifiable:
     traits: Traits
     deletes: Callable[[CollectionId], DeleteEvents]
     settled: Callable[[], Settled] = lambda: always_settled
+    settled_then: Callable[[str], Settled] = lambda _saved: always_settled
     why: str = ""
     reads: Callable[[CollectionId], RowReads] | None = None
 
@@ -48,6 +50,7 @@ class Verifiable:
 class ComparisonTools:
     """Where a job compares: its sink, who runs the tasks, and the directory below which files wait.
 
+    What the job's next session goes on with is in the directory `verified`.
     `shared_disk`: tasks read and write the driver's files. `database` has all collections, if their names
     don't have it.
     """
@@ -55,6 +58,7 @@ class ComparisonTools:
     sink: Sink
     executors: Executors
     staging: str
+    verified: str
     shared_disk: bool
     database: str = ""
 
@@ -77,9 +81,14 @@ def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiabl
     if why := told.why or _refusal(settings, shared_disk=ground.shared_disk):
         return Verification(why=why)
     copy = _copy(settings, ground, told.traits)
-    seen_rows = SeenRowsFiles(f"{ground.staging}/seen")
-    others = _others(settings, ground, told, copy)
-    return Verification(copy, seen_rows, deletes=told.deletes, settled=told.settled, others=others)
+    return Verification(
+        copy,
+        SeenRowsFiles(ground.verified),
+        deletes=told.deletes,
+        settled=told.settled,
+        settled_then=told.settled_then,
+        others=_others(settings, ground, told, copy),
+    )
 
 
 def _others(settings: Settings, ground: ComparisonTools, told: Verifiable, own: Copy) -> dict[str, Copy]:
@@ -106,7 +115,7 @@ def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
     if settings.sink.kind == SinkKind.KAFKA:
         # A topic may be compacted.
         traits = replace(traits, thins=True)
-        return TopicCopy(settings.sink.kafka, work, executors, files)
+        return TopicCopy(settings.sink.kafka, work, ground.verified, executors, files)
     return files(settings.sink.directory)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.release import release
@@ -26,7 +27,7 @@ from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
-from adapters.storage.workspace import workspace_of
+from adapters.storage.workspace import VERIFIED, workspace_of
 from adapters.system import system_clock
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
@@ -105,8 +106,14 @@ def job_parts(
 ) -> JobParts:
     """What the job's loop works with."""
     leased, clock = site.checkpoint, site.locations.clock
+    verified = str(Path(leased.staging).parent / VERIFIED)
     ground = ComparisonTools(
-        site.made, site.locations.encoders, leased.staging, site.shared_disk, database=wired.database
+        site.made,
+        site.locations.encoders,
+        leased.staging,
+        verified,
+        site.shared_disk,
+        database=wired.database,
     )
     verification = verification_of(settings, ground, wired.verifiable)
     if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:

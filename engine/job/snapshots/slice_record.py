@@ -41,7 +41,10 @@ class SliceRecords:
             advance = _advance(opened, _runs_of(runs, ticket), mine)
             if advance.runs[0].target.compared:
                 compared = [sent for _read, sent in mine]
-                self._parts.verification.note(state.turn, advance.runs, compared, opened.superseded.of)
+                noted = self._parts.verification.note(
+                    state.turn, advance.runs, compared, opened.superseded.of
+                )
+                advance = replace(advance, noted=noted)
             elif not advance.runs[0].target.judged:
                 advance = self._certified(state, opened, advance, mine)
             if advance.uncounted:

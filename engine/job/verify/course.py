@@ -14,14 +14,16 @@ from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.compared_rows import SURVIVES
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import SEEN_ROWS
-from engine.verify.copy import HoldsRows, Span, TellsVisible
+from engine.verify.copy import HoldsRows, SavesVisible, Span, TellsVisible
+from engine.verify.noted import Noted
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.verify.copy import Comparison, Settled
     from engine.verify.event_history import Columns
+    from engine.verify.noted import Written
 
 _NO_SPAN: Final = Span(0, 0)
 
@@ -64,6 +66,11 @@ class Course:
         turn, settled = self.base or (self.since, self.settled)
         return turn if _shows_all_before(self.settled, settled) else -1
 
+    def saved(self, written: Written) -> Noted | None:
+        """What the next session needs to go on with it; None: it can't."""
+        settled = _text_of(self.settled)
+        return None if settled is None else Noted(self.since, written, settled, tuple(self.columns))
+
     def follows(self, before: Course) -> None:
         """Take over from an earlier course of the same verification."""
         if not before.measured:
@@ -74,6 +81,12 @@ class Course:
             self.base = before.since, before.settled
 
 
+def _text_of(settled: object) -> str | None:
+    if settled is always_settled:
+        return ""
+    return settled.saved() if isinstance(settled, SavesVisible) else None
+
+
 def _shows_all_before(settled: object, earlier: Settled) -> bool:
     return settled.shows_all_before(earlier) if isinstance(settled, TellsVisible) else True
 
@@ -81,6 +94,14 @@ def _shows_all_before(settled: object, earlier: Settled) -> bool:
 def holding_rows(copy: object) -> HoldsRows | None:
     """The copy as one that holds rows, if it does."""
     return copy if isinstance(copy, HoldsRows) else None
+
+
+def course_of(noted: Noted, settled_then: Callable[[str], Settled], now_s: float) -> Course:
+    """The course of an entry that goes on in another session."""
+    settled = settled_then(noted.settled) if noted.settled else always_settled
+    course = Course(noted.since, settled, now_s, measured=True, look=noted.since)
+    course.columns = dict.fromkeys(noted.columns)
+    return course
 
 
 def digested(copy: object, rows: pa.Table) -> pa.Table:

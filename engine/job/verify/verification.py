@@ -10,8 +10,8 @@ being sent. Once all are noted, the copy is compared with them in the background
 Some keys can't be decided in one look (`comparison.py`). Windows look at them again by themselves, and the
 copy is compared once more. A repair sends what differs and begins from the beginning (`repair.py`).
 
-What was noted does not survive the session. After a failure or a restart the entry is read from its
-beginning.
+After a failure or a restart the entry goes on where it was, or is read from its beginning:
+`resumption.py` has the rule.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from engine.job.verify.course import (
     Course,
     absent,
     always_settled,
+    course_of,
     digested,
     holding_rows,
     noted,
     without_rows,
 )
 from engine.job.verify.repair import Deletes, Repair
+from engine.job.verify.resumption import goes_on, resumed
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.staging.compared_rows import COLUMNS
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from engine.snapshot.queue_entry import Table
     from engine.verify.copy import Copy, Findings, SeenRows, Settled
     from engine.verify.deletes import DeleteEvents
+    from engine.verify.noted import Noted
 
 _log = logging.getLogger("engine")
 _UP_TO_DATE_S: Final = 1.0
@@ -67,8 +70,8 @@ class Verification:
 
     `deletes` says how the delete events of a collection are written; None: nothing can be repaired. `due` are
     those that the next turn must send, and nothing else. `settled` makes `ComparisonRequest.settled` of what
-    snapshots of the source show now. `others` are copies that somebody else keeps, by the names that targets
-    give them.
+    snapshots of the source show now, `settled_then` makes it of its saved text. `others` are copies that
+    somebody else keeps, by the names that targets give them.
     """
 
     copy: Copy | None = None
@@ -77,6 +80,7 @@ class Verification:
     deletes: Callable[[CollectionId], DeleteEvents] | None = None
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
+    settled_then: Callable[[str], Settled] = lambda _saved: always_settled
     others: Mapping[str, Copy] = field(default_factory=dict)
     _courses: dict[int, Course] = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
@@ -97,19 +101,29 @@ class Verification:
         why = _learnt(_copy_of(self, target), topic, known)
         return _unsupported(why, collection) if why else None
 
-    def restarted(self, state: State) -> State:
-        """The state in which every verification begins anew."""
+    def resumed(self, state: State, parts: JobParts) -> State:
+        """The saved state, with which a session begins. What can't go on in it begins anew."""
         self.close()
-        for table in state.snapshot.tables:
-            if table.target.judged and table.progress is not None:
-                state = replace(state, snapshot=state.snapshot.changed((table.ticket,), _anew))
-        return state
+        tables = resumed(self.copy, self.seen_rows, state, parts.topic) if self.seen_rows else []
+        noted = {table.ticket: table.progress.noted for table in tables if table.progress}
+        self._courses = {
+            ticket: course_of(known, self.settled_then, parts.clock())
+            for ticket, known in noted.items()
+            if known is not None
+        }
+        begun = (table for table in state.snapshot.judged if table.progress is not None)
+        anew = [table.ticket for table in begun if table.ticket not in self._courses]
+        return state.queued(state.snapshot.changed(anew, _anew)) if anew else state
 
     def close(self) -> None:
-        """Give up all comparisons and repairs."""
+        """Give up all comparisons and repairs. What was noted stays for the next session."""
         self.due = []
-        for ticket in list(self._courses):
-            self._forget(ticket)
+        for course in self._courses.values():
+            if course.comparison is not None:
+                course.comparison.close()
+        self._courses = {}
+        if self.seen_rows is not None:
+            self.seen_rows.close()
 
     def note(
         self,
@@ -117,11 +131,14 @@ class Verification:
         runs: Sequence[Run],
         results: Sequence[EmissionResult],
         newer: Callable[[CollectionId], NewerKeys],
-    ) -> None:
-        """Note what a slice of an entry has seen, in the turn that would have sent its rows."""
+    ) -> Noted | None:
+        """Note what a slice of an entry has seen, in the turn that would have sent its rows.
+
+        Returns all that is noted of the entry, for the state of that turn; None: it can't be saved.
+        """
         course = self._courses.get(runs[0].ticket)
         if course is None or self.seen_rows is None:
-            return
+            return None
         tables = [digested(self.copy, result.compared) for result in results if result.compared is not None]
         for table in tables:
             known = (table.schema.metadata or {}).get(COLUMNS)
@@ -134,6 +151,9 @@ class Verification:
             superseded = newer(runs[0].target.collection)
             kinds = [SeenRow.SUPERSEDED if superseded.names([key]) else SeenRow.ABSENT for key in missing]
             self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, course.looked_at, turn))
+        if not goes_on(self.copy, runs[0].target):
+            return None
+        return course.saved(self.seen_rows.written(runs[0].ticket))
 
     def poll(self, state: State, parts: JobParts) -> State:
         """Begin what is due, and answer what is decided. Called between turns, when all of them are sent.

@@ -22,6 +22,7 @@ from engine.verify.copy import ComparisonRequest, ExtraRow, Findings, Span
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 TOPIC = "shop.public.t"
@@ -106,8 +107,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.seen.close()
 
 
 def counted(found: Findings) -> dict[str, int]:

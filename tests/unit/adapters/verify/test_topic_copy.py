@@ -28,11 +28,18 @@ class Topic:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ends = {0: 3, 1: 1}
+        self.directory = directory
         self.read: list[tuple[int, int, int]] = []
         monkeypatch.setattr(topic_copy, "ReadRecords", lambda *_given: self.reading)
-        self.copy = TopicCopy(KafkaSettings(), str(directory), LocalExecutors(), self.files)
-        monkeypatch.setattr(self.copy._ends, "of", lambda _topic: dict(self.ends))
         self.in_order: list[bool] = []
+        self.patch = monkeypatch
+        self.begin_session()
+
+    def begin_session(self) -> None:
+        """Another session of the job."""
+        work, kept = (str(self.directory / name) for name in ("work", "kept"))
+        self.copy = TopicCopy(KafkaSettings(), work, kept, LocalExecutors(), self.files)
+        self.patch.setattr(self.copy._ends, "of", lambda _topic: dict(self.ends))
 
     def reading(self, share: Any) -> int:
         time.sleep(0.01)  # for another comparison to come in
@@ -92,3 +99,59 @@ def test_a_topic_that_is_compared_no_more_is_forgotten(topic, tmp_path):
     assert not (tmp_path / "left").exists()
     with pytest.raises(SourceError, match="turns are not known"):
         topic.touched(6, 7)
+
+
+def followed(topic: Topic) -> None:
+    """Three turns, of which the second has sent something, and the others nothing."""
+    for turn, end in ((7, 3), (8, 5), (9, 5)):
+        topic.ends[0] = end
+        topic.copy.follow([TOPIC], turn)
+
+
+def test_the_next_session_knows_the_turns_of_records(topic):
+    followed(topic)
+    topic.begin_session()
+    topic.ends[0] = 8  # a turn that was never saved
+
+    assert topic.copy.resume(TOPIC, Span(7, 9))
+    topic.copy.follow([TOPIC], 9)
+    topic.copy.follow([TOPIC], 10)
+    topic.touched(7, 8)
+    topic.touched(8, 9)
+    topic.touched(9, 10)
+
+    assert topic.read == [(0, 0, 5), (1, 0, 1), (0, 5, 8)]
+
+
+@pytest.mark.parametrize("span", [Span(6, 9), Span(7, 10)])
+def test_the_next_session_must_know_all_turns(topic, span):
+    """A turn before the first one that was noted, or one after the last."""
+    followed(topic)
+    topic.begin_session()
+
+    assert not topic.copy.resume(TOPIC, span)
+
+
+def test_turns_that_were_never_saved_are_forgotten(topic):
+    followed(topic)
+    topic.begin_session()
+
+    assert topic.copy.resume(TOPIC, Span(7, 8))
+    topic.begin_session()
+    assert not topic.copy.resume(TOPIC, Span(7, 9))
+
+
+def test_a_damaged_file_of_ends_is_of_no_use(topic):
+    followed(topic)
+    (kept,) = (topic.directory / "kept").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-4])
+    topic.begin_session()
+
+    assert not topic.copy.resume(TOPIC, Span(7, 9))
+
+
+def test_the_ends_of_a_topic_that_is_compared_no_more_are_removed(topic):
+    followed(topic)
+    topic.copy.follow([], 10)
+
+    assert list((topic.directory / "kept").iterdir()) == []

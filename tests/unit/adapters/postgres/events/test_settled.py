@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from adapters.postgres.events.settled import SettledIn
+from adapters.postgres.events.settled import SettledIn, settled_then
 from adapters.postgres.server.visibility import Visibility
 
 NOW_MS = 10 * 24 * 60 * 60 * 1000
@@ -31,9 +31,12 @@ DAY_MS = 24 * 60 * 60 * 1000
 def test_what_a_window_can_not_see_is_not_settled(snapshot, xid, age_ms, settled):
     source = {"txId": xid, "ts_ms": NOW_MS - age_ms, "lsn": 1, "schema": "public"}
 
-    found = SettledIn(Visibility.parse(snapshot), NOW_MS)(json.dumps(source).encode())
+    shown = SettledIn(Visibility.parse(snapshot), NOW_MS, unassigned=300)
+    block = json.dumps(source).encode()
 
-    assert found is settled
+    assert shown(block) is settled
+    assert settled_then(shown.saved())(block) is settled
+    assert settled_then(shown.saved()).unassigned == 300
 
 
 def test_a_block_that_tells_nothing_is_settled():

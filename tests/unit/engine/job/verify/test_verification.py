@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +47,7 @@ class ScriptedCopy:
     closed: int = 0
     followed: list[tuple[list[str], int]] = field(default_factory=list)
     known: list[int] = field(default_factory=list)
+    columns: list[Any] = field(default_factory=list)
 
     def follow(self, topics: Collection[str], turn: int) -> None:
         self.followed.append((sorted(topics), turn))
@@ -60,6 +62,7 @@ class ScriptedCopy:
         assert self.followed[-1] == ([topic], asked.span.upto)
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.known.append(asked.known)
+        self.columns.append((asked.columns, asked.settled))
         self.waits = 1
         return self
 
@@ -324,22 +327,144 @@ def test_what_can_not_be_compared_is_refused_before_it_is_read(tmp_path, why):
     assert copy.asked == []
 
 
-def test_a_restart_reads_everything_anew(tmp_path):
-    bench, copy = verifying(tmp_path, EQUAL, window_rows=2)
+def half_read(bench: Bench) -> int:
+    """Verify until some rows are read and others are not; returns how many."""
     bench.execute(VERIFY)
     bench.turns(5)
     (table,) = bench.job.state.snapshot.tables
     assert table.target.purpose is Purpose.VERIFY
     assert table.progress is not None
     assert 0 < table.progress.rows < 5
-    bench.verification = Verification(copy, MemoryRows())
+    return table.progress.rows
 
+
+def restarted(bench: Bench) -> None:
+    """The job in another session, until its verification has ended."""
     bench.new_job()
     bench.job.settle()
     bench.turns(30)
 
+
+class KeepingCopy(ScriptedCopy):
+    """A copy that the next session can go on with, unless it `forgets` its turns."""
+
+    forgets = False
+
+    def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> ScriptedCopy:
+        assert isinstance(seen[0], MemoryRows)
+        self.turns = seen[0].table(seen[1]).column("turn").to_pylist()
+        return super().compare(topic, seen, asked)
+
+    def resume(self, topic: str, span: Span) -> bool:
+        assert topic == "public.t"
+        return not self.forgets and span.since < span.upto
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was visible at some moment, as a text."""
+
+    text: str
+
+    def __call__(self, source: bytes) -> bool:
+        raise NotImplementedError
+
+    def saved(self) -> str:
+        return self.text
+
+
+def keeping(tmp_path: Path) -> tuple[Bench, KeepingCopy, MemoryRows]:
+    bench, _copy = verifying(tmp_path, window_rows=2)
+    copy, rows = KeepingCopy([EQUAL]), MemoryRows()
+    moments = (Shown(f"moment {number}") for number in count(1))
+    bench.verification = Verification(copy, rows, settled=lambda: next(moments), settled_then=Shown)
+    bench.new_job()
+    return bench, copy, rows
+
+
+def test_a_restart_goes_on_with_what_was_read(tmp_path):
+    bench, copy, rows = keeping(tmp_path)
+    count_read = half_read(bench)
+    turns = rows.table(1).column("turn").to_pylist()
+    restart = bench.job.state.turn
+
+    restarted(bench)
+
     ((_topic, seen, _span),) = copy.asked
     assert seen == ROWS
+    assert copy.turns[:count_read] == turns
+    assert min(copy.turns[count_read:]) > restart
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_what_was_visible_before_a_restart_decides_after_it(tmp_path):
+    bench, copy, _rows = keeping(tmp_path)
+    half_read(bench)
+    (since,) = {course.since for course in bench.verification._courses.values()}
+    (settled,) = {course.settled for course in bench.verification._courses.values()}
+    (columns,) = {tuple(course.columns) for course in bench.verification._courses.values()}
+
+    restarted(bench)
+
+    assert [span.since for _topic, _seen, span in copy.asked] == [since]
+    assert columns
+    assert copy.columns == [(columns, settled)]
+
+
+def test_rows_of_a_turn_that_was_not_saved_are_read_again(tmp_path):
+    """They may be others by then: the turn is taken anew."""
+    bench, copy, rows = keeping(tmp_path)
+    count_read = half_read(bench)
+    rows.add(1, rows.table(1).slice(0, 1))
+
+    restarted(bench)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert count_read < len(seen)
+    assert seen == ROWS
+
+
+@pytest.mark.parametrize("lost", ["rows", "turns", "all"])
+def test_a_restart_reads_everything_anew_if_what_was_read_is_lost(lost, tmp_path, caplog):
+    bench, copy, rows = keeping(tmp_path)
+    half_read(bench)
+    rows.damaged, copy.forgets = lost == "rows", lost == "turns"
+    if lost == "all":
+        rows.tables.clear()
+
+    restarted(bench)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == ROWS
+    assert bench.told()[-1] == "finished public.t:"
+    assert "public.t is read from its beginning: what was read is lost" in caplog.text
+
+
+def test_a_copy_that_keeps_no_turns_is_read_anew_after_a_restart(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL, window_rows=2)
+    half_read(bench)
+    progress = bench.job.state.snapshot.tables[0].progress
+    assert progress is not None
+    assert progress.noted is None
+
+    restarted(bench)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == ROWS
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_keys_that_are_looked_at_again_are_asked_for_anew_after_a_restart(tmp_path):
+    bench, copy, _rows = keeping(tmp_path)
+    copy.finds = [undecided(2, 9), undecided(9), EQUAL]
+    bench.execute(VERIFY)
+    while len(copy.asked) < 1 or bench.job.window is None:
+        bench.turns(1)
+
+    restarted(bench)
+    bench.turns(20)
+
+    assert [seen for _topic, seen, _span in copy.asked][-1][-1] == ("9", "ABSENT")
     assert bench.told()[-1] == "finished public.t:"
 
 
