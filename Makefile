@@ -102,7 +102,7 @@ verify-jdbc: setup ## tables that the sink jdbc writes, broken behind its back, 
 verify-lake: setup ## tables of Delta Lake and Iceberg, broken behind the job's back, under writes too: verified, repaired, recovered
 	$(PYTEST) tests/integration/check_verification_lake.py $(ARGS)
 
-verify-against: setup ## tables that somebody else keeps, late and with faults, under writes too: verified (3 tests, 2 min)
+verify-against: setup ## tables that somebody else keeps, late and with faults, under writes too: verified (5 tests, 3 min)
 	$(PYTEST) tests/integration/check_verification_against.py $(ARGS)
 
 jvm-ends: setup ## a job whose JVM is killed under load, or has too little memory, and its restart (2 tests, 2 min)

@@ -79,6 +79,13 @@ class ForeignRows:
             self._ranges = list(zip(begins, [*begins[1:], None], strict=True))
         return size
 
+    def has(self, name: TableName, row_id: str) -> bool:
+        """Whether a table has the row with this `id` now. Call it before `begin`. Raises SinkError."""
+        asked = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE id::text = %s)").format(identifier(name))
+        with self._target.connection() as connection:
+            row = connection.execute(asked, [row_id]).fetchone()
+        return bool(row and row[0])
+
     def _choose(self, connection: Connection) -> None:
         """Choose the columns of the source, by the target's types."""
         known = types_of(connection, self._name)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.assembly.supplied import Locations
     from engine.config.settings import Settings
+    from engine.model import CollectionId
 
 
 def _prepare(settings: Settings) -> None:
@@ -92,8 +93,15 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
             source.settled,
             settled_then,
             reads=source.row_reads,
+            mark=partial(_write_marker, settings),
         ),
     )
+
+
+def _write_marker(settings: Settings, table: CollectionId, row_id: str) -> None:
+    """Insert a row that has nothing but an `id`, over a connection of its own. Raises SourceError."""
+    with make_server(settings.source_as(PostgresSettings)).open() as questions:
+        questions.signals.insert_id(table, row_id)
 
 
 def _source(

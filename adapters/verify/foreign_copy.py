@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.jdbc.foreign_rows import ReadRows
+    from adapters.verify.marker import Marker
     from adapters.verify.row_reads import RowReads
     from engine.config.sinks.settings import JdbcSettings
     from engine.model import CollectionId
@@ -90,18 +91,33 @@ class Work:
 class ForeignCopy:
     """Implements `Copy` and `Settles` for the tables of one database. Sorted rows wait below `work`.
 
-    The table lags less than `settle_s`.
+    The table lags less than `settle_s`, or tells by a `marker` how far it is.
     """
 
-    def __init__(self, settings: JdbcSettings, settle_s: float, work: str, ground: ForeignCopyTools) -> None:
-        self._settings, self.settle_s, self._work, self._ground = settings, settle_s, work, ground
+    def __init__(
+        self,
+        settings: JdbcSettings,
+        settle_s: float,
+        work: str,
+        ground: ForeignCopyTools,
+        marker: Marker | None = None,
+    ) -> None:
+        self._settings, self._work, self._ground, self._marker = settings, work, ground, marker
+        self.settle_s = settle_s if marker is None else 0.0
+        self._newest = 0
         naming = TableNaming(settings.table_format, "its collection.name.format", _LONGEST)
         self._names = CollectionTables(naming, ground.database)
         self._looks: dict[tuple[str, int], _LastLook] = {}
         self._collections: dict[str, CollectionId] = {}
 
-    def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002  the own copy knows turns
+    @property
+    def besides(self) -> Collection[str]:
+        """The topic of the markers."""
+        return () if self._marker is None else (self._marker.topic,)
+
+    def follow(self, topics: Collection[str], turn: int) -> None:
         """Forget what is known of topics that are no longer compared."""
+        self._newest = turn
         for topic, ticket in [known for known in self._looks if known[0] not in topics]:
             del self._looks[topic, ticket]
             shutil.rmtree(self._directory(ticket), ignore_errors=True)
@@ -113,6 +129,8 @@ class ForeignCopy:
     def learn(self, topic: str, collection: CollectionId) -> str:
         """Learn of which collection a topic is. Returns why it can't be compared, else nothing."""
         self._collections[topic] = collection
+        if self._marker is not None and self._marker.why:
+            return self._marker.why
         try:
             self._names.of(topic, collection)
         except SinkError as error:
@@ -136,7 +154,15 @@ class ForeignCopy:
         def learn(looks: _LastLook) -> None:
             self._looks[topic, ticket] = looks
 
-        return ForeignComparison(held, work, asked, self._ground, (known, learn))
+        return ForeignComparison(held, work, asked, self._ground, (known, learn), self._marked(held))
+
+    def _marked(self, held: ForeignRows) -> Marked | None:
+        """What tells the position of the target, whose rows these are."""
+        if self._marker is None:
+            return None
+        with as_source_errors():
+            name = self._names.of(self._marker.topic, self._marker.collection)
+        return Marked(self._marker, partial(held.has, name), lambda: self._newest)
 
     def touched(self, topic: str, span: Span) -> TouchedKeys:  # noqa: ARG002
         """Never called: somebody else's table can't be repaired."""
@@ -145,6 +171,15 @@ class ForeignCopy:
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:  # noqa: ARG002
         """Never called: somebody else's table can't be repaired."""
         raise InvariantError("tables of others are not repaired")
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A marker, whether the target has one by its id, and the newest turn that the own copy has."""
+
+    marker: Marker
+    has: Callable[[str], bool]
+    newest: Callable[[], int]
 
 
 class ForeignComparison(ThreadedComparison):
@@ -157,7 +192,9 @@ class ForeignComparison(ThreadedComparison):
         asked: ComparisonRequest,
         ground: ForeignCopyTools,
         learns: tuple[_LastLook | None, Callable[[_LastLook], None]],
+        marked: Marked | None = None,
     ) -> None:
+        self._marked = marked
         self._held, self._work, self._asked, self._ground = held, work, asked, ground
         self._known, self._learn = learns
         super().__init__(held)
@@ -172,12 +209,23 @@ class ForeignComparison(ThreadedComparison):
 
     def _compared(self) -> Findings:
         work, asked = self._work, self._asked
+        marked = self._marked
+        if marked is not None:
+            marked.marker.await_there(marked.has, self._while_wanted)
         size = self._held.begin()
+        behind = marked.marker.insert() if marked is not None else ""
         looks = self._known or _LastLook(partitions_of(work.rows, size))
         before = looks.last
         held = self._sorted_rows(looks.partitions)
         seen = SortSeen(work.directory, looks.partitions)(work.seen)
-        touched, emptied = self._touched(asked.look if before is None else before.began, looks.partitions)
+        if marked is not None:
+            upto = marked.marker.turn(
+                behind, self._ground.own, asked.span.upto, marked.newest, self._while_wanted
+            )
+            span = Span(asked.span.since, upto)
+        else:
+            span = Span(asked.look if before is None else before.began, asked.span.upto)
+        touched, emptied = self._touched(span, looks.partitions)
         task = JudgePartition(
             SortedRows(
                 tuple(sorted_file.path for sorted_file in seen),
@@ -188,9 +236,10 @@ class ForeignComparison(ThreadedComparison):
             f"{work.directory}/differ-{asked.span.upto}",
             emptied=emptied,
             visible=asked.known >= 0,
+            marked=marked is not None,
         )
         judged = self._ground.executors.map(task, range(looks.partitions))
-        found = reduce(or_, (result.findings for result in judged), Findings(settled=True))
+        found = reduce(or_, (result.findings for result in judged), Findings(settled=marked is None))
         places = [place for result in judged for place in result.extra][:FIRST_KEYS]
         found = replace(found, first=found.first | {"extra": self._held.keys(places)})
         for path in (
@@ -210,14 +259,16 @@ class ForeignComparison(ThreadedComparison):
         held = map(_as_held, self._while_wanted(self._held.rows()))
         return write_files(held, f"{self._work.directory}/held", HELD, partitions)
 
-    def _touched(self, since: int, partitions: int) -> tuple[str, bool]:
+    def _touched(self, span: Span, partitions: int) -> tuple[str, bool]:
         """A file of the keys for which the stream has carried something, and whether it was a truncate."""
-        upto, emptied = since, False
+        upto, emptied = span.since, False
         tables = [TOUCHED.empty_table()]
-        while upto < self._asked.span.upto:
-            touched = self._ground.own.touched(self._work.topic, Span(upto, self._asked.span.upto))
+        while upto < span.upto:
+            touched = self._ground.own.touched(self._work.topic, Span(upto, span.upto))
             upto, emptied = touched.upto, emptied or touched.all
-            tables.append(pa.table([pa.array(touched.keys, DIGEST)], schema=TOUCHED))
+            keys = pa.array(touched.keys, DIGEST)
+            turns = pa.repeat(pa.scalar(upto, pa.int64()), len(keys))
+            tables.append(pa.table([keys, turns], schema=TOUCHED))
         path = f"{self._work.directory}/touched.arrow"
         write_partitions(path, pa.concat_tables(tables), partitions)
         return path, emptied

@@ -39,6 +39,7 @@ class JudgePartition:
     into: str
     emptied: bool
     visible: bool
+    marked: bool = False
 
     def __call__(self, partition: int) -> JudgedPartition:
         """Judge a partition."""
@@ -50,7 +51,7 @@ class JudgePartition:
         if files.before:
             with pa.memory_map(files.before[partition]) as file, pa.ipc.open_file(file) as stream:
                 before = stream.read_all()
-        found = judge(seen, held, Since(before, touched, self.emptied, self.visible))
+        found = judge(seen, held, Since(before, touched, self.emptied, self.visible, self.marked))
         path = f"{self.into}-{partition}.arrow"
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, DIFFERENCES) as stream:
             stream.write_table(found.differences)

@@ -17,7 +17,8 @@ from engine.model import NO_LIMIT, Channel, Limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.config.sinks.settings import JdbcSettings, SinkSettings
+    from engine.config.sinks.against import Against
+    from engine.config.sinks.settings import SinkSettings
     from engine.config.sources.selection import CaptureSettings
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
@@ -249,7 +250,7 @@ class JobSettings:
     heartbeat_query: str = ""
     restart_wait_ms: int = 10_000
     max_retries: int = -1
-    against: Mapping[str, JdbcSettings] = field(default_factory=dict)
+    against: Mapping[str, Against] = field(default_factory=dict)
     verify_settle_ms: int = 10_000
 
 

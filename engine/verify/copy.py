@@ -247,5 +247,9 @@ class Settles(Protocol):
     def settle_s(self) -> float:
         """How many seconds it may lag. Each comparison begins so long after the last window."""
 
+    @property
+    def besides(self) -> Collection[str]:
+        """Topics that the job's own copy must follow while something is compared."""
+
     def learn(self, topic: str, collection: CollectionId) -> str:
         """Learn of which collection a topic is. Returns why it can't be compared, else nothing."""

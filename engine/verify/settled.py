@@ -15,6 +15,13 @@ the wait shows v in the first scan, and the difference is one. It must still be 
   does not have.
 - *Again*: any other difference. Its key must be looked at again.
 - *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile.
+
+A table that is filled in the order of the log can tell that it is far enough (`adapters/verify/marker.py`).
+Then a difference counts at once, unless the stream has carried its key after the turn of the row's window and
+before the scan:
+
+    stream    ── W: read v ── marker ─────────────── second marker ──►
+    table                     shown ── scan: r       nothing has come for the key from W to here
 """
 
 from __future__ import annotations
@@ -39,8 +46,9 @@ HELD: Final = pa.schema([("key", DIGEST), ("row", DIGEST), ("place", pa.int64())
 """Rows of the table, with a number by which each can be found again."""
 DIFFERENCES: Final = pa.schema([("key", DIGEST), ("seen", DIGEST), ("held", DIGEST)])
 """What differed in a look: what was read and what the table held; null: no row."""
-TOUCHED: Final = pa.schema([("key", DIGEST)])
-"""Keys for which the stream has carried something."""
+TOUCHED: Final = pa.schema([("key", DIGEST), ("turn", pa.int64())])
+"""Keys for which the stream has carried something, each with that turn or a later one."""
+_NEVER: Final = np.iinfo(np.int64).max
 SEVERAL: Final = bytes(DIGEST.byte_width)
 """Stands for what equals nothing: several rows of one key, or a value that the source's type can't hold."""
 
@@ -50,13 +58,16 @@ class Since:
     """What is known from the last look: its differences, and the keys touched since it began.
 
     `emptied`: the collection was truncated since then, which touches every key. `visible`: windows can see
-    whatever had been sent before the verification began, so rows that only the table has may count.
+    whatever had been sent before the verification began, so rows that only the table has may count. With
+    `marked` the table has told that it is far enough, and the keys are those touched since the verification
+    began.
     """
 
     differences: pa.Table
     touched: pa.Table
     emptied: bool = False
     visible: bool = True
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +104,18 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
     there = at[its] >= 0
     equal = (kind == SeenRow.ROW) & _same(said, found)
     open_ = ~equal & ((kind != SeenRow.ABSENT) | there)
-    counts = open_ & (kind != SeenRow.SUPERSEDED) & before.was(its, said, found)
+    if since.marked:
+        counts = before.untouched(its, seen.column("turn").to_numpy()[rows])
+    else:
+        counts = before.was(its, said, found)
+    counts &= open_ & (kind != SeenRow.SUPERSEDED)
 
     alone = np.flatnonzero((at >= 0) & (latest < 0))
     new = before.touched[alone]
     only = alone[~new]
     nothing, its_rows = pa.nulls(len(only), DIGEST), _taken(held_rows, at[only])
-    extra = before.was(only, nothing, its_rows) & since.visible
+    extra = before.was(only, nothing, its_rows) if not since.marked else np.ones(len(only), np.bool_)
+    extra &= since.visible
 
     differ = open_ & (kind != SeenRow.SUPERSEDED)
     keys = pa.concat_arrays([_taken(seen.column("key"), rows[differ]), _taken(held.column("key"), at[only])])
@@ -133,12 +149,19 @@ class _Before:
         self._seen, self._held = since.differences.column("seen"), since.differences.column("held")
         self.touched = np.full(count, since.emptied)
         self.touched[touched] = True
+        self._last = np.full(count, _NEVER if since.emptied else -1)
+        np.maximum.at(self._last, touched, since.touched.column("turn").to_numpy())
 
     def was(self, its: Ints, seen: pa.Array, held: pa.Array) -> Mask:
         """Whether these keys differed in the same way, and nothing has come for them since."""
         at = self._at[its]
         same = _equal(_taken(self._seen, at), seen) & _equal(_taken(self._held, at), held)
         found: Mask = (at >= 0) & same & ~self.touched[its]
+        return found
+
+    def untouched(self, its: Ints, turns: Ints) -> Mask:
+        """Whether nothing has come for these keys after these turns."""
+        found: Mask = self._last[its] <= turns
         return found
 
 

@@ -52,12 +52,12 @@ class Verdict:
         sent = {} if self.mended is None else {"reads": self.mended.reads, "deletes": self.mended.deletes}
         said = {"verdict": "accept" if self.accepts else "reject"}
         if self.against:
-            said |= {"against": self.against, "basis": "settled" if found.settled else "position"}
+            said |= {"against": self.against, "basis": "settled" if found.settled else "marker"}
         return {**said, **numbers, **sent, "first": first}
 
     def __str__(self) -> str:
         found = self.findings
-        meanwhile = "changed" if found.settled else "sent anew"
+        meanwhile = "changed" if self.against else "sent anew"
         changed = f", {found.changed} {meanwhile} meanwhile" if found.changed else ""
         if found.undecided:
             changed += f", {len(found.undecided)} not decided, since they changed each time"

@@ -38,6 +38,7 @@ TABLES = (
         " short varchar(9), feels mood, large text, secret text, PRIMARY KEY (id, part))"
     ),
     "ALTER TABLE orders ALTER large SET STORAGE EXTERNAL",
+    "CREATE TABLE markers (id text PRIMARY KEY)",
     f"""INSERT INTO orders SELECT i, E'p\\t\\\\"' || i % 3, i / 7.0,
         timestamp '2024-02-29 12:00' + i * interval '10 ms',
         '2024-02-29 12:00+02'::timestamptz + i * interval '1 us', date '2024-01-01' + i, 1e300 / i, i % 2 = 0,
@@ -55,6 +56,7 @@ THERE = (
         " done bool, data bytea, doc json, u text, tags text[], short text, feels text,"
         " PRIMARY KEY (id, part))"
     ),
+    "CREATE TABLE copy.t_markers (id varchar(80) PRIMARY KEY)",
 )
 COLUMNS = "id, part, price, at, zoned, day, f8, done, data, doc, u, tags, short, feels, large"
 SMALL = {
@@ -64,6 +66,11 @@ SMALL = {
     "tidemark__verify__settle__ms": str(SETTLE_MS),
     "tidemark__verify__against__there__connection__password": "",
     "tidemark__verify__against__there__collection__name__format": "copy.t_${source.table}",
+}
+MARKED = {
+    "tidemark__verify__against__there__marker__collection": "public.markers",
+    "tidemark__verify__settle__ms": "3600000",
+    "skipped__operations": "none",
 }
 KINDS = ("equal", "missing", "different", "extra")
 
@@ -101,13 +108,18 @@ def asked(job: Driven, database: Database, id_: str, **more: str) -> Answer:
     return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
 
 
-def copied(orders: Database, there: Database, where: str = "true") -> None:
-    """Bring the table up to the source's present rows, as far as they differ."""
+def copied(orders: Database, there: Database, where: str = "true", *, lag_s: float = 0.0) -> None:
+    """Bring the table up to the source's present rows, and first note which markers there are by then.
+
+    What is read comes to the table `lag_s` later, and the markers behind it.
+    """
     with orders.connect() as source, there.connect() as keeper:
+        markers = source.execute("SELECT id FROM markers").fetchall()
         shown = COLUMNS.replace("doc", "doc::text").replace("feels", "feels::text")
         found = source.execute(f"SELECT {shown} FROM orders WHERE {where}".encode()).fetchall()
         keys = [(row[0], row[1]) for row in found]
         marks = ", ".join(["%s"] * len(COLUMNS.split(", ")))
+        time.sleep(lag_s)
         names = [name for name in COLUMNS.split(", ") if name not in {"id", "part"}]
         assigned = ", ".join(f"{name} = EXCLUDED.{name}" for name in names)
         with keeper.transaction(), keeper.cursor() as cursor:
@@ -119,16 +131,17 @@ def copied(orders: Database, there: Database, where: str = "true") -> None:
             present = cursor.execute(f"SELECT id, part FROM copy.t_orders WHERE {where}".encode()).fetchall()
             gone = sorted(set(present) - set(keys))
             cursor.executemany("DELETE FROM copy.t_orders WHERE id = %s AND part = %s", gone)
+            cursor.executemany("INSERT INTO copy.t_markers VALUES (%s) ON CONFLICT DO NOTHING", markers)
 
 
 @contextmanager
-def kept(orders: Database, there: Database, where: str) -> Iterator[None]:
+def kept(orders: Database, there: Database, where: str, lag_s: float = 0.0) -> Iterator[None]:
     """Somebody who brings rows to the table, now and then."""
     stop = threading.Event()
 
     def keep() -> None:
         while not stop.wait(LAG_S):
-            copied(orders, there, where)
+            copied(orders, there, where, lag_s=lag_s)
 
     keeper = threading.Thread(target=keep)
     keeper.start()
@@ -172,17 +185,18 @@ def test_faults_in_a_table_of_others_are_found(
     assert extra == {(9999, "x"), (9998, "\t")}
 
 
+def step(connection: Any, number: int) -> None:
+    """Rows change, come, go and come back."""
+    key = number * 37 % (ROWS // 2) + 1
+    connection.execute("UPDATE orders SET short = %s WHERE id = %s", [f"n{number % 2}", key])
+    connection.execute("DELETE FROM orders WHERE id = %s", [number % 50 + 5000])
+    connection.execute("INSERT INTO orders (id, part) VALUES (%s, '')", [number % 50 + 5000])
+    connection.execute("UPDATE orders SET id = -id WHERE id IN (7, -7)")
+    time.sleep(0.05)
+
+
 def test_what_lags_is_no_difference(orders: Database, there: Database, tmp_path: Path, spark: SparkSession):
-    """Rows change, come, go and come back, while somebody brings them to the table late."""
-
-    def step(connection: Any, number: int) -> None:
-        key = number * 37 % (ROWS // 2) + 1
-        connection.execute("UPDATE orders SET short = %s WHERE id = %s", [f"n{number % 2}", key])
-        connection.execute("DELETE FROM orders WHERE id = %s", [number % 50 + 5000])
-        connection.execute("INSERT INTO orders (id, part) VALUES (%s, '')", [number % 50 + 5000])
-        connection.execute("UPDATE orders SET id = -id WHERE id IN (7, -7)")
-        time.sleep(0.05)
-
+    """Somebody brings rows to the table late, while they are written."""
     copied(orders, there)
     faults = (500, 9999)
     with driven(orders, tmp_path, spark, **settings(there)) as job:
@@ -198,6 +212,38 @@ def test_what_lags_is_no_difference(orders: Database, there: Database, tmp_path:
     assert rejected.facts["first"]["different"] == [json.dumps(["500", 'p\t\\"2'], separators=(",", ":"))]
     assert rejected.facts["changed"] > 0
     assert accepted.outcome == "finished", accepted.text
+
+
+def test_a_table_that_shows_markers_needs_no_time_to_settle(
+    orders: Database, there: Database, tmp_path: Path, spark: SparkSession
+):
+    """Somebody brings rows to the table seconds late, while they are written, and markers behind them."""
+    copied(orders, there)
+    faults = (500, 501, 9999)
+    with driven(orders, tmp_path, spark, **settings(there) | MARKED) as job:
+        with there.connect() as connection:
+            connection.execute("UPDATE copy.t_orders SET done = NOT done WHERE id = 500")
+            connection.execute("DELETE FROM copy.t_orders WHERE id = 501")
+            connection.execute("INSERT INTO copy.t_orders (id, part) VALUES (9999, 'x')")
+        with kept(orders, there, f"id NOT IN {faults}", lag_s=2.0), writing(orders, step):
+            rejected = asked(job, orders, "wrong")
+        with kept(orders, there, "true"):
+            accepted = asked(job, orders, "right")
+
+    assert [rejected.facts[kind] for kind in KINDS[1:]] == [1, 1, 1], rejected.text
+    assert (rejected.facts["basis"], rejected.facts["changed"] > 0) == ("marker", True)
+    assert " is rejected at " in rejected.text
+    assert accepted.outcome == "finished", accepted.text
+    assert " is accepted at " in accepted.text
+    assert counts(accepted)["equal"] >= ROWS - 1
+
+
+def test_markers_need_the_truncates(orders: Database, there: Database, tmp_path: Path, spark: SparkSession):
+    more = MARKED | {"skipped__operations": "t"}
+    with driven(orders, tmp_path, spark, **settings(there) | more) as job:
+        answer = asked(job, orders, "refused")
+
+    assert (answer.outcome, "set skipped.operations=none" in answer.text) == ("rejected", True), answer.text
 
 
 def test_what_can_not_be_compared_is_said(

@@ -52,6 +52,7 @@ READS_TIME = {
     "adapters/kafka/": "librdkafka's own pace",
     "adapters/lakehouse/files/": "names of files that no other process takes, and when one was removed",
     "adapters/verify/lake_version.py": "the pace of a thread; names of files that no other task takes",
+    "adapters/verify/marker.py": "the pace of a thread; ids that no other look takes",
     "adapters/verify/topic_records.py": "the brokers decide transactions at their own pace",
     "adapters/spark/": "Spark's end",
     "adapters/storage/": "a lease that outlives a machine's sleep; names that no other process takes",

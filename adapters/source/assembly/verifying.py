@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from adapters.spark.executors import ThreadExecutors
 from adapters.verify import foreign_copy
 from adapters.verify.files_copy import FilesCopy
+from adapters.verify.marker import Marker
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import LAKES, SinkKind
+from engine.events.names import topic_of
 from engine.job.verify.course import always_settled
 from engine.job.verify.verification import Verification
 from engine.verify.copy import HoldsRows
@@ -34,6 +36,7 @@ class Verifiable:
 
     `deletes` says how delete events are written of rows that only a copy has. `settled` and `settled_then`
     are `Verification`'s.
+    `mark` inserts a row with an id into a table; None: it can't.
     `why` says why nothing can be compared, if the source's settings speak against it. `reads` says how rows
     of a collection are read from tables that somebody else keeps; None: they can't be.
     """
@@ -44,6 +47,7 @@ class Verifiable:
     settled_then: Callable[[str], Settled] = lambda _saved: always_settled
     why: str = ""
     reads: Callable[[CollectionId], RowReads] | None = None
+    mark: Callable[[CollectionId, str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +102,24 @@ def _others(settings: Settings, ground: ComparisonTools, told: Verifiable, own: 
     place = foreign_copy.ForeignCopyTools(own, ground.executors, told.reads, ground.database)
     settle_s = settings.job.verify_settle_ms / 1000
     return {
-        name: foreign_copy.ForeignCopy(target, settle_s, f"{ground.staging}/against/{name}", place)
+        name: foreign_copy.ForeignCopy(
+            target.database,
+            settle_s,
+            f"{ground.staging}/against/{name}",
+            place,
+            _marker(settings, told, target.marker),
+        )
         for name, target in settings.job.against.items()
     }
+
+
+def _marker(settings: Settings, told: Verifiable, collection: CollectionId | None) -> Marker | None:
+    """The markers of a target. Without the truncates that the log has, differences would be false."""
+    if told.mark is None or collection is None:
+        return None
+    skipped = "t" in settings.events.skipped_operations
+    why = "with a marker, events need the truncates: set skipped.operations=none" if skipped else ""
+    return Marker(collection, topic_of(collection, settings.events), told.mark, why)
 
 
 def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:

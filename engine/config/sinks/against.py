@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from engine.config.properties.row import APPLIED, Property
-from engine.config.properties.shapes import TEXT, VERBATIM, whole
+from engine.config.properties.shapes import TEXT, VERBATIM, text, whole
 from engine.config.sinks.jdbc import ADDRESS, ConnectionSettings, parameters_of
 from engine.config.sinks.settings import JdbcSettings
 from engine.config.sinks.table_names import NAME_FORMAT
+from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from engine.config.properties.values import Values
@@ -21,6 +22,7 @@ _PREFIX: Final = "tidemark.verify.against.<target>."
 _URL: Final = f"{_PREFIX}connection.url"
 _USER, _PASSWORD = f"{_PREFIX}connection.username", f"{_PREFIX}connection.password"
 _FORMAT: Final = f"{_PREFIX}collection.name.format"
+_MARKER: Final = f"{_PREFIX}marker.collection"
 _STANDARD_FORMAT: Final = "${source.schema}.${source.table}"
 _SETTLE: Final = "tidemark.verify.settle.ms"
 
@@ -47,14 +49,32 @@ ROWS: Final = (
         NAME_FORMAT,
         _STANDARD_FORMAT,
     ),
+    Property(
+        _MARKER,
+        APPLIED,
+        "captured table, schema.table, into which the job inserts rows that tell how far the target is, which"
+        " must be filled in the order of the log",
+        text(r"[^.]+\.[^.]+", "schema.table"),
+    ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A database with tables that somebody else keeps.
+
+    `marker` is the table by whose rows the target tells how far it is; None: it can't tell.
+    """
+
+    database: JdbcSettings
+    marker: CollectionId | None = None
 
 
 @dataclass(slots=True)
 class AgainstRead:
     """The databases by their names, and every problem found on the way."""
 
-    targets: dict[str, JdbcSettings] = field(default_factory=dict)
+    targets: dict[str, Against] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -62,7 +82,7 @@ def read_against(values: Values) -> AgainstRead:
     """Compose the settings of each database."""
     given = {
         pattern: {parts[0]: str(value) for parts, value in values.group(pattern)}
-        for pattern in (_URL, _USER, _PASSWORD, _FORMAT)
+        for pattern in (_URL, _USER, _PASSWORD, _FORMAT, _MARKER)
     }
     found = AgainstRead()
     for name in dict.fromkeys(name for named in given.values() for name in named):
@@ -74,8 +94,10 @@ def read_against(values: Values) -> AgainstRead:
         connecting = ConnectionSettings(
             setting, given[_URL][name], given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
         )
-        found.targets[name] = JdbcSettings(
+        database = JdbcSettings(
             parameters=parameters_of(connecting, found.problems),
             table_format=given[_FORMAT].get(name, _STANDARD_FORMAT),
         )
+        marker = given[_MARKER].get(name)
+        found.targets[name] = Against(database, CollectionId(tuple(marker.split("."))) if marker else None)
     return found

@@ -188,6 +188,9 @@ class Verification:
             for table in state.snapshot.judged
             if table.ticket in self._courses
         }
+        for table in state.snapshot.judged:
+            if table.ticket in self._courses:
+                topics |= set(_besides(_copy_of(self, table.target)))
         if topics or self._followed:
             for copy in (self.copy, *self.others.values()):
                 copy.follow(topics, state.turn)
@@ -223,7 +226,7 @@ class Verification:
             return self._mended(state, table, course.repair, parts)
         if found is None:
             return state
-        if found.settled and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
+        if table.target.against and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
             # A key that is never at rest there decides nothing about the others.
             found = found.given_up
         # At last, rows that are never at rest change nothing about those that differ.
@@ -343,6 +346,10 @@ def _copy_of(verification: Verification, target: Target) -> Copy:
     if copy is None:
         raise InvariantError("rows are compared with no copy")
     return copy
+
+
+def _besides(copy: object) -> Collection[str]:
+    return copy.besides if isinstance(copy, Settles) else ()
 
 
 def _unknown(against: str, others: Collection[str]) -> str:

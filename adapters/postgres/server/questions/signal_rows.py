@@ -80,6 +80,12 @@ class SignalTables:
         with source_errors("writing to the signal table"):
             self._insert(table, row_id, kind, data)
 
+    def insert_id(self, table: CollectionId, row_id: str) -> None:
+        """Insert a row that has nothing but an `id`."""
+        statement = sql.SQL("INSERT INTO {} (id) VALUES (%s)").format(sql.Identifier(*table.parts[-2:]))
+        with source_errors("writing a marker"):
+            self._connection.execute(statement, [row_id])
+
     def insert_alone(self, table: CollectionId, row_id: str, kind: str) -> int:
         """Insert a row in a transaction of its own, and return the transaction's 32-bit id."""
         statement = sql.SQL(

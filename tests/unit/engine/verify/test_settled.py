@@ -14,20 +14,20 @@ from engine.verify.seen_row import SeenRow
 from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, SettledResult, Since, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def digest(text: object) -> bytes:
     return str(text).encode().ljust(16, b".")
 
 
-def seen_rows(rows: Sequence[tuple[int, SeenRow, str | None]]) -> pa.Table:
+def seen_rows(rows: Sequence[tuple[int, SeenRow, str | None]], turns: Sequence[int] = ()) -> pa.Table:
     """Rows seen: the key, what was seen of it, and its row."""
     columns = [
         [digest(key) for key, _kind, _row in rows],
         [None if row is None else digest(row) for _key, _kind, row in rows],
         [str(key).encode() for key, _kind, _row in rows],
-        [1 for _row in rows],
+        turns or [1 for _row in rows],
         [int(kind) for _key, kind, _row in rows],
     ]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, SEEN_ROWS.types, strict=True)]
@@ -45,7 +45,13 @@ def held_rows(rows: Sequence[tuple[int, str]]) -> pa.Table:
 
 
 def keys(touched: Iterable[int]) -> pa.Table:
-    return pa.table({"key": pa.array([digest(key) for key in touched], TOUCHED.types[0])})
+    return at_turns(dict.fromkeys(touched, 9))
+
+
+def at_turns(touched: Mapping[int, int]) -> pa.Table:
+    """Keys touched, each with its turn."""
+    found = [pa.array(map(digest, touched), TOUCHED.types[0]), pa.array(touched.values(), TOUCHED.types[1])]
+    return pa.table(found, schema=TOUCHED)
 
 
 FIRST = Since(DIFFERENCES.empty_table(), TOUCHED.empty_table())
@@ -139,6 +145,50 @@ def test_several_rows_of_one_key_equal_nothing():
 
 def test_nothing_on_either_side():
     assert counts(two_looks([], [])) == (0, 0, 0, 0, 0)
+
+
+def marked(
+    seen: Sequence[tuple[int, SeenRow, str | None]],
+    held: list[tuple[int, str]],
+    touched: Mapping[int, int],
+    **since: bool,
+) -> SettledResult:
+    """The outcome of a look at a table that tells by markers how far it is. All windows are of turn 5."""
+    known = Since(DIFFERENCES.empty_table(), at_turns(touched), marked=True, **since)
+    return judge(seen_rows(seen, [5] * len(seen)), held_rows(held), known)
+
+
+def test_differences_count_at_once_with_a_marker():
+    found = marked(
+        [(1, ROW, "a"), (2, ROW, "b"), (4, SeenRow.ABSENT, None)], [(2, "x"), (3, "c"), (4, "d")], {}
+    )
+
+    assert (counts(found), found.unread) == ((0, 1, 1, 2, 0), 0)
+
+
+@pytest.mark.parametrize(("turn", "again"), [(5, 0), (6, 1)])
+def test_a_key_counts_unless_it_was_touched_after_its_window(turn, again):
+    found = marked([(1, ROW, "a")], [(1, "x")], {1: turn})
+
+    assert counts(found) == (0, 0, 1 - again, 0, again)
+
+
+def test_with_a_marker_a_row_that_came_later_is_changed_and_a_superseded_one_never_counts():
+    found = marked([(1, SeenRow.SUPERSEDED, None)], [(1, "x"), (2, "y")], {2: 3})
+
+    assert (counts(found), found.changed) == ((0, 0, 0, 0, 1), 1)
+
+
+def test_with_a_marker_a_truncate_touches_all_keys():
+    found = marked([(1, ROW, "a")], [(2, "y")], {}, emptied=True)
+
+    assert (counts(found), found.changed) == ((0, 0, 0, 0, 1), 1)
+
+
+def test_with_a_marker_rows_that_only_the_table_has_count_once_windows_see_all_that_was_sent():
+    found = marked([], [(2, "y")], {}, visible=False)
+
+    assert (counts(found), found.unread) == ((0, 0, 0, 0, 0), 1)
 
 
 @dataclass
@@ -280,3 +330,59 @@ def test_no_fault_is_missed_and_none_is_invented_under_writes():
         assert world.faults - touched <= wrong | open_, f"seed {seed}"
         found += len(wrong)
     assert found > 100
+
+
+def marked_verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
+    """As `verdict`, by markers. A turn is an entry of the log, and the table may lag as long as it wants."""
+    began = len(world.log)
+    seen: list[tuple[int, SeenRow, str | None]] = []
+    turns: list[int] = []
+    asked: Iterable[int] = range(KEYS)
+    wrong: set[int] = set()
+    open_: set[int] = set()
+    for look in range(6):
+        for key in asked:
+            world.step(writes=writes)
+            row = world.source.get(key)
+            if row is not None or look:
+                seen.append((key, SeenRow.ABSENT if row is None else ROW, row))
+                turns.append(len(world.log))
+        marker = len(world.log)
+        while world.applied < marker:
+            world.step(writes=writes)
+        rows, end = list(world.table.items()), len(world.log)
+        touched = {key: turn for turn, (key, _row) in enumerate(world.log[:end], 1) if turn > began}
+        found = judge(
+            seen_rows(seen, turns),
+            held_rows(rows),
+            Since(DIFFERENCES.empty_table(), at_turns(touched), marked=True),
+        )
+        names = [key for key, _kind, _row in seen]
+        wrong = {names[at] for at in (*found.missing, *found.different)} | {rows[at][0] for at in found.extra}
+        open_ = {names[at] for at in found.again}
+        if not open_:
+            break
+        asked = sorted(open_)
+    return wrong, open_
+
+
+def test_by_markers_no_fault_is_missed_and_none_is_invented():
+    found = 0
+    for seed in range(300):
+        world = World(Random(seed))
+        for _ in range(40):
+            world.step(writes=True)
+        for key in world.chance.sample(range(KEYS), 4):
+            world.break_(key)
+        broken, began = set(world.faults), len(world.log)
+        writes = seed % 2 > 0
+
+        wrong, open_ = marked_verdict(world, writes=writes)
+
+        # A write that the table had still to apply may have healed what was broken.
+        touched = {key for key, _row in world.log[began:]}
+        assert wrong <= broken, f"seed {seed}"
+        assert broken & world.faults - touched <= wrong | open_, f"seed {seed}"
+        assert writes or not open_
+        found += len(wrong)
+    assert found > 300

@@ -552,6 +552,7 @@ class OthersCopy(ScriptedCopy):
     """A copy that somebody else keeps, and that may lag for 30 turns."""
 
     settle_s = 3.0
+    besides = ()
     learnt: str = ""
 
     def learn(self, topic: str, collection: Any) -> str:
