@@ -19,7 +19,8 @@ import pyarrow as pa
 from psycopg import sql
 
 from adapters.jdbc.statements import identifier, size_of, types_of
-from engine.errors import SourceError
+from engine.errors import InvariantError, SourceError
+from engine.verify.settled import HeldRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from adapters.jdbc.connection import Target
     from adapters.lake.table_name import TableName
     from adapters.verify.row_reads import RowReads
+    from engine.verify.settled import HeldPlace
 
 _RANGE_BYTES: Final = 8 << 20
 """How much of a table, with its large values, one statement reads."""
@@ -41,23 +43,13 @@ _TEXTS: Final = ("text", "character", "json")
 """How the names of types begin whose values are parsed by a cast."""
 
 
-class ReadRows(NamedTuple):
-    """Rows of a table: the digests of their keys and rows, numbers by which each can be found again.
-
-    `faithful` says whether the source's types can hold a row's values.
-    """
-
-    keys: pa.Array
-    rows: pa.Array
-    places: pa.Array
-    faithful: pa.Array
-
-
 class ForeignRows:
     """The rows of a table as of one snapshot of its server. Used by one thread; `cancel` by any."""
 
-    def __init__(self, target: Target, name: TableName, reads: RowReads) -> None:
-        self._target, self._name, self._reads = target, name, reads
+    def __init__(
+        self, target: Target, name: TableName, reads: RowReads, markers: TableName | None = None
+    ) -> None:
+        self._target, self._name, self._reads, self._markers = target, name, reads, markers
         self._ranges: list[tuple[int, int | None]] = []
         self._columns: sql.Composable | None = None
         self._faithful: sql.Composable = sql.SQL("true")
@@ -79,11 +71,14 @@ class ForeignRows:
             self._ranges = list(zip(begins, [*begins[1:], None], strict=True))
         return size
 
-    def has(self, name: TableName, row_id: str) -> bool:
-        """Whether a table has the row with this `id` now. Call it before `begin`. Raises SinkError."""
-        asked = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE id::text = %s)").format(identifier(name))
+    def has(self, marker: str) -> bool:
+        """Whether the table of markers has this one now. Call it before `begin`. Raises SinkError."""
+        if self._markers is None:
+            raise InvariantError("there is no table of markers")
+        name = identifier(self._markers)
+        asked = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE id::text = %s)").format(name)
         with self._target.connection() as connection:
-            row = connection.execute(asked, [row_id]).fetchone()
+            row = connection.execute(asked, [marker]).fetchone()
         return bool(row and row[0])
 
     def _choose(self, connection: Connection) -> None:
@@ -117,20 +112,20 @@ class ForeignRows:
         ).fetchone()
         return max(1, -(-(row[0] if row else 0) // max(size, 1)))
 
-    def rows(self) -> Iterator[ReadRows]:
+    def rows(self) -> Iterator[HeldRows]:
         """The rows, range by range. Raises SinkError, also for a value that can't be cast."""
         for number in range(len(self._ranges)):
             texts, faithful = self._texts(number)
             if len(texts):
                 keys, rows, _shown = self._reads.digested(texts)
                 places = pa.array(number * _RANGES + np.arange(len(texts)))
-                yield ReadRows(keys, rows, places, faithful)
+                yield HeldRows(keys, rows, places, faithful)
 
-    def keys(self, places: Sequence[int]) -> tuple[str, ...]:
+    def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of the rows at these places, as JSON."""
         found = []
         for place in places:
-            number, row = divmod(place, _RANGES)
+            number, row = divmod(place.number, _RANGES)
             texts, _faithful = self._texts(number)
             found.append(self._reads.digested(texts.slice(row, 1))[2][0].as_py())
         return tuple(found)

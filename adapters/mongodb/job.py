@@ -7,6 +7,7 @@ job to Python code that has its own Spark session.
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import numbers, shown
@@ -15,6 +16,7 @@ from adapters.mongodb.server.connection import Server, connection_of, members
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
+from adapters.mongodb.snapshot.foreign_collections import ForeignCollections
 from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.streamed_spans import StreamedSpans
@@ -26,6 +28,7 @@ from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.verify.copied_events import Traits
+from engine.config.sinks.against import MongoTarget
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
 
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.source.assembly.supplied import Locations
+    from adapters.verify.foreign_tables import ForeignTables
     from engine.config.settings import Settings
+    from engine.config.sinks.against import Against
 
 _LOCAL_CHANGES = 5_000
 """Up to this many change events are encoded by the driver, at 20 to 40 µs each; a Spark job costs 0.2 s."""
@@ -57,8 +62,22 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
         appeared=source.appeared,
         numbers=numbers,
         figures=source.figures,
-        verifiable=Verifiable(Traits(looked_up=True), source.deletes, why=_not_compared(settings)),
+        verifiable=Verifiable(
+            Traits(looked_up=True),
+            source.deletes,
+            why=_not_compared(settings),
+            others=partial(_others, source),
+        ),
     )
+
+
+def _others(source: MongoSource, target: Against) -> ForeignTables | str:
+    """The collections of a target that somebody else keeps, or why there are none."""
+    if not isinstance(target.database, MongoTarget):
+        return "collections of MongoDB are compared with collections of MongoDB only"
+    if target.marker is not None:
+        return "a collection of MongoDB can't tell by markers how far it is: only PostgreSQL's tables can"
+    return ForeignCollections(target.database, source.document_reads)
 
 
 def _not_compared(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from engine.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from adapters.mongodb.events.rows import ReadEvents
     from adapters.mongodb.log.reader import MongoLog
     from adapters.mongodb.log_opening import LogOpening
     from adapters.mongodb.log_session import LogSession
@@ -139,3 +140,7 @@ class MongoSource:
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of documents are written that only a copy has."""
         return self._windows.deletes(collection, self._opened(), self._opening.streamed.to)
+
+    def document_reads(self, collection: CollectionId) -> ReadEvents:
+        """How documents of a collection are read from another one. Raises SourceError."""
+        return self._windows.elsewhere(collection, self._opened(), self._opening.streamed.to)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adapters.jdbc.foreign_tables import JdbcTables
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.relations import Relations
@@ -37,6 +38,8 @@ from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
 from adapters.verify.copied_events import Traits
+from engine.config.sinks.settings import JdbcSettings
+from engine.events.names import topic_of
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.assembly.supplied import Locations
+    from adapters.verify.foreign_tables import ForeignTables
     from engine.config.settings import Settings
+    from engine.config.sinks.against import Against
     from engine.model import CollectionId
 
 
@@ -92,10 +97,21 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
             source.deletes,
             source.settled,
             settled_then,
-            reads=source.row_reads,
+            others=partial(_others, settings, source, postgres.database),
             mark=partial(_write_marker, settings),
         ),
     )
+
+
+def _others(
+    settings: Settings, source: PostgresSource, database: str, target: Against
+) -> ForeignTables | str:
+    """The tables of a target that somebody else keeps, or why there are none."""
+    if not isinstance(target.database, JdbcSettings):
+        return "tables of PostgreSQL are compared with tables of PostgreSQL only"
+    marker = target.marker
+    markers = None if marker is None else (topic_of(marker, settings.events), marker)
+    return JdbcTables(target.database, source.row_reads, database, markers)
 
 
 def _write_marker(settings: Settings, table: CollectionId, row_id: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.jdbc.connection import Target
-from adapters.jdbc.foreign_rows import ForeignRows
-from adapters.lake.table_name import CollectionTables, TableNaming
 from adapters.verify.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
 from adapters.verify.foreign_partition import JudgePartition, SortedRows
+from adapters.verify.foreign_tables import HasMarkers
 from adapters.verify.partitions import partitions_of, write_files, write_partitions
 from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.errors import InvariantError, SinkError
@@ -34,16 +32,13 @@ from engine.verify.settled import HELD, SEVERAL, TOUCHED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.jdbc.foreign_rows import ReadRows
+    from adapters.verify.foreign_tables import ForeignTable, ForeignTables
     from adapters.verify.marker import Marker
-    from adapters.verify.row_reads import RowReads
-    from engine.config.sinks.settings import JdbcSettings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, Copy, ExtraRow, SeenRows, TouchedKeys
+    from engine.verify.settled import HeldRows
 
-_LONGEST: Final = 63
-"""Bytes of a name; PostgreSQL cuts longer ones."""
 _MOST_AGAIN: Final = 50_000
 """How many rows are looked at again by their keys; if there are more, all are read again."""
 
@@ -68,14 +63,11 @@ class _LastLook:
 class ForeignCopyTools:
     """What all foreign copies of a job work with.
 
-    `own` is what the job's sink holds. `reads` says how a collection's rows are read. `database` is the
-    source's, for collections whose names don't have it.
+    `own` is what the job's sink holds.
     """
 
     own: Copy
     executors: Executors
-    reads: Callable[[CollectionId], RowReads]
-    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +81,22 @@ class Work:
 
 
 class ForeignCopy:
-    """Implements `Copy` and `Settles` for the tables of one database. Sorted rows wait below `work`.
+    """Implements `Copy` and `Settles` for the tables of one target. Sorted rows wait below `work`.
 
-    The table lags less than `settle_s`, or tells by a `marker` how far it is.
+    A table lags less than `settle_s`, or tells by a `marker` how far it is.
     """
 
     def __init__(
         self,
-        settings: JdbcSettings,
+        tables: ForeignTables,
         settle_s: float,
         work: str,
         ground: ForeignCopyTools,
         marker: Marker | None = None,
     ) -> None:
-        self._settings, self._work, self._ground, self._marker = settings, work, ground, marker
+        self._tables, self._work, self._ground, self._marker = tables, work, ground, marker
         self.settle_s = settle_s if marker is None else 0.0
         self._newest = 0
-        naming = TableNaming(settings.table_format, "its collection.name.format", _LONGEST)
-        self._names = CollectionTables(naming, ground.database)
         self._looks: dict[tuple[str, int], _LastLook] = {}
         self._collections: dict[str, CollectionId] = {}
 
@@ -132,7 +122,7 @@ class ForeignCopy:
         if self._marker is not None and self._marker.why:
             return self._marker.why
         try:
-            self._names.of(topic, collection)
+            self._tables.check(topic, collection)
         except SinkError as error:
             return str(error)
         return ""
@@ -145,9 +135,7 @@ class ForeignCopy:
         rows, ticket = seen
         collection = self._collections[topic]
         with as_source_errors():
-            name = self._names.of(topic, collection)
-        target = Target(self._settings, f"tidemark verify {ticket}")
-        held = ForeignRows(target, name, self._ground.reads(collection))
+            held = self._tables.table(topic, collection, f"tidemark verify {ticket}")
         known = self._looks.get((topic, ticket))
         work = Work(self._directory(ticket), topic, rows.path(ticket), rows.written(ticket).rows)
 
@@ -156,13 +144,11 @@ class ForeignCopy:
 
         return ForeignComparison(held, work, asked, self._ground, (known, learn), self._marked(held))
 
-    def _marked(self, held: ForeignRows) -> Marked | None:
+    def _marked(self, held: object) -> Marked | None:
         """What tells the position of the target, whose rows these are."""
-        if self._marker is None:
+        if self._marker is None or not isinstance(held, HasMarkers):
             return None
-        with as_source_errors():
-            name = self._names.of(self._marker.topic, self._marker.collection)
-        return Marked(self._marker, partial(held.has, name), lambda: self._newest)
+        return Marked(self._marker, held.has, lambda: self._newest)
 
     def touched(self, topic: str, span: Span) -> TouchedKeys:  # noqa: ARG002
         """Never called: somebody else's table can't be repaired."""
@@ -187,7 +173,7 @@ class ForeignComparison(ThreadedComparison):
 
     def __init__(
         self,
-        held: ForeignRows,
+        held: ForeignTable,
         work: Work,
         asked: ComparisonRequest,
         ground: ForeignCopyTools,
@@ -274,7 +260,7 @@ class ForeignComparison(ThreadedComparison):
         return path, emptied
 
 
-def _as_held(read: ReadRows) -> pa.Table:
+def _as_held(read: HeldRows) -> pa.Table:
     rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
     return pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD)
 

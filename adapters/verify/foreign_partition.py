@@ -9,7 +9,7 @@ import pyarrow as pa
 from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.comparison import SEEN_ROWS
 from engine.verify.copy import FIRST_KEYS, Findings
-from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, Since, judge
+from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, HeldPlace, Since, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class JudgedPartition:
     """The findings, the positions of the first extra rows, and the file of the differences."""
 
     findings: Findings
-    extra: tuple[int, ...]
+    extra: tuple[HeldPlace, ...]
     path: str
 
 
@@ -65,5 +65,5 @@ class JudgePartition:
             tuple((row["merge_key"], row["key"]) for row in again),
             unsettled=found.unread,
         )
-        places = held.column("place").take(pa.array(found.extra[:FIRST_KEYS])).to_pylist()
-        return JudgedPartition(findings, tuple(places), path)
+        extra = held.take(pa.array(found.extra[:FIRST_KEYS])).select(["place", "key"]).to_pylist()
+        return JudgedPartition(findings, tuple(HeldPlace(row["place"], row["key"]) for row in extra), path)

@@ -27,7 +27,7 @@ before the scan:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +51,25 @@ TOUCHED: Final = pa.schema([("key", DIGEST), ("turn", pa.int64())])
 _NEVER: Final = np.iinfo(np.int64).max
 SEVERAL: Final = bytes(DIGEST.byte_width)
 """Stands for what equals nothing: several rows of one key, or a value that the source's type can't hold."""
+
+
+class HeldRows(NamedTuple):
+    """Rows of a table: the digests of their keys and rows, numbers by which each can be found again.
+
+    `faithful` says whether the source's types can hold a row's values.
+    """
+
+    keys: pa.Array
+    rows: pa.Array
+    places: pa.Array
+    faithful: pa.Array
+
+
+class HeldPlace(NamedTuple):
+    """One row of a table: its number, and the digest of its key."""
+
+    number: int
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)

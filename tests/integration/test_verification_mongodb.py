@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,9 @@ SMALL = {"incremental__snapshot__chunk__size": "100", "tidemark__window__max__ch
 ENDS = {"finished", "failed", "rejected"}
 
 
-def asked(job: Driven, client: Any, type_: str, id_: str) -> Answer:
+def asked(job: Driven, client: Any, type_: str, id_: str, **more: str) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
-    data = {"data-collections": ["inventory.t"], "type": type_}
+    data = {"data-collections": ["inventory.t"], "type": type_, **more}
     client["inventory"]["signals"].insert_one({"_id": id_, "type": "execute-snapshot", "data": data})
     job.until(lambda: any(answer.id == id_ and answer.outcome in ENDS for answer in job.answers))
     return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ENDS)
@@ -105,3 +106,55 @@ def test_updates_without_their_document_can_not_be_compared(mongodb, tmp_path, s
             answer = asked(job, client, "verify", "plain")
 
     assert (answer.outcome, "leaves the document out" in answer.text) == ("rejected", True)
+
+
+def test_a_collection_that_somebody_else_keeps_is_verified_once_it_has_settled(mongodb, tmp_path, spark):
+    """Somebody copies the documents late. The first verification comes while they are written."""
+    more = {
+        **SMALL,
+        "collection__include__list": "inventory.t,inventory.signals",
+        "tidemark__verify__settle__ms": "2000",
+        "tidemark__verify__against__there__connection__url": mongodb.uri,
+        "tidemark__verify__against__there__collection__name__format": "warehouse.copy_${source.table}",
+        "tidemark__verify__against__tables__connection__url": "jdbc:postgresql://localhost/nowhere",
+    }
+    faults = [2.5, 'nöte\t"', "odd"]
+
+    def keep(client: Any) -> None:
+        for document in list(client["inventory"]["t"].find({"_id": {"$nin": faults}})):
+            client["warehouse"]["copy_t"].replace_one({"_id": document["_id"]}, document, upsert=True)
+        present = {repr(found["_id"]) for found in client["inventory"]["t"].find({}, {"_id": 1})}
+        for found in list(client["warehouse"]["copy_t"].find({"_id": {"$nin": faults}}, {"_id": 1})):
+            if repr(found["_id"]) not in present:
+                client["warehouse"]["copy_t"].delete_one({"_id": found["_id"]})
+
+    def follow(stop: threading.Event) -> None:
+        with mongodb.connect() as own:
+            while not stop.wait(0.2):
+                keep(own)
+
+    with mongodb.connect() as client, driven(mongodb, tmp_path, spark, **more) as job:
+        client["inventory"]["t"].insert_many(documents())
+        client["inventory"].create_collection("signals")
+        client["warehouse"]["copy_t"].insert_many([{"_id": 2.5, "v": 1.1}, {"_id": "odd", "v": 1}])
+        keep(client)
+        stop = threading.Event()
+        keeper = threading.Thread(target=follow, args=[stop])
+        keeper.start()
+        with writing(mongodb, 11):
+            rejected = asked(job, client, "verify", "wrong", against="there")
+        stop.set()
+        keeper.join()
+        client["warehouse"]["copy_t"].delete_one({"_id": "odd"})
+        faults.clear()
+        keep(client)
+        accepted = asked(job, client, "verify", "right", against="there")
+        refused = asked(job, client, "verify", "tables", against="tables")
+
+    found = {kind: rejected.facts[kind] for kind in ("missing", "different", "extra")}
+    assert found == {"missing": 1, "different": 1, "extra": 1}, rejected.text
+    assert rejected.facts["first"]["extra"] == ['{"id":"\\"odd\\""}']
+    assert rejected.facts["basis"] == "settled"
+    assert accepted.outcome == "finished", accepted.text
+    assert accepted.facts["changed"] == 0
+    assert (refused.outcome, "with collections of MongoDB only" in refused.text) == ("rejected", True)

@@ -187,6 +187,12 @@ class OpenWindows:
         affixes = codec.delete_affixes(source, self._clock.now_ms)
         return DeleteEvents(codec.topic, codec.key_wrap, affixes, (), settings.tombstones)
 
+    def elsewhere(
+        self, collection: CollectionId, session: LogSession, streamed_to: tuple[int, int]
+    ) -> ReadEvents:
+        """How documents of a collection become events that were read from another one."""
+        return _events(collection, session.rules, streamed_to, self._clock.now_ms, "")
+
     def _forget(self, window_id: str) -> None:
         self.opened.pop(window_id, None)
 

@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.verify.copied_events import Traits
-    from adapters.verify.row_reads import RowReads
+    from adapters.verify.foreign_tables import ForeignTables
     from engine.config.settings import Settings
+    from engine.config.sinks.against import Against
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
     from engine.verify.copy import Copy, Settled
     from engine.verify.deletes import DeleteEvents
+
+
+def _no_others(_target: Against) -> str:
+    return "with this source, tables that somebody else keeps can't be compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,9 @@ class Verifiable:
 
     `deletes` says how delete events are written of rows that only a copy has. `settled` and `settled_then`
     are `Verification`'s.
-    `mark` inserts a row with an id into a table; None: it can't.
-    `why` says why nothing can be compared, if the source's settings speak against it. `reads` says how rows
-    of a collection are read from tables that somebody else keeps; None: they can't be.
+    `why` says why nothing can be compared, if the source's settings speak against it. `others` gives the
+    tables of a target that somebody else keeps, or says why they can't be compared. `mark` inserts a row with
+    an id into a table; None: it can't.
     """
 
     traits: Traits
@@ -46,7 +51,7 @@ class Verifiable:
     settled: Callable[[], Settled] = lambda: always_settled
     settled_then: Callable[[str], Settled] = lambda _saved: always_settled
     why: str = ""
-    reads: Callable[[CollectionId], RowReads] | None = None
+    others: Callable[[Against], ForeignTables | str] = _no_others
     mark: Callable[[CollectionId, str], None] | None = None
 
 
@@ -95,22 +100,25 @@ def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiabl
     )
 
 
-def _others(settings: Settings, ground: ComparisonTools, told: Verifiable, own: Copy) -> dict[str, Copy]:
-    """The copies that somebody else keeps, by name. Only rendered rows can be compared with them."""
-    if told.reads is None or isinstance(own, HoldsRows):
-        return {}
-    place = foreign_copy.ForeignCopyTools(own, ground.executors, told.reads, ground.database)
+def _others(
+    settings: Settings, ground: ComparisonTools, told: Verifiable, own: Copy
+) -> dict[str, Copy | str]:
+    """The copies that somebody else keeps, by name, or why one can't be compared."""
+    if isinstance(own, HoldsRows):
+        # Only rendered rows can be compared with them.
+        why = "tables that somebody else keeps are compared in jobs with the sink files or kafka"
+        return dict.fromkeys(settings.job.against, why)
+    place = foreign_copy.ForeignCopyTools(own, ground.executors)
     settle_s = settings.job.verify_settle_ms / 1000
-    return {
-        name: foreign_copy.ForeignCopy(
-            target.database,
-            settle_s,
-            f"{ground.staging}/against/{name}",
-            place,
-            _marker(settings, told, target.marker),
-        )
-        for name, target in settings.job.against.items()
-    }
+    found: dict[str, Copy | str] = {}
+    for name, target in settings.job.against.items():
+        tables, work = told.others(target), f"{ground.staging}/against/{name}"
+        if isinstance(tables, str):
+            found[name] = tables
+        else:
+            marker = _marker(settings, told, target.marker)
+            found[name] = foreign_copy.ForeignCopy(tables, settle_s, work, place, marker)
+    return found
 
 
 def _marker(settings: Settings, told: Verifiable, collection: CollectionId | None) -> Marker | None:

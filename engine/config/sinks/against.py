@@ -5,11 +5,12 @@ They are named in the settings, so no signal has an address or a password.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from engine.config.properties.row import APPLIED, Property
-from engine.config.properties.shapes import TEXT, VERBATIM, text, whole
+from engine.config.properties.shapes import TEXT, VERBATIM, Shape, text, whole
 from engine.config.sinks.jdbc import ADDRESS, ConnectionSettings, parameters_of
 from engine.config.sinks.settings import JdbcSettings
 from engine.config.sinks.table_names import NAME_FORMAT
@@ -24,7 +25,16 @@ _USER, _PASSWORD = f"{_PREFIX}connection.username", f"{_PREFIX}connection.passwo
 _FORMAT: Final = f"{_PREFIX}collection.name.format"
 _MARKER: Final = f"{_PREFIX}marker.collection"
 _STANDARD_FORMAT: Final = "${source.schema}.${source.table}"
+_MONGODB: Final = re.compile(r"mongodb(?:\+srv)?://\S+")
+_MONGODB_FORMAT: Final = "${source.db}.${source.table}"
 _SETTLE: Final = "tidemark.verify.settle.ms"
+
+
+def _address(raw: str) -> object:
+    return raw.strip() if _MONGODB.fullmatch(raw.strip()) else ADDRESS.convert(raw)
+
+
+_ADDRESS: Final = Shape(f"{ADDRESS.allowed}; or mongodb://host:port", _address)
 
 ROWS: Final = (
     Property(
@@ -37,15 +47,17 @@ ROWS: Final = (
     Property(
         _URL,
         APPLIED,
-        "database with tables that somebody else keeps: jdbc:postgresql://host:port/database",
-        ADDRESS,
+        "database with tables that somebody else keeps: jdbc:postgresql://host:port/database, or mongodb://host:port"
+        " for a source on MongoDB",
+        _ADDRESS,
     ),
     Property(_USER, APPLIED, "user who may read these tables", TEXT),
     Property(_PASSWORD, APPLIED, "password of this user", VERBATIM),
     Property(
         _FORMAT,
         APPLIED,
-        f"name of a collection's table there, as for the sink jdbc; without it {_STANDARD_FORMAT}",
+        f"name of a collection's table there, as for the sink jdbc; without it {_STANDARD_FORMAT}, on MongoDB"
+        f" {_MONGODB_FORMAT}",
         NAME_FORMAT,
         _STANDARD_FORMAT,
     ),
@@ -60,13 +72,23 @@ ROWS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class MongoTarget:
+    """A MongoDB deployment. `collection_format` gives a collection's database and name."""
+
+    uri: str = field(repr=False)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    collection_format: str = _MONGODB_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
 class Against:
     """A database with tables that somebody else keeps.
 
     `marker` is the table by whose rows the target tells how far it is; None: it can't tell.
     """
 
-    database: JdbcSettings
+    database: JdbcSettings | MongoTarget
     marker: CollectionId | None = None
 
 
@@ -91,13 +113,16 @@ def read_against(values: Values) -> AgainstRead:
             if values.sure(setting):
                 found.problems.append(f"missing {setting!r}: the database of the target {name!r}")
             continue
-        connecting = ConnectionSettings(
-            setting, given[_URL][name], given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
-        )
-        database = JdbcSettings(
-            parameters=parameters_of(connecting, found.problems),
-            table_format=given[_FORMAT].get(name, _STANDARD_FORMAT),
-        )
+        login = given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
+        connecting = ConnectionSettings(setting, given[_URL][name], *login)
+        database = _database(connecting, given[_FORMAT].get(name, ""), found.problems)
         marker = given[_MARKER].get(name)
         found.targets[name] = Against(database, CollectionId(tuple(marker.split("."))) if marker else None)
     return found
+
+
+def _database(connecting: ConnectionSettings, form: str, problems: list[str]) -> JdbcSettings | MongoTarget:
+    if _MONGODB.fullmatch(connecting.address):
+        given = connecting.address, connecting.user, connecting.password
+        return MongoTarget(*given, form or _MONGODB_FORMAT)
+    return JdbcSettings(parameters=parameters_of(connecting, problems), table_format=form or _STANDARD_FORMAT)

@@ -71,7 +71,7 @@ class Verification:
     `deletes` says how the delete events of a collection are written; None: nothing can be repaired. `due` are
     those that the next turn must send, and nothing else. `settled` makes `ComparisonRequest.settled` of what
     snapshots of the source show now, `settled_then` makes it of its saved text. `others` are copies that
-    somebody else keeps, by the names that targets give them.
+    somebody else keeps, by the names that targets give them, or say why nothing is compared with them.
     """
 
     copy: Copy | None = None
@@ -81,7 +81,7 @@ class Verification:
     due: list[Deletes] = field(default_factory=list)
     settled: Callable[[], Settled] = lambda: always_settled
     settled_then: Callable[[str], Settled] = lambda _saved: always_settled
-    others: Mapping[str, Copy] = field(default_factory=dict)
+    others: Mapping[str, Copy | str] = field(default_factory=dict)
     _courses: dict[int, Course] = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
 
@@ -193,7 +193,8 @@ class Verification:
                 topics |= set(_besides(_copy_of(self, table.target)))
         if topics or self._followed:
             for copy in (self.copy, *self.others.values()):
-                copy.follow(topics, state.turn)
+                if not isinstance(copy, str):
+                    copy.follow(topics, state.turn)
             self._followed = topics
 
     def _await_measuring(self, state: State, ticket: int, parts: JobParts) -> None:
@@ -343,7 +344,7 @@ class Verification:
 def _copy_of(verification: Verification, target: Target) -> Copy:
     """What the rows of a target are compared with."""
     copy = verification.others[target.against] if target.against else verification.copy
-    if copy is None:
+    if copy is None or isinstance(copy, str):
         raise InvariantError("rows are compared with no copy")
     return copy
 
@@ -352,12 +353,15 @@ def _besides(copy: object) -> Collection[str]:
     return copy.besides if isinstance(copy, Settles) else ()
 
 
-def _unknown(against: str, others: Collection[str]) -> str:
+def _unknown(against: str, others: Mapping[str, Copy | str]) -> str:
     """Why nothing can be compared with what has this name; empty if something can."""
-    if not against or against in others:
+    if not against:
         return ""
+    if against in others:
+        found = others[against]
+        return found if isinstance(found, str) else ""
     if not others:
-        return "this job has no targets: they need a source on PostgreSQL and the sink files or kafka"
+        return "the settings have no targets: see tidemark.verify.against"
     return f"the settings have no target {against!r}; known: {', '.join(sorted(others))}"
 
 
