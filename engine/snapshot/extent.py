@@ -52,6 +52,7 @@ class Extent:
     - `as_of` is a place in the log. Measuring and all later reads see the changes up to it. Empty if the
       source does not give one.
     - `scoped` is set if not all of it is to be read.
+    - `schema` is a digest of the columns' names and types, in their order; empty if the source has no schema.
     """
 
     rows: int
@@ -62,6 +63,7 @@ class Extent:
     key: tuple[str, ...] = ()
     as_of: tuple[int, ...] = ()
     scoped: ScopeExtent | None = None
+    schema: str = ""
 
     @property
     def asked_rows(self) -> int:

@@ -65,6 +65,7 @@ def certificate(table: Table, sent: CertifiedRanges, circumstances: Circumstance
             "surrogate_key": table.target.surrogate_key,
             "part": table.target.scope is not None,
             "key": list(progress.extent.key) if progress else [],
+            "schema": progress.extent.schema or None if progress else None,
         },
         "began_ms": progress.since_ms if progress else None,
         "ended_ms": circumstances.ended_ms,

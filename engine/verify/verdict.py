@@ -79,7 +79,10 @@ class Verdict:
             "kind": "verification" if self.mended is None else "repair",
             "signals": [{"signal": request.signal, "id": request.id} for request in table.requests],
             "source": dict(circumstances.source),
-            "scope": {"collection": str(table.target.collection)},
+            "scope": {
+                "collection": str(table.target.collection),
+                "schema": table.progress.extent.schema or None if table.progress else None,
+            },
             "began_ms": table.progress.since_ms if table.progress else None,
             "ended_ms": circumstances.ended_ms,
             "position": None if self.findings.settled else self.position,

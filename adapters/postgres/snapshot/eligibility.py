@@ -16,6 +16,7 @@ from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import is_bag, merge_key, untold
 from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset
 from adapters.postgres.snapshot.table_changes.fingerprint import forms
+from adapters.source.schema_digest import schema_digest
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from engine.errors import SignalError, UnknownCollection
 from engine.snapshot.surrogate_key import key_columns
@@ -86,6 +87,16 @@ class ReadTable:
     def mark(self) -> str:
         """The publication's entries that publish the table (`Share.mark`)."""
         return self.traits[-1].removeprefix(_PUBLICATION)
+
+    @property
+    def schema(self) -> str:
+        """The digest of what is published of its columns: a type is its oid and its modifier."""
+        published = self.columns
+        return schema_digest(
+            (column.name, f"{column.type} {column.typmod}")
+            for column in self.table.columns
+            if published is None or column.name in published
+        )
 
     @property
     def fingerprint(self) -> tuple[str, ...]:

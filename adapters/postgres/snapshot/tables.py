@@ -148,14 +148,14 @@ class PostgresTables:
         probes = self._questions.probes
         rows = probes.plan(read.relation).rows if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
-        key = read.fingerprint
+        key, schema = read.fingerprint, read.schema
         small = size <= self._whole_bytes and not measuring.bounded and read.scope is None
         if small or not self._divisible(read, target):
             probes.check_readable(read.relation)
             # What can't be cut counts as having 0 rows, so that splitting after a fault ends.
-            return Extent(0 if measuring.bounded else rows, size, whole=True, key=key)
+            return Extent(0 if measuring.bounded else rows, size, whole=True, key=key, schema=schema)
         if read.keyset == PLACES:
-            return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key)
+            return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key, schema=schema)
         # Rows from before the log may be visible only in the slot's own snapshot.
         held = self._readable.held_session(target)
         seen = held.probes if held is not None else probes
@@ -168,7 +168,7 @@ class PostgresTables:
         if target.scope is not None and read.scope is not None:
             with self._checking.of(target.collection):
                 part = scoped(target.scope, read.scope, read, probes, ScopedCollection(rows, greatest, span))
-        return Extent(rows, size, greatest=greatest, span=span, key=key, scoped=part)
+        return Extent(rows, size, greatest=greatest, span=span, key=key, scoped=part, schema=schema)
 
     def _divisible(self, read: ReadTable, target: Target) -> bool:
         """Whether a table's rows and their places stay the same from one query to the next."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.source.schema_digest import schema_digest
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.tsql import declared, key_literal, quote_ident, quote_name
@@ -94,6 +95,11 @@ class ReadTable:
     def columns(self) -> tuple[Column, ...]:
         """The columns of a row's text."""
         return readable(self.table)
+
+    @property
+    def schema(self) -> str:
+        """The digest of its columns."""
+        return schema_digest((column.name, declared(column)) for column in self.columns)
 
     @property
     def fingerprint(self) -> tuple[str, ...]:

@@ -196,17 +196,17 @@ class SqlServerTables:
             with self._checking.of(target.collection):
                 self._check_condition(probes, read)
         self._row_bytes[target.collection] = size / max(count, 1)
-        key = read.fingerprint
+        key, schema = read.fingerprint, read.schema
         whole = read.statement is not None or not read.keyset.columns
         if whole or (size <= self._whole_bytes and not bounded and read.scope is None):
-            return Extent(0 if bounded else count, size, whole=True, key=key)
+            return Extent(0 if bounded else count, size, whole=True, key=key, schema=schema)
         greatest = probes.greatest_key(read)
         span = self._span(probes, read, greatest, count)
         part = None
         if target.scope is not None and read.scope is not None:
             with self._checking.of(target.collection):
                 part = scoped(target.scope, read.scope, read, probes, ScopedCollection(count, greatest, span))
-        return Extent(count, size, greatest=greatest, span=span, key=key, scoped=part)
+        return Extent(count, size, greatest=greatest, span=span, key=key, scoped=part, schema=schema)
 
     @staticmethod
     def _check_condition(probes: TableProbes, read: ReadTable) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
 import pytest
 
 from adapters.sqlserver.checks import check_identity
@@ -11,6 +15,9 @@ from adapters.sqlserver.server.tsql import READABLE
 from adapters.sqlserver.snapshot.eligibility import KnownTables, reading
 from engine.errors import SignalError, StateError
 from engine.model import CollectionId, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ID = CollectionId(("shop", "dbo", "t"))
 NEVER = {"text", "ntext", "image", "xml", "geometry", "geography"}
@@ -73,3 +80,15 @@ def test_a_surrogate_key_of_a_computed_column_is_refused():
         reading(
             Target(ID, surrogate_key="c"), KnownTables({ID: table}, {ID: ListedTable(ID, 7)}, {ID: table})
         )
+
+
+def test_the_digest_of_a_schema_tells_names_types_and_their_order():
+    key, name = Column("k", 1, "int", nullable=False), Column("n", 2, "varchar", length=9)
+    others = [(name, key), (key, replace(name, length=10)), (key, replace(name, name="m")), (key,)]
+
+    def schema(columns: Sequence[Column]) -> str:
+        table = Table(ID, tuple(columns), ("k",))
+        return reading(Target(ID), KnownTables({ID: table}, {ID: ListedTable(ID, 7)}, {ID: table})).schema
+
+    assert schema((key, name)) == sha256(b'[["k","int"],["n","varchar(9)"]]').hexdigest()[:32]
+    assert len({schema((key, name)), *map(schema, others)}) == 5
