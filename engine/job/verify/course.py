@@ -37,6 +37,8 @@ class Course:
     again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled`
     of an earlier course of the same verification, or of this one: what was sent up to that turn is visible to
     all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
+    `ended` is the turn, with its position, by which an earlier session had seen all: the copy is compared as
+    of then, since events need not tell of a truncate that came later.
     """
 
     since: int
@@ -53,6 +55,7 @@ class Course:
     repair: Repair = field(default_factory=Repair)
     base: tuple[int, Settled] | None = None
     waits_s: float | None = None
+    ended: tuple[int, str] | None = None
 
     def has_waited(self, seconds: float, now_s: float) -> bool:
         """Whether so many seconds have passed since this was first asked in the present look."""

@@ -111,6 +111,9 @@ class Verification:
             for ticket, known in noted.items()
             if known is not None
         }
+        for table in tables:
+            if table.progress is not None and table.progress.done:
+                self._courses[table.ticket].ended = state.turn, _shown(state, parts)
         begun = (table for table in state.snapshot.judged if table.progress is not None)
         anew = [table.ticket for table in begun if table.ticket not in self._courses]
         return state.queued(state.snapshot.changed(anew, _anew)) if anew else state
@@ -250,8 +253,8 @@ class Verification:
     def _begin(self, state: State, table: Table, course: Course, parts: JobParts) -> None:
         if self.seen_rows is None:
             return
-        course.span = Span(course.since, state.turn)
-        course.position = parts.show(state.position) if state.position else ""
+        upto, course.position = course.ended or (state.turn, _shown(state, parts))
+        course.span = Span(course.since, upto)
         topic = parts.topic(table.target.collection)
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
@@ -260,7 +263,7 @@ class Verification:
             course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
         )
         course.comparison = _copy_of(self, table.target).compare(topic, seen, asked)
-        _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
+        _log.info("%s is compared with its copy as of turn %d", table.target.collection, upto)
 
     def _compared(
         self, state: State, table: Table, course: Course, found: Findings, parts: JobParts
@@ -319,7 +322,7 @@ class Verification:
         if course.comparison is not None:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
-        course.waits_s = None
+        course.waits_s = course.ended = None
         if found.unsettled or found.stale:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             why = "the copy was truncated or altered" if found.stale else "not all that was sent was visible"
@@ -339,6 +342,10 @@ class Verification:
         if self.seen_rows is not None:
             self.seen_rows.forget(ticket)
         return course
+
+
+def _shown(state: State, parts: JobParts) -> str:
+    return parts.show(state.position) if state.position else ""
 
 
 def _copy_of(verification: Verification, target: Target) -> Copy:

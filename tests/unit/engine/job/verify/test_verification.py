@@ -59,7 +59,9 @@ class ScriptedCopy:
         assert not asked.mends
         rows = seen[0]
         assert isinstance(rows, MemoryRows)
-        assert self.followed[-1] == ([topic], asked.span.upto)
+        topics, turn = self.followed[-1]
+        assert topics == [topic]
+        assert turn >= asked.span.upto
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.known.append(asked.known)
         self.columns.append((asked.columns, asked.settled))
@@ -409,6 +411,28 @@ def test_what_was_visible_before_a_restart_decides_after_it(tmp_path):
     assert [span.since for _topic, _seen, span in copy.asked] == [since]
     assert columns
     assert copy.columns == [(columns, settled)]
+
+
+def test_what_was_read_to_its_end_is_compared_as_of_then(tmp_path):
+    """A truncate that comes while no job runs need not be in the copy."""
+    bench, copy, _rows = keeping(tmp_path)
+    copy.finds = []
+    bench.execute(VERIFY)
+    while not copy.asked:
+        bench.turns(1)
+    ((_topic, seen, before),) = copy.asked
+    bench.turns(1)
+    saved = bench.store.load().promoted
+    assert saved is not None
+    for key in range(1, 6):
+        bench.database.commit(Change(T, key, None))
+    copy.finds = [EQUAL]
+
+    restarted(bench)
+
+    assert [found for _topic, found, _span in copy.asked] == [seen, seen]
+    assert copy.asked[-1][2] == Span(before.since, saved.turn)
+    assert bench.told()[-1] == "finished public.t:"
 
 
 def test_rows_of_a_turn_that_was_not_saved_are_read_again(tmp_path):
