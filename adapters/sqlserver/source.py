@@ -105,7 +105,7 @@ class SqlServerSource:
         log = self._opening.open(state, state.position)
         if "databases" not in state.memory:
             # It is saved before the first turn. The next start must notice what is cleaned up until then.
-            state = replace(state, memory={**state.memory, "databases": self._saved_databases()})
+            state = replace(state, memory={**state.memory, "databases": _saved(self._databases)})
         return state, log
 
     def _resume(self, state: State, position: Position) -> None:
@@ -151,18 +151,9 @@ class SqlServerSource:
         return {
             "names": list(self._databases.names),
             **self._spans.memory(),
-            "databases": self._saved_databases(),
+            "databases": _saved(self._databases),
             "first": cast("SnapshotOrigin", self._first.memory()),
         }
-
-    def _saved_databases(self) -> dict[str, SavedDatabase]:
-        return {name: self._saved(name) for name in self._databases.names}
-
-    def _saved(self, database: str) -> SavedDatabase:
-        saved: SavedDatabase = {"instances": marks_out(self._databases.instances(database).marks)}
-        if fork := self._databases.forks.streamed.get(database):
-            saved["fork"] = fork
-        return saved
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Check on the locks of the initial snapshot, and release them once it is read."""
@@ -230,3 +221,12 @@ def _with_places(state: State, databases: Databases) -> State:
             _log.warning("database %s is new to the job; its log is streamed from its present end", name)
     positions = [known.get(name) or databases.greatest(name) for name in names]
     return replace(state, position=position_of(positions))
+
+
+def _saved(databases: Databases) -> dict[str, SavedDatabase]:
+    found: dict[str, SavedDatabase] = {}
+    for name in databases.names:
+        found[name] = {"instances": marks_out(databases.instances(name).marks)}
+        if fork := databases.forks.streamed.get(name):
+            found[name]["fork"] = fork
+    return found

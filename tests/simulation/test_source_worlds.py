@@ -11,7 +11,7 @@ from tests.simulation.worlds import WORLDS, saved
 _PRINTS = """
 from tests.simulation.story import told
 from tests.simulation.worlds import WORLDS, played
-for seed in (9,):
+for seed in (10,):
     print("\\n".join(told(played(WORLDS["{world}"].draw(seed), story=True).story)))
 """
 _WORLDS = ("mongodb", "postgres", "sqlserver")
