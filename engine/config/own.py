@@ -156,6 +156,14 @@ _SHARED = (
         " every start; none: they have it installed",
         TEXT,
     ),
+    P(
+        "tidemark.spark.stalled.ms",
+        APPLIED,
+        "how long tasks on a cluster may run while nothing comes of them, until their work is done again;"
+        " 0: for ever",
+        whole(0, 2**31 - 1),
+        "600000",
+    ),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),
     P(
         "tidemark.window.seconds",

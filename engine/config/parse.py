@@ -136,6 +136,7 @@ def _job(v: Values) -> JobSettings:
         letters_max_bytes=v.get("tidemark.dead.letter.max.bytes", int),
         spark_master=v.get("tidemark.spark.master", str) or None,
         spark_archive=v.get("tidemark.spark.archive", str) or None,
+        spark_stalled_ms=v.get("tidemark.spark.stalled.ms", int),
         spark_conf={parts[0]: cast("str", value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),
         window_max_bytes=v.get("tidemark.window.max.bytes", int),

@@ -214,6 +214,7 @@ class JobSettings:
     - `letters` None: beside the checkpoint
     - `spark_master` None: the one of spark-submit or the session, else `local[*]`
     - `spark_archive` None: it is made when a session on a cluster starts; `none`: executors have it installed
+    - `spark_stalled_ms`: how long tasks on a cluster may run while nothing comes of them; 0: for ever
     - `certificates`: whether snapshots get certificates
     - `blocking`: whether signals may ask for blocking snapshots
     - `window_max_chunks` 0 and `max_retries` -1: no bound
@@ -234,6 +235,7 @@ class JobSettings:
     letters_max_bytes: int = 1 << 30
     spark_master: str | None = None
     spark_archive: str | None = None
+    spark_stalled_ms: int = 600_000
     spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     window_seconds: float = 2.0
     window_max_bytes: int = 256 << 20

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clustered import completed, on_cluster, replayed_equal, snapshot, until_drained
+from tests.clustered import completed, on_cluster, replayed_equal, rows_read, snapshot, until_drained
 from tests.demo import source
 from tests.demo.postgres_users import postgres_users
 from tests.demo.tidemark import Folder, Tidemark, write_properties
+from tests.servers.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers.postgres import Database
-    from tests.servers.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -94,3 +94,58 @@ def test_executors_come_and_go(database: Database, tmp_path: Path, cluster: Spar
     assert max(seen) == 2
     assert replayed_equal(database, folder).operations["r"] > 1.5 * ORDERS
     assert "are lost" not in folder.log.read_text()
+
+
+def test_executors_that_end_one_after_the_other_end_the_job(
+    database: Database, tmp_path: Path, application: Path
+):
+    """The application does not fit on the executors' disks, so each of them ends while it is started."""
+    source.fill(database, orders=10, stock=10)
+    folder = Folder(tmp_path)
+    write_properties(folder, database, source.Login(database.server.user, database.server.password))
+    with SparkCluster(disk="200m") as cluster:
+        on_cluster(folder, cluster, application)
+        started = time.monotonic()
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from adapters.cli.app import main; main()",
+                "run",
+                str(folder.properties),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    assert ended.returncode == 1, ended.stderr
+    assert "executors have ended one after the other, and none has done a task" in ended.stderr
+    assert time.monotonic() - started < TIMEOUT_S / 2
+
+
+def test_workers_that_stand_still_do_not_hold_a_window_up(
+    database: Database, tmp_path: Path, cluster: SparkCluster, application: Path
+):
+    source.fill(database, orders=ORDERS, stock=STOCK)
+    folder = Folder(tmp_path)
+    login = source.Login(database.server.user, database.server.password)
+    write_properties(folder, database, login)
+    more = {"tidemark__spark__stalled__ms": "15000", "tidemark__window__max__chunks": "16"}
+    on_cluster(folder, cluster, application, tidemark__window__local__rows="0", **more)
+    with database.connect() as connection:
+        connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
+
+    with Tidemark(folder) as job, postgres_users(database, orders=ORDERS, stock=STOCK, per_s=20) as writers:
+        job.until(lambda: job.state() is not None, TIMEOUT_S)
+        snapshot(database)
+        job.until(lambda: rows_read(job), TIMEOUT_S)
+        cluster.freeze_workers()
+        job.until(lambda: completed(job) == 2, TIMEOUT_S)
+        writers.stop()
+        until_drained(job, database, TIMEOUT_S)
+        job.stop()
+
+    assert replayed_equal(database, folder).operations["r"] > 0.9 * ORDERS
+    assert "it is cancelled" in folder.log.read_text()

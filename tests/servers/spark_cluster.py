@@ -30,9 +30,15 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class SparkCluster(Running):
-    """A master and workers with one core each. Raises AssertionError where `unshare` may not be used."""
+    """A master and workers with one core each. Raises AssertionError where `unshare` may not be used.
 
-    def __init__(self, workers: int = 2, *, memory: str = "1g", executor_memory: str = "512m") -> None:
+    `disk` is what each worker has of it.
+    """
+
+    def __init__(
+        self, workers: int = 2, *, memory: str = "1g", executor_memory: str = "512m", disk: str = "3g"
+    ) -> None:
+        self._disk = disk
         self._count, self._memory, self._executor_memory = workers, memory, executor_memory
         self._port, self._secret = free_port(), secrets.token_hex(16)
         # Not below the temporary directory, which workers don't see.
@@ -64,7 +70,11 @@ class SparkCluster(Running):
         self._refuse_without_namespaces()
         self._configuration.write_text(
             f"spark.authenticate true\nspark.authenticate.secret {self._secret}\n"
-            "spark.network.crypto.enabled true\nspark.master.rest.enabled false\n",
+            "spark.network.crypto.enabled true\nspark.master.rest.enabled false\n"
+            # Each executor unpacks the application, 300 MB, in its working directory. Those of applications
+            # that have ended go.
+            "spark.worker.cleanup.enabled true\nspark.worker.cleanup.interval 5\n"
+            "spark.worker.cleanup.appDataTtl 1\n",
             "ascii",
         )
         self._spawn(
@@ -88,12 +98,17 @@ class SparkCluster(Running):
 
     def executors(self) -> list[int]:
         """The process ids of the executors' JVMs."""
-        return [pid for pid in self._descendants() if "CoarseGrainedExecutorBackend" in _command(pid)]
+        found = {pid for pid in self._descendants() if "CoarseGrainedExecutorBackend" in _command(pid)}
+        # A process that a JVM is about to start has its command for a moment.
+        return sorted(pid for pid in found if _parent(pid) not in found)
 
     def kill_executor(self) -> int:
-        """Kill the JVM of one executor, and return its process id."""
+        """Kill the JVM of one executor, and return its process id. What it has unpacked goes with it."""
         pid = self.executors()[0]
+        worker, directory = _parent(pid), _working_directory(pid)
         os.kill(pid, signal.SIGKILL)
+        if worker and directory:
+            shutil.rmtree(f"/proc/{worker}/root{directory}", ignore_errors=True)
         return pid
 
     def workers(self) -> list[int]:
@@ -103,9 +118,16 @@ class SparkCluster(Running):
 
     def kill_workers(self) -> None:
         """Kill all Python workers."""
+        self._signal_workers(signal.SIGKILL)
+
+    def freeze_workers(self) -> None:
+        """Let no Python worker of this moment run any more."""
+        self._signal_workers(signal.SIGSTOP)
+
+    def _signal_workers(self, number: signal.Signals) -> None:
         for pid in self.workers():
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def logs(self) -> str:
         """What master and workers wrote last."""
@@ -163,9 +185,9 @@ class SparkCluster(Running):
         others = sorted(path for path in hidden if path.is_dir())
         # What lies below another one is hidden with it.
         others = [path for path in others if not any(path.is_relative_to(other) for other in hidden - {path})]
-        covered = [*packages, *others, here / "work"]
-        lines.append(f"mkdir -p {here}/work")
-        lines += [f"mount -t tmpfs -o size=2g none {shlex.quote(str(path))}" for path in covered]
+        covered = [*packages, *others, here / "work", here / "local"]
+        lines.append(f"mkdir -p {here}/work {here}/local")
+        lines += [f"mount -t tmpfs -o size={self._disk} none {shlex.quote(str(path))}" for path in covered]
         lines += [f"cd {here}/work", "exec"]
         return " && ".join(lines)
 
@@ -177,7 +199,7 @@ class SparkCluster(Running):
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LOCAL_DIRS": f"{self._directory}/work/local" if apart else str(self._directory),
+            "SPARK_LOCAL_DIRS": f"{self._directory}/local" if apart else str(self._directory),
         }
         environment |= {
             name: os.environ[name] for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if name in os.environ
@@ -233,6 +255,14 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def _working_directory(pid: int) -> str:
+    """As the process itself sees it; empty if it has ended."""
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
 
 
 def _command(pid: int) -> str:

@@ -22,6 +22,7 @@ from adapters.source.assembly.staging import asked_of, staging_of
 from adapters.source.assembly.supplied import NOBODY
 from adapters.source.assembly.wiring import job_parts, observer, opened, pace
 from adapters.spark.cluster import preflight, slots
+from adapters.spark.cluster.executor_watch import watched
 from adapters.spark.connect import refuse_connect
 from adapters.spark.ending import outlived
 from adapters.spark.pools import in_pool, pool_of
@@ -102,16 +103,17 @@ class SourceJob:
     def _run(
         self, settings: Settings, spark: SparkSession, stop: threading.Event, onlookers: Onlookers
     ) -> bool:
-        """Returns whether the lease was held to the end."""
-        preflight.check(spark, asked_of(settings, self.addresses(settings)))
-        while not stop.is_set():
-            try:
-                with self.building(settings, spark, onlookers, sleep=stop.wait) as job:
-                    job.run(stop.is_set)
-                    return True
-            except LeaseLost as error:
-                if not stop.is_set():
-                    _log.warning("%s; nothing more is written, standing by", error)
+        """Returns whether the lease was held to the end. Raises ExecutorsFailed if none does any work."""
+        with watched(spark, settings.job.spark_stalled_ms / 1000) as executors:
+            preflight.check(spark, asked_of(settings, self.addresses(settings)))
+            while not stop.is_set():
+                try:
+                    with self.building(settings, spark, onlookers, sleep=stop.wait) as job:
+                        job.run(lambda: stop.is_set() or executors.failed is not None)
+                        return True
+                except LeaseLost as error:
+                    if not stop.is_set():
+                        _log.warning("%s; nothing more is written, standing by", error)
         return False
 
     @contextmanager
