@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection, Mapping
 
+    from adapters.kafka.beside.lease_answers import AskForLease
     from adapters.kafka.beside.senders import Senders
     from adapters.kafka.errors import BatchRefused
     from adapters.kafka.parts import Attempt
@@ -156,12 +157,12 @@ class TurnSending:
         """Whether a producer that sends beside the turns may wait for its next run."""
         return keeps_producers(self.settings)
 
-    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
+    def row_task(self, slot: int, attempt: int, *, keeps: bool, lease: AskForLease | None) -> SendRows:
         """The task that sends the runs of a slot.
 
         Ids below these were those of turns' tasks, in releases that gave such tasks ids.
         """
-        return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps)
+        return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps, lease)
 
     def failed(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""

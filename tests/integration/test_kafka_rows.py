@@ -15,11 +15,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from adapters.kafka.beside.lease_answers import LeaseAnswers
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings
-from engine.errors import ExecutorsFailed, SinkError, SourceError, TopicsRefused
+from engine.errors import ExecutorsFailed, LeaseLost, SinkError, SourceError, TopicsRefused
 from engine.job.snapshots.emission import Emission
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.rows import STAGED
@@ -216,6 +217,67 @@ class TestFencing:
         assert keys_in(kafka, topic) == [0, *range(2, 10), *range(20, 30)]
         first.close()
         second.close()
+
+    def test_executors_send_while_the_job_has_its_lease(self, kafka, sink, spark, area, topic):
+        kafka.create_topic(topic, 4)
+        lease = LeaseInSteps()
+        with closing(ExecutorSenders(SparkExecutors(spark), 2)) as senders:
+            senders.answer_with(LeaseAnswers(lease, "127.0.0.1", "127.0.0.1"))
+            opened = sink(senders, fencing=Fencing.TRANSACTIONS)
+            assert opened.takes_rows
+            prepared(opened)
+            runs = [
+                run_of(area, topic, range(10 * number, 10 * number + 10), number=number)
+                for number in range(3)
+            ]
+            ways = [opened.take_rows(emission, topic) for emission in runs[:2]]
+            for way in ways:
+                way.result()
+            lease.lost = True
+            with pytest.raises(ExecutorsFailed, match="does not confirm that it has its lease"):
+                opened.take_rows(runs[2], topic).result()
+
+        assert keys_in(kafka, topic) == [0, *range(2, 20)]
+        assert lease.asked == 3
+
+    def test_executors_of_a_job_that_was_frozen_behind_its_look_at_the_lease_send_nothing(
+        self, kafka, sink, spark, area, topic
+    ):
+        kafka.create_topic(topic)
+        lease = LeaseInSteps()
+        with (
+            closing(ExecutorSenders(SparkExecutors(spark), 1)) as senders,
+            closing(ProcessSenders(2)) as processes,
+        ):
+            new = sink(processes, fencing=Fencing.TRANSACTIONS)
+            senders.answer_with(LeaseAnswers(lease, "127.0.0.1", "127.0.0.1"))
+            old = sink(senders, fencing=Fencing.TRANSACTIONS)
+            prepared(old)
+            # The successor has everything before the old job's answer leaves.
+            lease.frozen = lambda: new.resume(old.memory())
+            with pytest.raises(SinkError):
+                old.take_rows(run_of(area, topic, range(10)), topic).result()
+            prepared(new)
+            new.take_rows(run_of(area, topic, range(20, 30), number=2), topic).result()
+
+        assert lease.asked == 1
+        assert keys_in(kafka, topic) == list(range(20, 30))
+
+
+class LeaseInSteps:
+    """A lease that a test takes away, before the look at it or behind it."""
+
+    def __init__(self) -> None:
+        self.asked, self.lost = 0, False
+        self.frozen: Callable[[], object] = lambda: None
+
+    def check(self) -> None:
+        self.asked += 1
+        if self.lost:
+            raise LeaseLost("taken over")
+        self.frozen()
+
+    confirm = check
 
 
 _DRIVER = """

@@ -1,6 +1,6 @@
 """The task that sends the rows of one run, straight from where they are staged.
 
-It runs beside the turns, in a process of its own: see `senders.py`. The rows have distinct keys, so several
+It runs beside the turns, in another process: see `senders.py`. The rows have distinct keys, so several
 such tasks may send to one topic at once. `engine/job/snapshots/rows_beside.py` says what waits for them.
 """
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from adapters.kafka.beside.lease_answers import AskForLease
     from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission, EmissionResult
 
@@ -63,13 +64,15 @@ class SendRows:
         send      fails if another job has taken the id since
 
     If sending took the id, a job that was frozen behind its look at the lease would take it from its
-    successor, and then send.
+    successor, and then send. Where no process keeps the producer, a task does all three, and asks the driver
+    for its `lease`.
     """
 
     settings: KafkaSettings
     transactional_id: str
     attempt: int
     keeps: bool
+    lease: AskForLease | None = None
 
     def prepare(self, _nothing: None = None) -> None:
         """Take the id, unless that is done. Raises SinkError."""
@@ -84,10 +87,13 @@ class SendRows:
 
     def __call__(self, emission: Emission) -> EmissionResult:
         """Send an emission's survivors. Raises SinkError, or SourceError if the staged rows are gone."""
-        if self.transactional_id and self not in _kept:
+        if self.transactional_id and self.lease is None and self not in _kept:
             raise SinkError("the producer that was prepared is gone", where=self.transactional_id)
         delivery = _kept[self] if self in _kept else self._opened()
         try:
+            if self.lease is not None:
+                delivery.prepare()
+                self.lease.confirm()
             emitted = emission.write(SentRows(delivery))
         except BaseException:
             _kept.pop(self, None)

@@ -33,6 +33,7 @@ from engine.errors import ExecutorsFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from adapters.kafka.beside.lease_answers import AskForLease, LeaseAnswers
     from engine.ports.executors import Executors
 
 Item = TypeVar("Item")
@@ -54,6 +55,10 @@ class Senders(Protocol):
     def keeps(self) -> bool:
         """Whether all tasks of a slot run in one process, if they follow within 30 s."""
 
+    @property
+    def lease(self) -> AskForLease | None:
+        """How a task asks whether the job still has its lease; None if it can't."""
+
     def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Begin to run a task on an item.
 
@@ -74,11 +79,21 @@ class ExecutorSenders:
 
     def __init__(self, executors: Executors, tasks: int) -> None:
         self._executors = executors
+        self._answers: LeaseAnswers | None = None
         self._pool = ThreadPoolExecutor(tasks, thread_name_prefix="tidemark-send")
 
     def submit(self, slot: int, task: Callable[[Item], Result], item: Item) -> Future[Result]:  # noqa: ARG002
         """Run the task on any executor that may run it."""
         return self._pool.submit(copy_context().run, self._run, task, item)
+
+    @property
+    def lease(self) -> AskForLease | None:
+        """How a task asks `answer_with`; None before."""
+        return self._answers.ask if self._answers is not None else None
+
+    def answer_with(self, answers: LeaseAnswers) -> None:
+        """Let tasks ask for the lease, until this is closed."""
+        self._answers = answers
 
     def _run(self, task: Callable[[Item], Result], item: Item) -> Result:
         (done,) = self._executors.map(task, [item])
@@ -88,7 +103,9 @@ class ExecutorSenders:
         """Do nothing: a task ends when the brokers have its rows, or are silent for too long."""
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Let the threads end. Nobody is told of the lease any more."""
+        if self._answers is not None:
+            self._answers.close()
         self._pool.shutdown(wait=False)
 
 
@@ -96,6 +113,7 @@ class ProcessSenders:
     """Processes of this machine, one per slot, started when they are first needed."""
 
     keeps: Final = True
+    lease: Final = None
 
     def __init__(self, slots: int, idle_s: float = _IDLE_S) -> None:
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="tidemark-send")

@@ -15,6 +15,7 @@ from engine.errors import TidemarkError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from adapters.kafka.beside.lease_answers import AskForLease
     from adapters.kafka.beside.row_task import SendRows
     from adapters.kafka.beside.senders import Senders
     from engine.job.snapshots.emission import Emission, EmissionResult
@@ -31,8 +32,11 @@ class Owner(Protocol):
     def keeps_producers(self) -> bool:
         """Whether a producer may wait for its next run."""
 
-    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
-        """The task that sends the runs of a slot. `keeps`: its producer waits for its next run."""
+    def row_task(self, slot: int, attempt: int, *, keeps: bool, lease: AskForLease | None) -> SendRows:
+        """The task that sends the runs of a slot. `keeps`: its producer waits for its next run.
+
+        `lease`: it takes the id itself, and asks for the lease before it sends.
+        """
 
     def failed(self, error: TidemarkError) -> TidemarkError:
         """Handle a failure, and ask the brokers what it means; returns the error to raise."""
@@ -56,8 +60,13 @@ class RowSending:
 
     @property
     def is_possible(self) -> bool:
-        """Whether it may be done: with fencing, prepared producers must be kept until they send."""
-        return not self.fenced or self._keeps
+        """Whether it may be done: with fencing, prepared producers are kept, or tasks ask for the lease."""
+        return not self.fenced or self._keeps or self._senders.lease is not None
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a producer is prepared before a run is given to it."""
+        return self.fenced and self._keeps
 
     @property
     def _keeps(self) -> bool:
@@ -73,7 +82,7 @@ class RowSending:
 
         Raises SinkError, or SourceError if who sends has ended.
         """
-        if not self.fenced:
+        if not self.prepares:
             return True
         if not self._preparing:
             submit, now_s = self._senders.submit, time.monotonic()
@@ -122,7 +131,8 @@ class RowSending:
         self._senders.close()
 
     def _task(self, slot: int) -> SendRows:
-        return self.owner.row_task(slot, self._attempt, keeps=self._keeps)
+        lease = self._senders.lease if self.fenced else None
+        return self.owner.row_task(slot, self._attempt, keeps=self._keeps, lease=lease)
 
 
 class SendingRows:
@@ -145,8 +155,8 @@ class SendingRows:
         if not isinstance(error, BatchRefused) or not self._may_repeat:
             return
         self._sending.owner.make_batches_smaller(error)
-        # With an id, a producer has to be prepared first: the session begins anew.
-        self._may_repeat = not self._sending.fenced
+        # If a producer has to be prepared first, the session begins anew.
+        self._may_repeat = not self._sending.prepares
         if self._may_repeat:
             self._future = self._sending.submit(self._emission, self._slot)
 

@@ -7,18 +7,21 @@ from typing import Any
 
 import pytest
 
+from adapters.kafka.beside.lease_answers import AskForLease
 from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.errors import BatchRefused, NotDelivered
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import ExecutorsFailed, SinkError, TidemarkError
 
+LEASE = AskForLease("driver", 1, b"")
+
 
 class HandSenders:
     """Tasks that a test completes."""
 
-    def __init__(self, *, keeps: bool = True) -> None:
-        self.keeps = keeps
+    def __init__(self, *, keeps: bool = True, lease: AskForLease | None = None) -> None:
+        self.keeps, self.lease = keeps, lease
         self.asked: list[tuple[int, Any, Future[Any]]] = []
         self.ended = 0
 
@@ -41,8 +44,8 @@ class Owner:
         self.failures: list[TidemarkError] = []
         self.given_up = 0
 
-    def row_task(self, slot: int, attempt: int, *, keeps: bool) -> SendRows:
-        return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps)
+    def row_task(self, slot: int, attempt: int, *, keeps: bool, lease: AskForLease | None) -> SendRows:
+        return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps, lease)
 
     def failed(self, error: TidemarkError) -> TidemarkError:
         self.failures.append(error)
@@ -99,10 +102,22 @@ def test_with_ids_producers_are_prepared_before_they_send_and_again_after_a_fail
     assert len(senders.asked) == 4
 
 
-def test_with_ids_somebody_must_keep_the_producers(owner):
+def test_with_ids_somebody_must_keep_the_producers_or_tell_tasks_of_the_lease(owner):
     assert RowSending(owner, HandSenders(), 1, fenced=True).is_possible
     assert not RowSending(owner, HandSenders(keeps=False), 1, fenced=True).is_possible
     assert RowSending(owner, HandSenders(keeps=False), 1, fenced=False).is_possible
+    assert RowSending(owner, HandSenders(keeps=False, lease=LEASE), 1, fenced=True).is_possible
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_tasks_that_ask_for_the_lease_prepare_their_producers_themselves(owner, fenced):
+    senders = HandSenders(keeps=False, lease=LEASE)
+    sending = RowSending(owner, senders, 1, fenced=fenced)
+    prepared = sending.prepared()
+    sending.begin(None)  # type: ignore[arg-type] # as above
+
+    assert prepared
+    assert [task.lease for _slot, task, _future in senders.asked] == [LEASE if fenced else None]
 
 
 def test_a_failure_frees_the_slot_and_is_told(owner):
