@@ -10,7 +10,7 @@ from adapters.spark import outcomes
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.kept_blocks import Item, KeptBlock, KeptRows, Result, lost_or_failed
 from adapters.spark.outcomes import Attempt
-from adapters.spark.pools import ahead
+from adapters.spark.pools import ahead, described
 from adapters.staging.executor_blocks import (
     ExecutorBlock,
     content_of,
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 
 class BlockExecutors:
-    """Runs tasks that open blocks: each where its blocks are, or where Spark has brought them."""
+    """Runs tasks that open blocks: each where its blocks are, or where Spark has brought them.
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    `what` describes its jobs to Spark.
+    """
+
+    def __init__(self, spark: SparkSession, what: str = "") -> None:
+        self._spark, self._what = spark, what
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `task` on every item; results in the items' order.
@@ -38,7 +41,7 @@ class BlockExecutors:
         packed = [_packed(item) for item in items]
         found: dict[int, Any] = {}
         try:
-            with ahead(self._spark):
+            with ahead(self._spark), described(self._spark.sparkContext, self._what):
                 for rows, share in _by_rows(packed).items():
                     found |= self._job(task, items, packed, (rows, share))
         except SPARK_ERRORS as error:

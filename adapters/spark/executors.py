@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import of_executors
 from adapters.spark.outcomes import Attempt, result
+from adapters.spark.pools import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,10 +23,13 @@ Result = TypeVar("Result")
 
 
 class SparkExecutors:
-    """Runs tasks as one Spark job; the first of our errors is raised once all tasks have ended."""
+    """Runs tasks as one Spark job; the first of our errors is raised once all tasks have ended.
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext
+    `what` describes the job to Spark.
+    """
+
+    def __init__(self, spark: SparkSession, what: str = "") -> None:
+        self._context, self._what = spark.sparkContext, what
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `task` on every item; results in the items' order.
@@ -35,7 +39,8 @@ class SparkExecutors:
         if not items:
             return []
         try:
-            outcomes = self._context.parallelize(items, len(items)).map(Attempt(task)).collect()
+            with described(self._context, self._what):
+                outcomes = self._context.parallelize(items, len(items)).map(Attempt(task)).collect()
         except SPARK_ERRORS as error:
             raise of_executors(error, f"a job of {len(items)} tasks") from error
         return [result(outcome) for outcome in outcomes]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POOL: Final = "spark.scheduler.pool"
+_DESCRIPTION: Final = "spark.job.description"
+SENDS: Final = "tidemark: events to the sink"
+"""The description of jobs that wait for the sink, however slow it is."""
 TURNS: Final = "tidemark-turns"
 """The scheduler's pool for what a turn waits for: it gets the next free slot, ahead of windows being read.
 
@@ -47,6 +50,21 @@ def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
     finally:
         with suppress(*SPARK_ERRORS):  # Spark may have ended
             use_pool(context, before)
+
+
+@contextmanager
+def described(context: SparkContext, what: str) -> Iterator[None]:
+    """This thread's jobs have this description until the end of the context; empty: none."""
+    if not what:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, what)
+    try:
+        yield
+    finally:
+        with suppress(*SPARK_ERRORS):  # Spark may have ended
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None takes it back
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
 from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.cluster.preflight import Requirements
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
+from adapters.spark.pools import SENDS
 from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.workspace import staging_base
@@ -79,13 +80,13 @@ def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: in
     driver = ThreadExecutors(tasks)
     if kind is StagingKind.FILES or (kind is StagingKind.AUTO and local):
         # On one machine the driver passes rows on, since tasks may hold all slots.
-        anywhere = SparkExecutors(spark)
+        anywhere, senders = SparkExecutors(spark), SparkExecutors(spark, SENDS)
         emitters = driver if local else anywhere
         files = FileBlocks(directory)
-        row_senders = ProcessSenders if local else partial(ExecutorSenders, anywhere)
-        return Staging(files, anywhere, emitters, anywhere, shared_disk=True, row_senders=row_senders)
+        row_senders = ProcessSenders if local else partial(ExecutorSenders, senders)
+        return Staging(files, anywhere, emitters, senders, shared_disk=True, row_senders=row_senders)
     executors = BlockExecutors(spark)
-    row_senders = partial(ExecutorSenders, executors)
+    row_senders = partial(ExecutorSenders, BlockExecutors(spark, SENDS))
     return Staging(ExecutorBlocks(), executors, executors, driver, shared_disk=False, row_senders=row_senders)
 
 

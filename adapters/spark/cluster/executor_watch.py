@@ -9,7 +9,7 @@ Spark starts executors that end anew, as often as it takes, and waits for tasks 
     of a stage runs, and nothing comes of it for `stalled_s`  the stage is cancelled, and its work done again
 
 Progress of a stage is a task that is done, or a row that a running task has read. Executors report the latter
-every few seconds.
+every few seconds. Stages that send to the sink are left alone: how long that may take is the sink's affair.
 
 `ExecutorWatch` decides, and `watched` has the thread that looks.
 """
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.spark.cluster.shipping import is_cluster
 from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.spark.pools import SENDS
 from engine.errors import ExecutorsFailed
 
 if TYPE_CHECKING:
@@ -129,7 +130,9 @@ def seen_in(context: SparkContext) -> Seen:
         (executor for executor in executors if not executor.isActive()), key=lambda e: _number(e.id())
     )
     stages = {
-        stage.stageId(): _progress(stage) for stage in _each(store.activeStages()) if stage.numActiveTasks()
+        stage.stageId(): _progress(stage)
+        for stage in _each(store.activeStages())
+        if stage.numActiveTasks() and not _sends(stage)
     }
     return Seen(
         waits=True,
@@ -148,6 +151,11 @@ def _progress(stage: Any) -> tuple[int, ...]:
         int(stage.inputRecords()),
         int(stage.inputBytes()),
     )
+
+
+def _sends(stage: Any) -> bool:
+    described = stage.description()
+    return bool(described.isDefined()) and str(described.get()) == SENDS
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -1,0 +1,67 @@
+"""What Spark says of executors and stages while tasks run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.spark.cluster.executor_watch import seen_in
+from adapters.spark.executors import SparkExecutors
+from adapters.spark.pools import SENDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from adapters.spark.cluster.executor_watch import Seen
+
+pytestmark = pytest.mark.integration
+TASK_S = 3.0
+
+
+def seen_meanwhile(spark: SparkSession, what: str) -> Seen:
+    """What is seen in the middle of a job with this description."""
+    running = threading.Thread(target=SparkExecutors(spark, what).map, args=(time.sleep, [TASK_S]))
+    running.start()
+    deadline = time.monotonic() + 60
+    while not (seen := seen_in(spark.sparkContext)).waits:
+        assert time.monotonic() < deadline
+    time.sleep(TASK_S / 2)
+    seen = seen_in(spark.sparkContext)
+    running.join()
+    return seen
+
+
+def test_a_stage_whose_tasks_run_is_seen_unless_it_sends_to_the_sink(spark: SparkSession):
+    reads, sends = seen_meanwhile(spark, ""), seen_meanwhile(spark, SENDS)
+    idle = seen_in(spark.sparkContext)
+
+    assert (len(reads.stages), len(sends.stages)) == (1, 0)
+    assert reads.waits
+    assert sends.waits
+    assert not idle.waits
+
+
+def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(1.0)
+        yield batch
+
+
+@pytest.mark.slow
+def test_rows_that_a_task_has_read_are_progress(spark: SparkSession):
+    rows = spark.range(0, 600_000, 1, 1).mapInArrow(slowly, "id long")
+    reading = threading.Thread(target=rows.count)
+    reading.start()
+    found = set()
+    while reading.is_alive():
+        found |= set(seen_in(spark.sparkContext).stages.values())
+        time.sleep(0.5)
+
+    assert len({progress[:3] for progress in found}) == 1
+    assert len(found) > 1
