@@ -3,7 +3,8 @@
 Rows that go to the sink beside the turns hold up a turn that changes one of them. On a cluster the driver has
 neither these rows nor their keys. A task that stages a run gives back 4 bytes for each key instead, so the
 driver needs 4 MB for a million rows. Equal keys have equal hashes, so no change of such a row is missed. Of
-the changes of other rows, about one in 2^32 / n waits without need, where a run has n rows.
+the changes of other rows, about one in 2^32 / n waits without need, where a run has n rows. Likewise a task
+that sends a run is given the superseded keys of its rows, and not a million of other ones.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from xxhash import xxh32_intdigest
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 _AT_ONCE = 4096
@@ -29,11 +30,18 @@ class KeyHashes:
 
     def may_have(self, keys: pa.LargeBinaryArray | pa.ChunkedArray) -> bool:
         """Whether any of these merge keys may be among them. False is certain."""
+        return bool(self._found(keys).any())
+
+    def among(self, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        """Those of these merge keys that may be among them; the others certainly are not."""
+        return keys.filter(pa.array(self._found(keys)))
+
+    def _found(self, keys: pa.LargeBinaryArray | pa.ChunkedArray) -> NDArray[np.bool_]:
         known, asked = np.frombuffer(self.data, np.uint32), hashes_of(keys)
-        if not len(known) or not len(asked):
-            return False
+        if not len(known):
+            return np.zeros(len(asked), bool)
         at = np.searchsorted(known, asked)
-        return bool((known[np.minimum(at, len(known) - 1)] == asked).any())
+        return np.asarray(known[np.minimum(at, len(known) - 1)] == asked)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ window is open and removes them from the window's rows. Rows without a key are c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
+    from engine.snapshot.key_hashes import KeyHashes
 
 _COMPACTED = 32
 """How many parts of balances, or arrays of keys, may pile up before they are merged into one."""
@@ -128,6 +129,10 @@ class NewerKeys:
     truncated: bool = False
     lacking: pa.LargeBinaryArray = field(default_factory=lambda: pa.array([], KEY_TYPE))
     taken: pa.Table = field(default_factory=lambda: copies.NOTHING)
+
+    def within(self, rows: KeyHashes) -> NewerKeys:
+        """What of it concerns rows with these hashes of their keys: it says the same of each of them."""
+        return replace(self, keys=rows.among(self.keys), lacking=rows.among(self.lacking))
 
     def survivors(self, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
         """A mask of the rows to emit, given their merge keys; None if all of them."""

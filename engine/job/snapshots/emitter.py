@@ -22,7 +22,20 @@ if TYPE_CHECKING:
     from engine.job.snapshots.window_scheduler import WindowScheduler
     from engine.model import Part, Run, StagedRun
     from engine.ports.sink import PartWriter
+    from engine.snapshot.markers import Markers
+    from engine.snapshot.merge import NewerKeys
     from engine.snapshot.queue import Snapshot
+
+
+def _emission(file: StagedRun, newer: NewerKeys, its: Markers) -> Emission:
+    """A file to be emitted. The hashes of its keys are the driver's alone.
+
+    A file with hashes goes with the superseded keys of its own rows. Files without them share all of the
+    superseded keys, which go to the tasks of a slice once.
+    """
+    if file.hashes is None:
+        return Emission(file, newer, 0, its)
+    return Emission(replace(file, hashes=None), newer.within(file.hashes), 0, its)
 
 
 class Emitter:
@@ -80,11 +93,7 @@ class Emitter:
         known = self._parts.marks
         marked = [markers.among(known) for markers in marks(snapshot, runs, files)]
         newer = {file.collection: opened.superseded.of(file.collection) for file in files}
-        # The hashes are the driver's alone.
-        return [
-            Emission(replace(file, hashes=None), newer[file.collection], 0, its)
-            for file, its in zip(files, marked, strict=True)
-        ]
+        return [_emission(file, newer[file.collection], its) for file, its in zip(files, marked, strict=True)]
 
     def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[EmissionResult]:
         if sum(emission.staged.rows for emission in emissions) <= self._parts.local_rows:

@@ -6,8 +6,11 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.model import CollectionId
+from engine.snapshot.key_hashes import KeyHashing
 from engine.snapshot.merge import NewerKeys, SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
 
@@ -127,6 +130,44 @@ def test_a_key_that_changes_again_and_again_takes_no_more_room():
 
     assert sum(map(len, found.keys[T])) <= 200
     assert kept(found, T, b"hot", b"7", b"cold") == [b"cold"]
+
+
+def test_a_million_superseded_keys_take_no_more_than_their_own_size_a_few_times():
+    keys, at_once = 1_000_000, 10_000
+    found, before = SupersededKeys(), pa.total_allocated_bytes()
+    for turn in range(3 * keys // at_once):
+        start = turn * at_once % keys
+        numbers = pa.array(range(start, start + at_once)).cast(pa.string()).cast(pa.large_binary())
+        found |= SupersededKeys({T: (numbers,)})
+    newer = found.of(T)
+
+    own_bytes = newer.keys.nbytes / len(newer.keys) * keys
+    assert pa.total_allocated_bytes() - before < 5 * own_bytes
+    assert len(newer.keys) <= 2 * keys
+
+
+@given(st.lists(st.binary(max_size=3)), st.lists(st.binary(max_size=3)))
+def test_what_concerns_a_run_says_the_same_of_its_rows_as_everything(rows, changed):
+    hashing = KeyHashing()
+    hashing.add(array(*rows))
+    everything = SupersededKeys(
+        {T: (array(*changed),)}, lacking={T: tuple((key, key) for key in changed)}
+    ).of(T)
+    newer, keys = everything.within(hashing.all), pa.chunked_array([array(*rows)])
+    masks = [one.survivors(keys) for one in (everything, newer)]
+
+    assert masks[0] == masks[1]
+    assert newer.dropped_lacking(keys, masks[1]) == everything.dropped_lacking(keys, masks[0])
+
+
+def test_of_a_million_superseded_keys_a_run_takes_along_those_of_its_rows():
+    hashing = KeyHashing()
+    hashing.add(array(b"17", b"none"))
+    numbers = pa.array(range(1_000_000)).cast(pa.string()).cast(pa.large_binary())
+    newer = SupersededKeys({T: (numbers,)}).of(T).within(hashing.all)
+
+    assert b"17" in newer.keys.to_pylist()
+    assert len(newer.keys) < 10
 
 
 def test_many_different_keys_stay_few_arrays_for_a_slice_to_join():

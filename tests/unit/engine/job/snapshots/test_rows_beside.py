@@ -206,6 +206,29 @@ def test_changes_of_rows_that_are_on_executors_wait_by_the_hashes_of_their_keys(
     assert (touched.acknowledged, other.acknowledged) == (True, not hashes)
 
 
+@pytest.mark.parametrize("hashes", [True, False], ids=["hashes", "nothing"])
+def test_a_run_takes_along_the_superseded_keys_of_its_own_rows(bench, hashes):
+    windows = bench.job._windows
+    note = windows._note
+
+    def noting(opened: Any, staged: Any, position: Any) -> None:
+        note(opened, staged and [elsewhere(file, hashes=hashes) for file in staged], position)
+
+    windows._note = noting
+    bench.sink.ready = False
+    bench.execute()
+    while bench.job.window is None:
+        bench.turns(1)
+    for key in range(1, 4):
+        bench.database.commit(Change(T, key, "newer"))
+    bench.turns(3)
+    bench.sink.ready = True
+    until_on_their_way(bench, 2)
+    given = [len(way.emission.newer.keys) for way in bench.sink.ways]
+
+    assert (sum(given) < 3 * len(given)) == hashes, given
+
+
 def elsewhere(file: StagedRun, *, hashes: bool) -> StagedRun:
     """A staged run as a task on an executor gives it back."""
     if isinstance(file.content, RowsElsewhere):
