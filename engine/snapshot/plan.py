@@ -34,18 +34,13 @@ _POINTS_AT_ONCE = 1_000
 """How many keys that a signal asked for one query names at most."""
 _SLACK = 1.1
 """The tolerance for rows beyond the estimate, so that no extra window is needed for a few of them."""
-_PIECES = 12
-_PIECE_ROWS = 25_000
-"""The least rows in a run, unless a chunk is larger.
-
-A task reads up to 12 runs one after another, and a window is emitted run by run.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What one window may read: rows, bytes, and chunks of `chunk_rows` rows, with `tasks` parallel tasks.
 
+    A task reads up to `pieces` runs one after another, of at least `piece_rows` rows, or of a larger chunk.
     `alone`: one run only. `strict`: `rows` bounds keys that are read again, too.
     """
 
@@ -56,6 +51,8 @@ class Budget:
     chunks: int | None = None
     alone: bool = False
     strict: bool = False
+    pieces: int = 12
+    piece_rows: int = 25_000
 
     def less(self, *, rows: int, size: int, chunks: int) -> Budget:
         """The budget left after this much is planned."""
@@ -118,8 +115,8 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    piece_rows = max(_PIECE_ROWS, budget.chunk_rows)
-    count = 1 if budget.alone else tasks * max(1, min(_PIECES, rows // (tasks * piece_rows)))
+    piece_rows = max(budget.piece_rows, budget.chunk_rows)
+    count = 1 if budget.alone else tasks * max(1, min(budget.pieces, rows // (tasks * piece_rows)))
     step = ceil(rows / count)
     runs: list[Run] = []
     for place, left in enumerate(progress.left):
@@ -151,7 +148,7 @@ def _rows_left(progress: Progress) -> float | None:
 
 def _plan_points(table: Table, progress: Progress, budget: Budget) -> list[Run]:
     """The next keys that the signal asked for, some in each run."""
-    most = 1 if budget.alone else budget.tasks * _PIECES
+    most = 1 if budget.alone else budget.tasks * budget.pieces
     rows = most * _POINTS_AT_ONCE
     points = progress.points[: max(1, min(rows, budget.rows) if budget.alone or budget.strict else rows)]
     runs = [points[at : at + _POINTS_AT_ONCE] for at in range(0, len(points), _POINTS_AT_ONCE)]

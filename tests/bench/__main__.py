@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in _SESSIONS[options.bench](options):
             print(orjson.dumps(line).decode(), flush=True)
         return 0
-    spark = spark_session("local[2]", {}, (POSTGRES_JDBC,))
+    spark = spark_session(f"local[{options.tasks}]", {}, (POSTGRES_JDBC,))
     if options.bench.startswith("mongodb"):
         with (
             tempfile.TemporaryDirectory(prefix="tidemark-bench-") as place,
@@ -195,6 +195,7 @@ def parser() -> argparse.ArgumentParser:
         help="cluster: these",
     )
     parsed.add_argument("--schemas", action="store_true", help="snapshot: with schemas as well as without")
+    parsed.add_argument("--tasks", type=int, default=2, help="how many tasks read a window (2)")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
     parsed.add_argument("--runs", type=int, default=1, help="how often to measure; a line each (1)")
     parsed.add_argument(

@@ -13,7 +13,7 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.pools import SENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def test_a_stage_whose_tasks_run_is_seen_unless_it_sends_to_the_sink(spark: Spar
     assert not idle.waits
 
 
-def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         time.sleep(1.0)
         yield batch

@@ -189,7 +189,9 @@ def test_a_table_that_the_target_refuses_is_set_aside_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ):
     pace_of = wiring.pace
-    monkeypatch.setattr(source_job, "pace", lambda *given: replace(pace_of(*given), probe_s=0.5))
+    monkeypatch.setattr(
+        source_job, "pace", lambda *given, **more: replace(pace_of(*given, **more), probe_s=0.5)
+    )
     with source.connect() as connection, target.connect() as there:
         connection.execute("CREATE TABLE shop.notes (id int PRIMARY KEY, note text)")
         connection.execute("CREATE TABLE shop.keyless (note text)")

@@ -90,7 +90,9 @@ def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allo
     broker, tables, tmp_path, spark, caplog, monkeypatch
 ):
     pace_of = wiring.pace
-    monkeypatch.setattr(source_job, "pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
+    monkeypatch.setattr(
+        source_job, "pace", lambda *given, **more: replace(pace_of(*given, **more), probe_s=1.0)
+    )
     topic_a, topic_b = f"{tables.name}.public.a", f"{tables.name}.public.b"
     for name in (topic_a, topic_b, f"{tables.name}.public.signals"):
         broker.create_topic(name)

@@ -321,7 +321,9 @@ def test_a_topic_that_takes_events_again_gets_what_was_kept_before_anything_newe
     broker, items, tmp_path, spark, monkeypatch
 ):
     pace_of = wiring.pace
-    monkeypatch.setattr(source_job, "pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
+    monkeypatch.setattr(
+        source_job, "pace", lambda *given, **more: replace(pace_of(*given, **more), probe_s=1.0)
+    )
     large = "tm.public.large"
     broker.create_topic(large, max__message__bytes="20000")
     with items.connect() as connection:

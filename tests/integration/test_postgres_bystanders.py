@@ -13,7 +13,6 @@ from adapters.postgres.snapshot.chunk_reader import ChunkReader
 from adapters.source.assembly import wiring
 from engine.errors import SourceError
 from engine.job.parts import Pace
-from engine.snapshot import plan
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
@@ -128,8 +127,7 @@ def test_a_window_whose_exporter_has_ended_is_read_again(database, tmp_path, spa
 @pytest.fixture
 def sliced(monkeypatch):
     """A window's rows go out run by run, one in each turn."""
-    monkeypatch.setattr(wiring, "Pace", partial(Pace, slice_bytes=1, slice_s=1e-9))
-    monkeypatch.setattr(plan, "_PIECE_ROWS", 1_000)
+    monkeypatch.setattr(wiring, "Pace", partial(Pace, slice_bytes=1, slice_s=1e-9, piece_rows=1_000))
 
 
 _END_EXPORTER = (

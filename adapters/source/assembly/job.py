@@ -151,7 +151,11 @@ class SourceJob:
                 if not monitor.answers:
                     monitor.recall(last_answers(checkpoint.directory, _RECALLED))
                 parts = replace(parts, tally=monitor.tally)
-            yield Job(wrap(parts), pace(settings, wired), observer(settings, onlookers, figures))
+            yield Job(
+                wrap(parts),
+                pace(settings, wired, shared_disk=site.shared_disk),
+                observer(settings, onlookers, figures),
+            )
 
 
 def _opened(

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from adapters.release import release
 from adapters.source.assembly.supplied import (
@@ -237,10 +237,16 @@ def _pulse(settings: Settings, wired: SuppliedSource) -> Heartbeat:
     )
 
 
-def pace(settings: Settings, wired: SuppliedSource) -> Pace:
+_ON_EXECUTORS: Final = Pace(slice_s=0.4, slice_bytes=32 << 20, pieces=3, piece_rows=100_000)
+"""The pace where rows wait on executors. Emitting any of them takes a Spark job, which passes over all that
+the same task has read: few large runs, and slices that last longer than a job."""
+
+
+def pace(settings: Settings, wired: SuppliedSource, *, shared_disk: bool) -> Pace:
     """The job's pace, and how long it retries."""
     job, snapshot = settings.job, settings.snapshot
-    return Pace(
+    return replace(
+        Pace() if shared_disk else _ON_EXECUTORS,
         chunk_rows=snapshot.chunk_size,
         window_s=job.window_seconds,
         longest_window_s=wired.longest_window_s,

@@ -97,6 +97,8 @@ class WindowSize:
             chunks=pace.max_chunks,
             alone=alone,
             strict=most is not None,
+            pieces=pace.pieces,
+            piece_rows=pace.piece_rows,
         )
 
     def most_rows(self, table: Table, extent: Extent) -> int | None:

@@ -65,6 +65,15 @@ def runs(plan: Sequence[Run]) -> list[tuple[int, Key | None, Key | None, int]]:
     return [(run.ticket, run.after, run.upto, run.chunks) for run in plan]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "piece_rows", "expected"), [(12, 10, 10), (3, 10, 6), (12, 25, 4), (12, 100, 2)]
+)
+def test_a_task_reads_a_window_in_so_many_runs_of_so_many_rows(pieces, piece_rows, expected):
+    budget = replace(BUDGET, pieces=pieces, piece_rows=piece_rows)
+
+    assert len(plan_window(snapshot((A, SPANNED)), budget, Keys())) == expected
+
+
 class TestWhatIsLeft:
     """The last window of a collection is cut for all tasks, too."""
 

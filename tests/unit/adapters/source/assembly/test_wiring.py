@@ -5,7 +5,19 @@ from typing import Any, cast
 import pytest
 
 from adapters.source.assembly.supplied import SuppliedSource
-from adapters.source.assembly.wiring import all_done
+from adapters.source.assembly.wiring import all_done, pace
+from engine.config import parse
+from engine.job.parts import Pace
+
+LEAST = {
+    "database.hostname": "db",
+    "database.user": "u",
+    "database.dbname": "shop",
+    "topic.prefix": "shop",
+    "plugin.name": "pgoutput",
+    "tidemark.sink": "null",
+    "tidemark.checkpoint": "/state",
+}
 
 
 class Plain:
@@ -36,3 +48,14 @@ def test_a_job_with_nothing_left_to_do_ends_once_everything_shows(
     wired = SuppliedSource(cast("Any", None), lambda: None, str, done=lambda _state: nothing_left)
 
     assert all_done(wired, sink, cast("Any", None)) == expected
+
+
+def test_rows_that_wait_on_executors_go_out_in_few_large_jobs():
+    settings = parse(LEAST)
+    wired = SuppliedSource(cast("Any", None), lambda: None, str, longest_window_s=7.0)
+    near, far = (pace(settings, wired, shared_disk=shared_disk) for shared_disk in (True, False))
+
+    assert (near.slice_s, near.pieces, near.piece_rows) == (Pace().slice_s, Pace().pieces, Pace().piece_rows)
+    assert far.slice_s > near.slice_s
+    assert far.piece_rows > near.piece_rows
+    assert (far.longest_window_s, far.chunk_rows) == (7.0, near.chunk_rows)
