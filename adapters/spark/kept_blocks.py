@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel, TaskContext
-from pyspark.sql import functions
+from pyspark import RDD, StorageLevel, TaskContext
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, functions
 
 from adapters.spark import outcomes
 from adapters.spark.exceptions import SPARK_ERRORS
@@ -42,7 +43,7 @@ from engine.errors import ExecutorsFailed, TidemarkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from engine.staging.port import BlockStore
 
@@ -51,6 +52,9 @@ Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[Iterator[tuple[str, bytes]], int], Iterator[bytes]]"
 """What is done with the pieces of a partition, of which each has the name of its block."""
 _ROWS: Final = pa.schema([("name", pa.string()), ("piece", pa.binary())])
+_SENT: Final = pa.schema([("name", pa.large_string()), ("piece", pa.large_binary())])
+_AS_MESSAGES: Final = {"maxRecordsPerBatch": "1", "useLargeVarTypes": "true"}
+"""How Spark sends the rows to Python: one in each message, of this schema."""
 _ROWS_DDL: Final = "name string, piece binary"
 _OUTCOME: Final = ""
 _LOST: Final = ("Checkpoint block", "BlockNotFoundException", "Failed to fetch block")
@@ -99,6 +103,7 @@ class KeptRows:
     def __init__(self, rows: DataFrame) -> None:
         self.spark, self._rows = rows.sparkSession, rows
         self._names: set[str] = set()
+        self._session: SparkSession | None = None
 
     def keeps(self, partition: int, names: Iterable[str]) -> dict[str, KeptBlock]:
         """The places of blocks that a partition has."""
@@ -122,9 +127,26 @@ class KeptRows:
     def run(self, work: Work, wanted: Mapping[int, set[str]]) -> list[bytes]:
         """Run `work` on the partitions in `wanted`, as a job, with the rows of the blocks wanted of each."""
         names = sorted(set[str]().union(*wanted.values()))
-        rows = self._rows.filter(functions.col("name").isin(names)).rdd
-        work_there = rows.mapPartitionsWithIndex(_OnPartition(work))
+        messages = self._messages(functions.col("name").isin(names))
+        work_there = messages.mapPartitionsWithIndex(_OnPartition(work))
         return list(self.spark.sparkContext.runJob(work_there, _as_it_is, sorted(wanted)))
+
+    def _messages(self, condition: Column) -> RDD[bytes]:
+        """The rows that meet a condition, each as a message of Arrow.
+
+        Spark would send rows as pickles, for which its pickler turns each byte into a character. How many
+        rows a message has is a setting of the session, which reading windows changes. So they have their own.
+        """
+        session = self._session = self._session or self.spark.newSession()
+        for name, value in _AS_MESSAGES.items():
+            session.conf.set(f"spark.sql.execution.arrow.{name}", value)
+        # There is no public way.
+        inner: Any = session._jsparkSession  # noqa: SLF001
+        frame: Any = self._rows._jdf  # noqa: SLF001
+        kept, streams = frame.queryExecution().logical().rdd(), False
+        rows = DataFrame(inner.internalCreateDataFrame(kept, frame.schema(), streams), session)
+        messages = rows.filter(condition)._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001
+        return RDD(messages, self.spark.sparkContext, NoOpSerializer())
 
 
 def _as_it_is(results: Iterable[bytes]) -> Iterable[bytes]:
@@ -137,8 +159,14 @@ class _OnPartition:
 
     work: Work
 
-    def __call__(self, partition: int, rows: Iterable[Row]) -> Iterator[bytes]:
-        return self.work(((row["name"], bytes(row["piece"])) for row in rows), partition)
+    def __call__(self, partition: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+        return self.work(_pieces(messages), partition)
+
+
+def _pieces(messages: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    for message in messages:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message), _SENT)
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,6 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.pools import SENDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from adapters.spark.cluster.executor_watch import Seen
@@ -45,23 +42,3 @@ def test_a_stage_whose_tasks_run_is_seen_unless_it_sends_to_the_sink(spark: Spar
     assert reads.waits
     assert sends.waits
     assert not idle.waits
-
-
-def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        time.sleep(1.0)
-        yield batch
-
-
-@pytest.mark.slow
-def test_rows_that_a_task_has_read_are_progress(spark: SparkSession):
-    rows = spark.range(0, 600_000, 1, 1).mapInArrow(slowly, "id long")
-    reading = threading.Thread(target=rows.count)
-    reading.start()
-    found = set()
-    while reading.is_alive():
-        found |= set(seen_in(spark.sparkContext).stages.values())
-        time.sleep(0.5)
-
-    assert len({progress[:3] for progress in found}) == 1
-    assert len(found) > 1
