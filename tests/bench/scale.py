@@ -50,7 +50,8 @@ class _Run:
 
 
 def _costs(bench: Bench, table: BenchTable, rows: int, executors: Sequence[int]) -> Costs:
-    """The constants, from runs of half the rows of a point."""
+    """The constants, from runs of half the rows of a point, once the JVMs have compiled what they run."""
+    _warm(bench, table, rows)
     large = _Run(bench, table, rows, executors)
     bench.more = {"tidemark.window.max.chunks": str(_SMALL_WINDOW_CHUNKS)}
     small = _Run(bench, table, rows, executors)
@@ -71,6 +72,10 @@ def _costs(bench: Bench, table: BenchTable, rows: int, executors: Sequence[int])
     )
 
 
+def _warm(bench: Bench, table: BenchTable, rows: int) -> None:
+    signalled(bench, table, rows, Variant("null"))
+
+
 def measure_scale(table: BenchTable, rows: int, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Constants, points beside their predictions, and the predictions for machines that are not here."""
     costs: Costs | None = None
@@ -87,6 +92,7 @@ def measure_scale(table: BenchTable, rows: int, counts: Sequence[int]) -> Iterat
                     costs = _costs(bench, table, rows // 2, jvms)
                     yield {"bench": "scale", "what": "constants", **_shown(costs)}
                 made(bench, table, rows)
+                _warm(bench, table, rows)
                 point = _Run(bench, table, rows, jvms)
                 # One machine: all parts share what others left of it.
                 expected = predict(costs, Place(executors, 0, 0, shared=point.spent.cores_left))

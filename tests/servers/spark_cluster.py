@@ -30,16 +30,16 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class SparkCluster(Running):
-    """A master and workers with one core each. Raises AssertionError where `unshare` may not be used.
+    """A master and workers. Raises AssertionError where `unshare` may not be used.
 
-    `disk` is what each worker has of it.
+    Each worker has room for `each` executors of one core, and `disk` of it.
     """
 
     def __init__(
-        self, workers: int = 2, *, memory: str = "1g", executor_memory: str = "512m", disk: str = "3g"
+        self, workers: int = 2, *, each: int = 1, executor_memory: str = "512m", disk: str = "3g"
     ) -> None:
-        self._disk = disk
-        self._count, self._memory, self._executor_memory = workers, memory, executor_memory
+        self._each, self._disk = each, disk
+        self._count, self._executor_memory = workers, executor_memory
         self._port, self._secret = free_port(), secrets.token_hex(16)
         # Not below the temporary directory, which workers don't see.
         self._directory = Path(tempfile.mkdtemp(prefix="tidemark-cluster-", dir="/var/tmp"))
@@ -58,6 +58,7 @@ class SparkCluster(Running):
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": self._executor_memory,
+            "spark.executor.cores": "1",
             "spark.pyspark.python": str(self._python),
         }
 
@@ -90,7 +91,8 @@ class SparkCluster(Running):
         """Start a worker of this number."""
         name = f"worker-{number}"
         work = (
-            f"--cores 1 --memory {self._memory} --work-dir {self._directory}/work --webui-port {free_port()}"
+            f"--cores {self._each} --memory {self._each}g --work-dir {self._directory}/work"
+            f" --webui-port {free_port()}"
         )
         self._spawn(
             name, f"{self._alone()} {self._spark_class('worker.Worker', f'{work} {self.url}')}", apart=True
