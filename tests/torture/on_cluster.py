@@ -19,13 +19,13 @@ from adapters.spark.cluster.archive import default_name, write_archive
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION
 from tests.servers.spark_cluster import SparkCluster
+from tests.torture.verified import ON_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-_TOLD: Final = "TIDEMARK_TORTURE_CLUSTER"
 LAKE: Final = "TIDEMARK_TORTURE_LAKE"
 """Set if jobs write tables of a lake."""
 _KILLED_EVERY_S: Final = (8.0, 25.0)
@@ -39,8 +39,8 @@ def cluster_of_histories(seed: str) -> Iterator[None]:
         archive = Path(held.enter_context(tempfile.TemporaryDirectory())) / default_name()
         write_archive(archive)
         told = {"url": cluster.url, "settings": cluster.settings, "archive": str(archive)}
-        os.environ[_TOLD] = orjson.dumps(told).decode()
-        held.callback(os.environ.pop, _TOLD)
+        os.environ[ON_CLUSTER] = orjson.dumps(told).decode()
+        held.callback(os.environ.pop, ON_CLUSTER)
         over = threading.Event()
         killer = threading.Thread(target=_kill, args=(cluster, Random(seed), over), daemon=True)
         killer.start()
@@ -63,7 +63,7 @@ def _kill(cluster: SparkCluster, random: Random, over: threading.Event) -> None:
 
 def session() -> SparkSession:
     """The session of the process that plays jobs: on the cluster that it is told of, else on this machine."""
-    text = os.environ.get(_TOLD)
+    text = os.environ.get(ON_CLUSTER)
     if os.environ.get(LAKE):
         return spark_session("local[2]", LAKE_SESSION, (POSTGRES_JDBC, *LAKE_PACKAGES))
     if text is None:
