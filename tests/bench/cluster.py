@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
+
 from adapters.spark.cluster.archive import default_name, write_archive
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
@@ -113,8 +115,19 @@ def sessions(executors: int) -> Iterator[tuple[SparkSession, Any]]:
             while session.sparkContext.defaultParallelism < executors or len(cluster.executors()) < executors:
                 assert time.monotonic() < deadline, cluster.logs()
                 time.sleep(0.2)
-        held.callback(session.stop)
+        held.callback(_end, session)
         yield session, cluster
+
+
+def _end(session: SparkSession) -> None:
+    """End the session and its JVM: the next one has settings of its own, and compiles for itself."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def measure_cluster(

@@ -49,6 +49,13 @@ def test_settings_of_the_user_stay():
     assert added["spark.locality.wait"] == "300ms"
 
 
+def test_the_drivers_jvm_has_the_quick_compiler_alone_unless_the_user_says_otherwise():
+    name = "spark.driver.extraJavaOptions"
+
+    assert "TieredStopAtLevel=1" in shipped("yarn", {}, "none")[name]
+    assert name not in shipped("yarn", {name: "-Xlog:gc"}, "none")
+
+
 @pytest.mark.parametrize(
     ("setting", "environment", "expected"),
     [(None, None, "python3"), (None, "/env/py", "/env/py"), ("/opt/py", "/env/py", "/opt/py")],
