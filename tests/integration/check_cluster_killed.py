@@ -201,6 +201,8 @@ def test_rows_that_a_task_has_read_are_progress(database: Database, cluster_spar
     server = database.server
     login = {"user": server.user, "password": server.password, "driver": "org.postgresql.Driver"}
     url = f"jdbc:postgresql://{server.host}:{server.port}/{database.name}"
+    # A window that was read before may have left another size.
+    cluster_spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
     rows = cluster_spark.read.jdbc(url, "read", properties={**login, "fetchsize": "1000"})
     reading = threading.Thread(target=rows.mapInArrow(slowly, "id int").count)
     reading.start()
