@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.spark.cluster.executor_watch import seen_in
 from engine.errors import PositionLost, SourceError
 from tests import replay
 from tests.demo import source
@@ -20,10 +19,9 @@ from tests.driven import driven
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from tests.driven import Driven
@@ -187,32 +185,6 @@ def test_killed_in_a_span(
 
     figures = assert_equal(database, tmp_path / "events")
     assert figures.operations["u"] >= 2 * ORDERS
-
-
-def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        time.sleep(1.5)
-        yield batch
-
-
-def test_rows_that_a_task_has_read_are_progress(database: Database, cluster_spark: SparkSession):
-    """A task may take long. It stands still only if no row arrives."""
-    database.execute("CREATE TABLE read AS SELECT g AS id FROM generate_series(1, 400000) g")
-    server = database.server
-    login = {"user": server.user, "password": server.password, "driver": "org.postgresql.Driver"}
-    url = f"jdbc:postgresql://{server.host}:{server.port}/{database.name}"
-    # A window that was read before may have left another size.
-    cluster_spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
-    rows = cluster_spark.read.jdbc(url, "read", properties={**login, "fetchsize": "1000"})
-    reading = threading.Thread(target=rows.mapInArrow(slowly, "id int").count)
-    reading.start()
-    found: dict[int, set[Any]] = {}
-    while reading.is_alive():
-        for stage, progress in seen_in(cluster_spark.sparkContext).stages.items():
-            found.setdefault(stage, set()).add(progress)
-        time.sleep(0.5)
-
-    assert max(map(len, found.values())) > 1
 
 
 @pytest.mark.parametrize("mode", ["initial", "schema_only"])
