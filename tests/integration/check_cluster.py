@@ -91,7 +91,7 @@ def test_executors_come_and_go(database: Database, tmp_path: Path, cluster: Spar
         until_drained(job, database, TIMEOUT_S)
         job.stop()
 
-    assert max(seen) == 2
+    assert 2 <= max(seen) <= 3  # Spark may start one while another, which it has given up, still ends
     assert replayed_equal(database, folder).operations["r"] > 1.5 * ORDERS
     assert "are lost" not in folder.log.read_text()
 

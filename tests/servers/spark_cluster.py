@@ -106,7 +106,11 @@ class SparkCluster(Running):
 
     def kill_executor(self) -> int:
         """Kill the JVM of one executor, and return its process id. What it has unpacked goes with it."""
-        pid = self.executors()[0]
+        until_s = time.monotonic() + _STARTED_WITHIN_S
+        while not (found := self.executors()):
+            assert time.monotonic() < until_s, "no executor to kill"
+            time.sleep(0.05)
+        pid = found[0]
         worker, directory = _parent(pid), _working_directory(pid)
         os.kill(pid, signal.SIGKILL)
         if worker and directory:
