@@ -142,7 +142,10 @@ class WindowScheduler:
         state = ended(self._measuring.measured(state, ahead), self._parts)
         try:
             free = self.pauses.free(state.snapshot.active, self.size.waits)
-            snapshot = _together(once_emitted(free, ahead))
+            left = once_emitted(free, ahead)
+            if ahead and not _same_stage(state.snapshot, left, ahead):
+                return state, None
+            snapshot = _together(left)
             runs = plan_window(snapshot, self._budget(snapshot), self._parts.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
             return self.refused(state, error, behind=bool(ahead)), None
@@ -202,6 +205,16 @@ def _signals(snapshot: Snapshot, runs: Sequence[Run]) -> tuple[str, ...]:
     tickets = {run.ticket for run in runs}
     requests = (request for table in snapshot.tables if table.ticket in tickets for request in table.requests)
     return tuple(dict.fromkeys(request.id or request.signal for request in requests))
+
+
+def _same_stage(snapshot: Snapshot, left: Snapshot, ahead: Sequence[Advance]) -> bool:
+    """Whether what can be read now is of the stage of the window ahead.
+
+    Of a blocking snapshot, only tables that are busy may be left. What comes behind it must wait for them:
+    the stream stands still, and would never reach what such a window waits for.
+    """
+    front = snapshot.find(ahead[0].ticket)
+    return not left.tables or front is None or left.tables[0].stage == front.stage
 
 
 def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
