@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -87,8 +89,16 @@ def test_a_limit_makes_spans_smaller_and_loses_nothing(database):
     assert max(entries) < 5_000
 
 
+def begins_before(lsn: int, message: bytes) -> bool:
+    """Whether a message is no BEGIN of a transaction that was committed behind an LSN."""
+    return message[25:26] != b"B" or int.from_bytes(message[26:34]) < lsn
+
+
 def whole(database, start: Position, slot: str, end: int, *, streaming: bool) -> list[bytes]:
-    """What a slot sends up to an LSN: each message with the LSN of its record."""
+    """What a slot sends up to an LSN: each message with the LSN of its record.
+
+    The last span may have a transaction that came after it, or not.
+    """
     log, found = opened(database, start, slot, streaming=streaming), []
     deadline = time.monotonic() + 60.0
     while log.failure is None and time.monotonic() < deadline:
@@ -96,7 +106,7 @@ def whole(database, start: Position, slot: str, end: int, *, streaming: bool) ->
         for cut in span.cuts if span else ():
             found += [
                 message[1:9] * (message[25] in b"IUDTM") + message[25:]
-                for message in cut.part.messages.to_pylist()
+                for message in takewhile(partial(begins_before, end), cut.part.messages.to_pylist())
             ]
         if span and int(span.end.order[0]) >= end and not span.end.order[1]:
             break

@@ -37,7 +37,8 @@ def fetch(artifact: Artifact, folder: Path) -> None:
     command: list[str | Path] = ["java", "-jar", ivy, "-cache", CACHE / "ivy", "-confs", "default"]
     command += ["-dependency", artifact.group, artifact.name, artifact.version]
     command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    with one_process_at_a_time("resolver"):  # its cache is not made for several
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode != 0 or not (folder / f"{artifact.name}-{artifact.version}.jar").exists():
         raise RuntimeError(
             f"can't fetch {artifact.name!r} from Maven Central; the resolver said: {done.stdout[-2000:]}"
