@@ -20,7 +20,7 @@ class Retries:
 
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self._pace, self._clock = pace, clock
-        self._circling, self._outage = RepeatedFailures(), Outage()
+        self._repeated, self._outage = RepeatedFailures(), Outage()
         self._opened_s = 0.0
         self._was_open = False
         self.failures = 0
@@ -32,7 +32,7 @@ class Retries:
 
     def failed(self, error: Exception, saved: State) -> None:
         """Note a failure. Raises it if the executors fail time and again without progress."""
-        if isinstance(error, ExecutorsFailed) and self._circling.noted(saved):
+        if isinstance(error, ExecutorsFailed) and self._repeated.noted(saved):
             raise error
         self.failures += 1
 

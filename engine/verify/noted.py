@@ -30,8 +30,8 @@ class Written:
 class Noted:
     """What windows have seen of an entry since a turn: the file, and the `Course` that belongs to it.
 
-    `settled` is the text of `Asked.settled`; empty if everything was visible. `columns` are the lists of
-    columns that the rows had.
+    `settled` is the text of `ComparisonRequest.settled`; empty if everything was visible. `columns` are the
+    lists of columns that the rows had.
     """
 
     since: int

@@ -1,8 +1,8 @@
 """Decides which window opens next, and when, and what follows from a failure.
 
-`measuring.py` measures collections, `window_size.py` says how much a window may read, `pauses.py` who waits.
-`plan.py` cuts a window to its budget, `failure_policy.py` has the policy about failures, and `windows.py`
-owns the windows in progress.
+`measurement.py` measures collections, `window_size.py` says how much a window may read, and `pauses.py` who
+waits. `plan.py` cuts a window to its budget, and `failure_policy.py` has the policy about failures.
+`windows.py` owns the windows in progress.
 """
 
 from __future__ import annotations

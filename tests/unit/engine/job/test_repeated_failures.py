@@ -14,24 +14,24 @@ HERE, THERE = Position((1,)), Position((2,))
 
 
 def test_six_failures_at_one_place_are_too_many():
-    circling, state = RepeatedFailures(), State(position=HERE)
+    failures, state = RepeatedFailures(), State(position=HERE)
 
-    assert [circling.noted(state) for _ in range(6)] == [*[False] * 5, True]
+    assert [failures.noted(state) for _ in range(6)] == [*[False] * 5, True]
 
 
 def test_a_stream_that_moves_begins_anew():
-    circling, state = RepeatedFailures(), State(position=HERE)
+    failures, state = RepeatedFailures(), State(position=HERE)
     for _ in range(5):
-        circling.noted(state)
+        failures.noted(state)
 
-    assert not circling.noted(replace(state, position=THERE))
-    assert not circling.noted(state)
+    assert not failures.noted(replace(state, position=THERE))
+    assert not failures.noted(state)
 
 
 def test_a_stream_that_moves_is_no_progress_for_rows_that_wait():
     target = Target(CollectionId(("public", "t")))
     waiting = execute(Snapshot(), ExecuteSnapshot("a signal", (target,)))
     states = [State(position=Position((number,)), snapshot=waiting) for number in range(6)]
-    circling = RepeatedFailures()
+    failures = RepeatedFailures()
 
-    assert [circling.noted(state) for state in states] == [*[False] * 5, True]
+    assert [failures.noted(state) for state in states] == [*[False] * 5, True]
