@@ -228,7 +228,7 @@ class Guards:
 class MemorySource:
     """A `Source` over a MemoryDatabase; windows take `reading_polls` polls to be read.
 
-    Tables are cut by their keys, or else `by_place`.
+    Tables are cut by their keys, or else `by_place`. With `skips_truncates` it says that they are not sent.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class MemorySource:
         by_place: bool = False,
     ) -> None:
         self.database, self.guards, self._initial = database, guards, initial
-        self.by_place = by_place
+        self.by_place, self.skips_truncates = by_place, False
         self._held: frozenset[int] | None = None
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
         self._pending: dict[int, list[Change]] = {}
@@ -329,8 +329,13 @@ class MemorySource:
             signals=self._signals(span),
             superseded_in=self._superseded([entry for _at, entry in streamed]),
             moved=self._moves([entry.change for _at, entry in streamed], reading),
+            unsent=self._emptied([entry.change for _at, entry in streamed]),
             lag_s=span.lag_s,
         )
+
+    def _emptied(self, changes: Sequence[Change]) -> frozenset[CollectionId]:
+        emptied = (change.collection for change in changes if change.key is None)
+        return frozenset(emptied if self.skips_truncates else ())
 
     @staticmethod
     def _letters(logged: Sequence[tuple[int, LoggedEntry]]) -> dict[CollectionId, Letters]:

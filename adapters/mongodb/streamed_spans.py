@@ -71,6 +71,7 @@ class StreamedSpans:
             signals=signals,
             superseded=superseded,
             superseded_in=self._windows.emptied(emptied),
+            unsent=untold.unsent(emptied),
             replaced=untold.replaced(emptied),
             incomplete=(
                 *untold.incomplete(emptied, left_out, rules.captures),

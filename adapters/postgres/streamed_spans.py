@@ -96,8 +96,14 @@ class StreamedSpans:
                 if entries.count
             },
             counts=total(part.counts for part in decoded),
+            unsent=frozenset() if self._encoder.sends_truncates else self._emptied(decoded),
             lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
         )
+
+    def _emptied(self, decoded: Sequence[DecodedPart]) -> frozenset[CollectionId]:
+        """The tables that were truncated."""
+        ids = self._session.relations.ids
+        return frozenset(ids[oid] for part in decoded for oid, _xid in part.truncated if oid in ids)
 
     def _encode_span(
         self,

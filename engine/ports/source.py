@@ -48,6 +48,7 @@ class EncodingResult:
       have moved out of the ranges still to be read. None before: the row did not belong to the collection.
     - `replaced` are collections whose rows were replaced outside the log, each with the place in the log
       (`Extent.as_of`). What was read of them before is read again.
+    - `unsent` are collections that have lost or changed rows in the span, of which no event tells.
     - `lag_s` is the age of the last commit by the database's own clock, None if it was not asked.
     - `counts` are the change events by operation.
     - `notices` are what programs are told of the source itself.
@@ -61,6 +62,7 @@ class EncodingResult:
     superseded_in: Mapping[str, SupersededKeys] = field(default_factory=dict)
     moved: Moved = field(default_factory=dict)
     replaced: Mapping[CollectionId, tuple[int, ...]] = field(default_factory=dict)
+    unsent: frozenset[CollectionId] = frozenset()
     lag_s: float | None = None
     counts: EventCounts = NO_EVENTS
     notices: tuple[SourceNotice, ...] = ()

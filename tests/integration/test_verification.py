@@ -225,6 +225,19 @@ def test_a_verification_goes_on_after_a_restart(orders, tmp_path, spark, caplog)
     assert f"public.orders: {read} rows were read to be compared, and it goes on" in caplog.text
 
 
+def test_rows_gone_by_a_truncate_that_is_not_sent_are_extra(orders, tmp_path, spark):
+    with driven(orders, tmp_path, spark, **SMALL) as job:
+        ask(orders, "incremental", "copy")
+        job.until_answered("finished")
+        ask(orders, "verify", "meanwhile")
+        begun(job)
+        orders.execute("TRUNCATE orders")
+        job.until_answered("failed")
+
+    (answer,) = job.answered("failed")
+    assert answer.facts["extra"] == ROWS, answer.text
+
+
 def test_a_verification_begins_anew_after_a_restart_without_its_files(orders, tmp_path, spark, caplog):
     with driven(orders, tmp_path, spark, **SMALL) as job:
         ask(orders, "incremental", "copy")

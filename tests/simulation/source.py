@@ -201,6 +201,7 @@ class SimSource:
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
             superseded_in=superseded,
             moved=moved(span.logged, reading),
+            unsent=self._life.world.unsent(span.logged),
         )
 
     def tick(self, state: State) -> Sequence[Incomplete]:

@@ -27,6 +27,15 @@ def replaced(emptied: Iterable[CollectionRemoval]) -> dict[CollectionId, tuple[i
     return {emptying.to: emptying.at for emptying in emptied if emptying.to is not None}
 
 
+def unsent(emptied: Iterable[CollectionRemoval]) -> frozenset[CollectionId]:
+    """Collections that lost documents without delete events: `EncodingResult.unsent`.
+
+    A database's collections are dropped one by one before it.
+    """
+    names = (name for emptying in emptied for name in (emptying.collection, emptying.to))
+    return frozenset(name for name in names if name is not None)
+
+
 def taken_away(emptied: CollectionRemoval, captures: Captures) -> str:
     """A log line on documents that consumers keep of a removed collection; empty if not captured."""
     if emptied.collection is None or not captures(emptied.collection):

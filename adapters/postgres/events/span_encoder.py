@@ -67,6 +67,11 @@ class PostgresSpans:
     ) -> None:
         self._settings, self._encoder, self._clock, self._xmin = settings, encoder, clock, xmin
 
+    @property
+    def sends_truncates(self) -> bool:
+        """Whether truncates become events."""
+        return "t" not in self._settings.skipped_operations
+
     def encode(
         self,
         parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]],

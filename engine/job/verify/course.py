@@ -37,8 +37,7 @@ class Course:
     again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled`
     of an earlier course of the same verification, or of this one: what was sent up to that turn is visible to
     all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
-    `ended` is the turn, with its position, by which an earlier session had seen all: the copy is compared as
-    of then, since events need not tell of a truncate that came later.
+    `outdated` says that rows have changed since then, and that no event tells of it.
     """
 
     since: int
@@ -55,7 +54,7 @@ class Course:
     repair: Repair = field(default_factory=Repair)
     base: tuple[int, Settled] | None = None
     waits_s: float | None = None
-    ended: tuple[int, str] | None = None
+    outdated: bool = False
 
     def has_waited(self, seconds: float, now_s: float) -> bool:
         """Whether so many seconds have passed since this was first asked in the present look."""
@@ -71,7 +70,7 @@ class Course:
 
     def saved(self, written: Written) -> Noted | None:
         """What the next session needs to go on with it; None: it can't."""
-        settled = _text_of(self.settled)
+        settled = None if self.outdated else _text_of(self.settled)
         return None if settled is None else Noted(self.since, written, settled, tuple(self.columns))
 
     def follows(self, before: Course) -> None:

@@ -13,9 +13,8 @@ are compared as of their own turns:
   session begins is later, and hides that a window could not see a transaction yet.
 - Whatever makes a snapshot begin anew drops the entry's progress, and what was noted with it: another log, a
   table that was rewritten.
-
-If all had been read, the copy is compared as of the saved turn. Else a truncate that comes later, and that
-the events don't tell of, would go unnoticed.
+- A change of which no event tells drops what was noted, too: a TRUNCATE that is not sent, for instance. What
+  was read before it can't be compared as of a later turn.
 
 Rows under keys that were looked at again are in the file, too. But it is not saved for which keys that was
 done. So the copy is compared once more, and tells.

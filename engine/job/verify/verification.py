@@ -40,7 +40,7 @@ from engine.job.verify.resumption import goes_on, resumed
 from engine.model import Purpose
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.staging.compared_rows import COLUMNS
-from engine.verify.copy import ComparisonRequest, Settles, Span
+from engine.verify.copy import ComparisonRequest, Findings, Settles, Span
 from engine.verify.seen_row import SeenRow
 from engine.verify.verdict import RepairCounts, Verdict
 
@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from engine.job.saved.state import State
     from engine.job.snapshots.emission import EmissionResult
     from engine.model import CollectionId, Run, Target
+    from engine.ports.source import EncodingResult
     from engine.snapshot.merge import NewerKeys
     from engine.snapshot.queue_entry import Table
-    from engine.verify.copy import Copy, Findings, SeenRows, Settled
+    from engine.verify.copy import Copy, SeenRows, Settled
     from engine.verify.deletes import DeleteEvents
     from engine.verify.noted import Noted
 
@@ -111,9 +112,6 @@ class Verification:
             for ticket, known in noted.items()
             if known is not None
         }
-        for table in tables:
-            if table.progress is not None and table.progress.done:
-                self._courses[table.ticket].ended = state.turn, _shown(state, parts)
         begun = (table for table in state.snapshot.judged if table.progress is not None)
         anew = [table.ticket for table in begun if table.ticket not in self._courses]
         return state.queued(state.snapshot.changed(anew, _anew)) if anew else state
@@ -157,6 +155,20 @@ class Verification:
         if not goes_on(self.copy, runs[0].target):
             return None
         return course.saved(self.seen_rows.written(runs[0].ticket))
+
+    def streamed(self, state: State, encoded: EncodingResult) -> State:
+        """Note collections of which rows changed without an event: what windows have read does not count."""
+        changed = encoded.unsent.union(fault.collection for fault in encoded.incomplete)
+        outdated = [
+            table.ticket
+            for table in state.snapshot.judged
+            if table.target.collection in changed and table.ticket in self._courses
+        ]
+        for ticket in outdated:
+            self._courses[ticket].outdated = True
+        return (
+            state.queued(state.snapshot.changed(outdated, lambda entry: entry.unnoted)) if outdated else state
+        )
 
     def poll(self, state: State, parts: JobParts) -> State:
         """Begin what is due, and answer what is decided. Called between turns, when all of them are sent.
@@ -206,7 +218,7 @@ class Verification:
         So whatever was sent before it precedes all that windows will see.
         """
         course = self._courses.get(ticket)
-        if course is None or course.measured or parts.clock() - course.begun_s >= _UP_TO_DATE_S:
+        if course is None or course.measured or course.outdated or _is_old(course, parts):
             self._begin_anew(state, ticket, parts)
 
     def _begin_anew(self, state: State, ticket: int, parts: JobParts, looks: int = 1) -> None:
@@ -243,6 +255,8 @@ class Verification:
 
     def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
+        if course.comparison is None and course.outdated:
+            return Findings(stale=True)
         if course.comparison is None:
             copy = _copy_of(self, table.target)
             if not isinstance(copy, Settles) or course.has_waited(copy.settle_s, parts.clock()):
@@ -253,8 +267,8 @@ class Verification:
     def _begin(self, state: State, table: Table, course: Course, parts: JobParts) -> None:
         if self.seen_rows is None:
             return
-        upto, course.position = course.ended or (state.turn, _shown(state, parts))
-        course.span = Span(course.since, upto)
+        course.span = Span(course.since, state.turn)
+        course.position = parts.show(state.position) if state.position else ""
         topic = parts.topic(table.target.collection)
         seen = self.seen_rows, table.ticket
         mends = table.target.purpose is Purpose.REPAIR
@@ -263,7 +277,7 @@ class Verification:
             course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
         )
         course.comparison = _copy_of(self, table.target).compare(topic, seen, asked)
-        _log.info("%s is compared with its copy as of turn %d", table.target.collection, upto)
+        _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
     def _compared(
         self, state: State, table: Table, course: Course, found: Findings, parts: JobParts
@@ -322,10 +336,14 @@ class Verification:
         if course.comparison is not None:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
-        course.waits_s = course.ended = None
+        course.waits_s = None
         if found.unsettled or found.stale:
             # Their keys are unknown to the source, so all is read again, by windows that see more.
-            why = "the copy was truncated or altered" if found.stale else "not all that was sent was visible"
+            why = (
+                "it or its copy was truncated or altered"
+                if found.stale
+                else "not all that was sent was visible"
+            )
             _log.info("%s is read again: %s", table.target.collection, why)
             self._begin_anew(state, table.ticket, parts, course.looks)
             return replace(state, snapshot=state.snapshot.changed((table.ticket,), _anew))
@@ -344,8 +362,8 @@ class Verification:
         return course
 
 
-def _shown(state: State, parts: JobParts) -> str:
-    return parts.show(state.position) if state.position else ""
+def _is_old(course: Course, parts: JobParts) -> bool:
+    return parts.clock() - course.begun_s >= _UP_TO_DATE_S
 
 
 def _copy_of(verification: Verification, target: Target) -> Copy:
@@ -387,7 +405,7 @@ def _anew(table: Table) -> Table:
 def _restless(table: Table, found: Findings) -> SourceError:
     """The error for rows that can't be decided, time and again."""
     if found.stale:
-        why = "the copy was truncated or altered each time it was compared"
+        why = "it or its copy was truncated or altered each time they were compared"
         return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
     if found.unsettled:
         why = f"{found.unsettled} rows were sent by transactions that no snapshot of the server shows"

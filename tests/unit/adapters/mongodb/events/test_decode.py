@@ -171,6 +171,8 @@ def test_drops_and_renames_are_noted_whatever_is_watched():
     assert drop.among([T, U]) == {T}
     assert rename.among([T, U]) == {T, U}
     assert untold.replaced([drop, rename]) == {U: (6, 1)}
+    assert untold.unsent([drop]) == {T}
+    assert untold.unsent([rename]) == {T, U}
 
 
 def test_a_database_s_end_empties_its_collections_and_an_invalidation_all():

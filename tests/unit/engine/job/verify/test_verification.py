@@ -413,17 +413,13 @@ def test_what_was_visible_before_a_restart_decides_after_it(tmp_path):
     assert copy.columns == [(columns, settled)]
 
 
-def test_what_was_read_to_its_end_is_compared_as_of_then(tmp_path):
-    """A truncate that comes while no job runs need not be in the copy."""
+def test_what_was_read_to_its_end_is_not_read_again(tmp_path):
     bench, copy, _rows = keeping(tmp_path)
     copy.finds = []
     bench.execute(VERIFY)
     while not copy.asked:
         bench.turns(1)
     ((_topic, seen, before),) = copy.asked
-    bench.turns(1)
-    saved = bench.store.load().promoted
-    assert saved is not None
     for key in range(1, 6):
         bench.database.commit(Change(T, key, None))
     copy.finds = [EQUAL]
@@ -431,8 +427,75 @@ def test_what_was_read_to_its_end_is_compared_as_of_then(tmp_path):
     restarted(bench)
 
     assert [found for _topic, found, _span in copy.asked] == [seen, seen]
-    assert copy.asked[-1][2] == Span(before.since, saved.turn)
+    after = copy.asked[-1][2]
+    assert after.since == before.since
+    assert after.upto > before.upto
     assert bench.told()[-1] == "finished public.t:"
+
+
+def truncated(bench: Bench) -> None:
+    """Truncate the table. The copy is not told."""
+    bench.source.memory_source.skips_truncates = True
+    bench.database.commit(Change(T, None, None))
+
+
+def ended(bench: Bench) -> None:
+    """Go on until the verification has ended."""
+    for _ in range(40):
+        bench.turns(1)
+        bench.now_s += 0.1
+
+
+def test_rows_read_before_a_truncate_that_is_not_sent_do_not_count(tmp_path):
+    """They are equal to the copy's, and the source has none of them any more."""
+    bench, copy, _rows = keeping(tmp_path)
+    half_read(bench)
+    truncated(bench)
+
+    ended(bench)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == []
+    assert bench.told()[-1] == "finished public.t:"
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_they_do_not_count_after_a_restart_either(tmp_path, turns):
+    bench, copy, _rows = keeping(tmp_path)
+    half_read(bench)
+    truncated(bench)
+    bench.turns(turns)
+
+    restarted(bench)
+    ended(bench)
+
+    ((_topic, seen, _span),) = copy.asked
+    assert seen == []
+
+
+def test_nor_do_rows_that_were_read_to_the_end(tmp_path):
+    bench, copy, _rows = keeping(tmp_path)
+    copy.finds = [undecided(2), EQUAL]
+    bench.execute(VERIFY)
+    while not copy.asked:
+        bench.turns(1)
+    truncated(bench)
+
+    ended(bench)
+
+    assert [seen for _topic, seen, _span in copy.asked] == [ROWS, []]
+
+
+def test_a_truncate_before_anything_is_measured_costs_no_other_reading(tmp_path):
+    bench, copy = verifying(tmp_path, EQUAL)
+    truncated(bench)
+    bench.database.commit(Change(T, 7, "new"))
+    bench.execute(VERIFY)
+
+    bench.turns(20)
+
+    assert [seen for _topic, seen, _span in copy.asked] == [[("7", "ROW")]]
+    assert bench.steps.count("open_window") == 1
 
 
 def test_rows_of_a_turn_that_was_not_saved_are_read_again(tmp_path):
