@@ -24,7 +24,6 @@ from engine.job.snapshots.measurement import Measurement, once_emitted
 from engine.job.snapshots.pauses import Pauses
 from engine.job.snapshots.window_size import WindowSize
 from engine.model import Window
-from engine.snapshot.changes.restarts import restart_collection
 from engine.snapshot.extent import Advance, gap_of
 from engine.snapshot.failure_policy import FailureRecord, Remedy, YieldLimit
 from engine.snapshot.pace.throttle import lane
@@ -111,14 +110,17 @@ class WindowScheduler:
                 assert_never(remedy)
 
     def crowded(self, state: State, tables: Sequence[Table]) -> State:
-        """Restart collections with too many rows to read again; after 3 restarts give them up."""
+        """Restart entries with too many rows to read again; after 3 restarts give them up.
+
+        Other entries of the same collection go on: a window may be reading them.
+        """
         for table in tables:
             times = self._anew[table.ticket] = self._anew.get(table.ticket, 0) + 1
             if times > _ANEW:
                 state = self._given_up(state, [table], overrun(table))
             else:
                 _log.warning("%s; the table is read again", overrun(table))
-                state = replace(state, snapshot=restart_collection(state.snapshot, table.target.collection))
+                state = state.queued(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
         return state
 
     def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:

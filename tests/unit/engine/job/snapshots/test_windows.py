@@ -744,6 +744,19 @@ class TestBehind:
         assert caplog.text.count("the table is read again") == 3
         assert bench.told() == ["accepted", "failed public.t"]
 
+    def test_another_snapshot_of_that_table_goes_on(self, tmp_path):
+        """A window is reading it."""
+        bench = Bench(tmp_path, window_rows=2, most_reread=0)
+        bench.execute()
+        bench.turns(1)
+        (first,) = bench.job.state.snapshot.tables
+        both = replace(bench.job.state.snapshot, tables=(first, replace(first, ticket=9)))
+
+        state = bench.job._windows._opening.crowded(bench.job.state.queued(both), [first])
+
+        assert first.progress is not None
+        assert [table.progress for table in state.snapshot.tables] == [None, first.progress]
+
     def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):
         bench = sliced(tmp_path, window_rows=5)
         bench.execute(BOTH)
