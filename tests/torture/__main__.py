@@ -14,6 +14,7 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from tests.servers.mongodb import MissingProgram
 from tests.torture.on_cluster import cluster_of_histories
@@ -36,6 +37,9 @@ def main() -> int:
         help="kafka: a real broker, killed too; others: tables, compared with their sources",
     )
     parser.add_argument(
+        "--losses", action="store_true", help="slots, servers and checkpoints are lost, and copies repaired"
+    )
+    parser.add_argument(
         "--initial",
         action=argparse.BooleanOptionalAction,
         help="whether the job begins with an initial snapshot; the seed decides for each history",
@@ -54,6 +58,8 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.source != "postgres" and asked.sink != "files":
         parser.error(f"with --source {asked.source} there is only the sink files")
+    if asked.losses and (asked.source, asked.sink) != ("postgres", "files"):
+        parser.error("--losses needs the source postgres and the sink files")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,10 +71,13 @@ def main() -> int:
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
-    kafka, tables = asked.sink == "kafka", asked.sink if asked.sink in SINKS else ""
+    tables = asked.sink if asked.sink in SINKS else ""
+    sinks: dict[str, Any] = {"kafka": asked.sink == "kafka", "tables": tables, "losses": asked.losses}
     with (
         cluster_of_histories(asked.seed) if asked.cluster else nullcontext(),
-        Run(folder, asked.version, kafka, asked.initial, asked.source, asked.asks, tables) as run,
+        Run(
+            folder, asked.version, initial=asked.initial, source=asked.source, asks=asked.asks, **sinks
+        ) as run,
     ):
         if asked.mutate:
             return mutate(run, asked.only)

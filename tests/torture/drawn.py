@@ -18,6 +18,7 @@ from tests.torture.course import (
     malformed_signals,
 )
 from tests.torture.large import large
+from tests.torture.losses import with_losses
 from tests.torture.new_columns import with_new_columns
 from tests.torture.odd import odd
 from tests.torture.recreated import SETTING
@@ -65,6 +66,8 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     # A consumer of topics or tables can't be judged by changes that have no events.
     if wanted.kafka:
         return broken(script, wanted.blow)
+    if wanted.losses:
+        return with_losses(moved(script, wanted.moves) if wanted.moves else script)
     if wanted.tables:
         return script
     script = with_new_columns(script)

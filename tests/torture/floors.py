@@ -109,6 +109,17 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "topic refused": 2,
         "topic recreated": 2,
     },
+    "losses": {
+        "tables compared": 20,
+        "rows compared": 1000,
+        "slot dropped": 2,
+        "slot moved by somebody else": 2,
+        "checkpoint lost": 2,
+        "verifications that accept": 5,
+        "faults found, missing": 3,
+        "faults found, different": 3,
+        "faults found, extra": 1,
+    },
     "tables": {"tables compared": 20, "rows compared": 1000, "taken over": 1},
 }
 """By source (`kafka`: for Kafka topics, `tables`: for sinks of tables), and by what is counted."""

@@ -19,6 +19,7 @@ from tests.torture.emitted import Events
 from tests.torture.figures import Figures
 from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
+from tests.torture.losses import FilesTables
 from tests.torture.new_columns import NEW
 from tests.torture.oracle import Oracle, Violation
 from tests.torture.over import Over
@@ -27,7 +28,7 @@ from tests.torture.replicas import judge
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
-from tests.torture.verified import Faults, numbered, put, signal, trusted
+from tests.torture.verified import Faults, numbered, put, signal, trusted, verifiable
 from tests.torture.verified import judge as judge_verdicts
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ class Play:
                 self._round(number, round_, journal)
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
-                if round_.faults and isinstance(events, Events):
+                if isinstance(self.replicas, FilesTables):
+                    heard = self._verify_copy(f"f{number}", round_.faults, journal, self.replicas, heard)
+                elif round_.faults and isinstance(events, Events):
                     heard = self._verify(f"f{number}", round_.faults, journal, events, heard)
         except Over:
             if self._gone:
@@ -511,6 +514,43 @@ class Play:
             raise Violation(f"a repair has not deleted {sorted(self.oracle.strangers)}")
         for kinds in faults.kinds.values():
             self.figures.kinds.update({f"faults found, {kind}": number for kind, number in kinds.items()})
+        return heard
+
+    def _verify_copy(
+        self, label: str, count: int, journal: JournalReader, copy: FilesTables, heard: int
+    ) -> int:
+        """Verify a copy that was found right, put faults into it, and have them found and repaired."""
+        tables = self.oracle.tables
+        names = [
+            name
+            for name in verifiable(self.script)
+            if name not in self.oracle.incomplete and not copy.lacking(name, tables[name].types)
+        ]
+        if not names:
+            return heard
+
+        def asked(what: str, kind: str, faults: Faults) -> None:
+            nonlocal heard
+            sent = signal(f"{label}{what}", kind, names)
+            self.site.send(sent, threading.Event())
+            self.answers.asked[sent.id] = Asked(sent)
+            self.come_to_rest(journal)
+            notes = journal.read()
+            self.answers.hear(notes[heard:])
+            heard = len(notes)
+            judge_verdicts(self.answers.asked[sent.id], faults)
+
+        asked("right", "verify", Faults())
+        self.figures.kinds["verifications that accept"] += 1
+        if count:
+            draw = Random(f"{self.script.seed}/{label}")
+            topics = {f"{self.prefix}.{name}": name for name in names}
+            faults = put(copy.parts, topics, numbered(self.script), draw, count)
+            asked("wrong", "verify", faults)
+            asked("mend", "repair", Faults())
+            for kinds in faults.kinds.values():
+                self.figures.kinds.update({f"faults found, {kind}": many for kind, many in kinds.items()})
+            return self._judge_tables(copy, journal, heard)
         return heard
 
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:

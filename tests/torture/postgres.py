@@ -16,6 +16,7 @@ from tests.torture.aim import Aimer
 from tests.torture.bags import Bag, create_bag
 from tests.torture.emitted import emitted
 from tests.torture.journal import JournalReader
+from tests.torture.losses import LOSSES, lose
 from tests.torture.oracle import Table, Violation
 from tests.torture.postgres_oracle import PostgresOracle, Untold
 from tests.torture.postgres_writers import Session, Writer, settle_all_prepared
@@ -200,6 +201,9 @@ class PostgresSite:
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """Deal a blow to the network or to a table."""
+        if blow.kind in LOSSES:
+            with self.connect_again() as connection:
+                return lose(blow, play, connection)
         if blow.kind == "disguise":
             return self._disguise(int(blow.amount), play, journal)
         assert self.proxy is not None

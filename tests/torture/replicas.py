@@ -16,8 +16,10 @@ from adapters.spark.session import spark_session
 from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION
 from tests.torture.emitted import printed_row
+from tests.torture.losses import FilesTables
 from tests.torture.oracle import Violation
 from tests.torture.postgres import rows_of
+from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from tests.torture.site import Site
     from tests.torture.truth import Row
 
+FILES: Final = "files"
+"""The files sink, judged by what a consumer makes of it."""
 SINKS: Final = ("jdbc", "delta", "iceberg")
 _ADDED: Final = re.compile(r"c\d+")
 """The names of columns that histories add. Rows that nobody changed since have no value of theirs."""
@@ -136,6 +140,8 @@ class Replicas:
 
     def of(self, number: int, folder: Path, server: PostgresServer) -> Tables:
         """The tables of a history."""
+        if self.kind == FILES:
+            return FilesTables(folder / "events")
         if self.kind == "jdbc":
             return JdbcTables(server.create_database(f"replica{number}"))
         if self._spark is None:
@@ -179,6 +185,6 @@ def _equal(name: str, found: Mapping[Key, Row], there: Mapping[Key, Row]) -> Non
     for key, row in there.items():
         for column, value in row.items():
             has = found[key].get(column)
-            if has != value and not (has is None and _ADDED.fullmatch(column)):
+            if has not in {value, UNCHANGED} and not (has is None and _ADDED.fullmatch(column)):
                 what = f"{column!r} of row {key!r} of the sink's {name}"
                 raise Violation(f"{what} is {has!r:.160}, the source has {value!r:.160}")

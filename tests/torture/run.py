@@ -27,7 +27,7 @@ from tests.torture.oracle import Violation
 from tests.torture.play import Play
 from tests.torture.postgres import PostgresSite
 from tests.torture.process import Child
-from tests.torture.replicas import Replicas
+from tests.torture.replicas import FILES, Replicas
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
@@ -77,7 +77,8 @@ class Run:
 
     With `kafka` there is also a broker, and the jobs send to it. `initial` says whether histories begin with
     an initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver. `asks` is `Wanted`'s.
-    `tables` names a sink of tables, which the jobs keep instead.
+    `tables` names a sink of tables, which the jobs keep instead. With `losses` logs are lost, and the files
+    sink is judged as tables are.
     """
 
     folder: Path
@@ -87,6 +88,7 @@ class Run:
     source: str = "postgres"
     asks: str = ""
     tables: str = ""
+    losses: bool = False
     figures: Figures = field(default_factory=Figures)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     ground: Ground = field(init=False)
@@ -99,6 +101,8 @@ class Run:
         self.ground = grounds[self.source]() if self.source in grounds else PostgresGround(self.version)
         self.ground.start()
         self.child = Child(self.folder / "job.log")
+        if self.losses:
+            self.replicas = Replicas(FILES)
         if self.tables:
             self.replicas = Replicas(self.tables)
             os.environ[LAKE] = "" if self.tables == "jdbc" else "1"
@@ -121,11 +125,17 @@ class Run:
             # Also if the database server itself breaks: what was proved until then is worth knowing.
             print(f"seed {seed}: {self.figures.line()}", flush=True)
         happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        judged = "tables" if self.tables else "kafka" if self.kafka else self.source
+        judged = self._judged
         too_rare = missed(judged, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
+
+    @property
+    def _judged(self) -> str:
+        """By which floors."""
+        kinds = {"losses": self.losses, "tables": bool(self.tables), "kafka": self.kafka}
+        return next((kind for kind, is_one in kinds.items() if is_one), self.source)
 
     def _until_the_end(self, seed: str, minutes: float) -> None:
         until = time.monotonic() + minutes * 60
@@ -140,6 +150,7 @@ class Run:
                 kafka=self.kafka,
                 initial=self.tables != "" or (False if asks == "blocking" else self.initial),
                 tables=self.tables != "",
+                losses=self.losses,
                 moves=self._moves(seed, number, minutes),
                 blow=self._blow(number, minutes),
                 asks=asks,
@@ -149,7 +160,7 @@ class Run:
 
     def _blow(self, number: int, minutes: float) -> str:
         """Which blows a history must have. In a short run its seed decides alone."""
-        if minutes < LONG_MINUTES or self.tables:
+        if minutes < LONG_MINUTES or self.tables or self.losses:
             return ""
         return (_KAFKA_BLOWS if self.kafka else _BLOWS[self.source]).get(number % _EACH_EVERY, "")
 
@@ -160,7 +171,7 @@ class Run:
         """
         if self.source != "postgres" or self.kafka or self.tables or self.version != _FAILS_OVER:
             return ""
-        if minutes >= LONG_MINUTES:
+        if minutes >= LONG_MINUTES or self.losses:
             return _MOVES.get(number % _EACH_EVERY, "")
         draw = Random(f"{seed}/{number}/moves")
         return draw.choice(["standby", "copy"]) if draw.random() < _SELDOM else ""

@@ -57,7 +57,7 @@ def with_verifications(script: Script, wanted: str = "") -> Script:
         return script
     draw = Random(f"{script.seed}/verified")
     certain = "verify" in wanted
-    names = [name for _shape, name in _verifiable(script)]
+    names = verifiable(script)
     rounds = []
     for number, drawn in enumerate(script.rounds):
         signals = list(drawn.signals)
@@ -73,6 +73,11 @@ def signal(label: str, kind: str, names: Sequence[str], pause_s: float = 0.0) ->
     """A signal of a kind: verify or repair."""
     data = json.dumps({"type": kind, "data-collections": list(names)})
     return Sent(pause_s, label, "execute-snapshot", data, kind, list(names))
+
+
+def verifiable(script: Script) -> list[str]:
+    """The collections that can be verified."""
+    return [name for _shape, name in _verifiable(script)]
 
 
 def _verifiable(script: Script) -> Iterator[tuple[TableShape, str]]:

@@ -1,0 +1,143 @@
+"""Logs that are lost. With `tidemark.recovery=repair` a job makes its copy right again.
+
+The log of a job ends in these ways, each while no job runs and writers write:
+
+    drop slot       the slot is dropped
+    advance slot    somebody else moves the slot behind changes that the job has not read
+    lose state      the checkpoint is gone, beside a sink that has turns
+    a server that moves (`moving.py`): a standby that lags, a volume that is restored
+
+What was sent is no longer what the log says, so the files of the sink are judged as a consumer sees them that
+has applied all of them. At rest they equal the tables, and a verification accepts them. Faults that are put
+into them are found, and repaired.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tests.torture.emitted import texts
+from tests.torture.oracle import Violation
+from tests.torture.script import Blow
+from tests.torture.truth import UNCHANGED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import psycopg
+
+    from tests.torture.play import Play
+    from tests.torture.script import Script
+    from tests.torture.truth import Row
+
+RECOVERS: Final = {"tidemark.recovery": "repair"}
+SLOTS: Final = {"drop slot": "slot dropped", "advance slot": "slot moved by somebody else"}
+LOSSES: Final = {**SLOTS, "lose state": "checkpoint lost"}
+"""The blows of this module, and how they are counted."""
+_FREED_S: Final = 10.0
+_DELETED: Final = "d"
+
+
+def with_losses(script: Script) -> Script:
+    """The script with a job that recovers, and with a loss in each round, unless its server moves."""
+    draw = Random(f"{script.seed}/losses")
+    properties = {**script.properties, **RECOVERS}
+    rounds = []
+    for drawn in script.rounds:
+        blows = list(drawn.blows)
+        if not script.moves:
+            blow = Blow(
+                round(draw.uniform(0.3, 2.0), 2), draw.choice([*LOSSES]), draw.choice([0.0, 0.3, 1.0])
+            )
+            blows.append(blow)
+        faults = draw.randint(1, 8) if draw.random() < 0.6 else 0
+        rounds.append(replace(drawn, blows=blows, faults=faults))
+    return replace(script, rounds=rounds, properties=properties)
+
+
+def lose(blow: Blow, play: Play, connection: psycopg.Connection[Any]) -> str:
+    """Kill the job and lose its log. It starts again when it is next looked after."""
+    play.child.kill()
+    time.sleep(blow.amount)
+    if blow.kind == "lose state":
+        shutil.rmtree(play.folder / "state", ignore_errors=True)
+        return LOSSES[blow.kind]
+    if not _is_free(connection):
+        return ""
+    if blow.kind == "drop slot":
+        connection.execute("SELECT pg_drop_replication_slot('job')")
+    else:
+        connection.execute("SELECT pg_replication_slot_advance('job', pg_current_wal_flush_lsn())")
+    return LOSSES[blow.kind]
+
+
+def _is_free(connection: psycopg.Connection[Any]) -> bool:
+    """Whether there is a slot of the job that nobody uses, which may take a moment."""
+    until = time.monotonic() + _FREED_S
+    while time.monotonic() < until:
+        found = connection.execute(
+            "SELECT active_pid, pg_terminate_backend(active_pid) FROM pg_replication_slots"
+            " WHERE slot_name = 'job'"
+        ).fetchone()
+        if found is None:
+            return False
+        if found[0] is None:
+            return True
+        time.sleep(0.05)
+    raise Violation("the slot of a killed job is not released")
+
+
+@dataclass(slots=True)
+class FilesTables:
+    """The tables of a consumer that has applied all turns in the files of a sink. Implements `Tables`."""
+
+    events: Path
+    _rows: dict[str, dict[str, Row]] = field(default_factory=dict)
+
+    def properties(self) -> dict[str, str]:
+        """The sink."""
+        return {"tidemark.sink": "files", "tidemark.sink.files.dir": str(self.events)}
+
+    def behind(self) -> bool:
+        """Never: a turn that is committed shows."""
+        return False
+
+    @property
+    def parts(self) -> list[Path]:
+        """The files of all turns, in order."""
+        return [part for turn in sorted(self.events.glob("turn-*")) for part in sorted(turn.glob("part-*"))]
+
+    def rows(self, name: str, types: Mapping[str, str]) -> list[Row] | None:
+        """By the events."""
+        found: dict[str, Row] = {}
+        for part in self.parts:
+            for line in part.read_bytes().splitlines():
+                event = orjson.loads(line)
+                if event["topic"] == f"tm.{name}":
+                    _apply(found, event, types)
+        return list(found.values())
+
+    def lacking(self, name: str, types: Mapping[str, str]) -> bool:
+        """Whether a value of a row was never sent: an update left it out, under another key."""
+        return any(UNCHANGED in row.values() for row in self.rows(name, types) or [])
+
+
+def _apply(rows: dict[str, Row], event: dict[str, Any], types: Mapping[str, str]) -> None:
+    key, value = json.dumps(event["key"]), event["value"]
+    if value is None or value["op"] == _DELETED:
+        rows.pop(key, None)
+    elif value["op"] == "t":
+        rows.clear()
+    else:
+        before, row = rows.get(key, {}), texts(value["after"], types)
+        rows[key] = {
+            name: before.get(name, text) if text == UNCHANGED else text for name, text in row.items()
+        }
