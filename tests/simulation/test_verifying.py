@@ -74,9 +74,22 @@ def _with_newer_sight(right: Any) -> Any:
     return course_of
 
 
+def truncates_outdate_nothing(patch: pytest.MonkeyPatch) -> None:
+    """What was read before a truncate that is not sent counts."""
+    patch.setattr(verification.Verification, "streamed", lambda _self, state, _encoded: state)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "guard", [none_extra, always_settled, superseded_is_seen, unsaved_rows_count, visible_by_then]
+    "guard",
+    [
+        none_extra,
+        always_settled,
+        superseded_is_seen,
+        unsaved_rows_count,
+        visible_by_then,
+        truncates_outdate_nothing,
+    ],
 )
 def test_without_a_guard_a_verdict_is_false(
     guard: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

@@ -72,12 +72,17 @@ def main() -> int:
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
     tables = asked.sink if asked.sink in SINKS else ""
-    sinks: dict[str, Any] = {"kafka": asked.sink == "kafka", "tables": tables, "losses": asked.losses}
+    kinds: dict[str, Any] = {
+        "source": asked.source,
+        "kafka": asked.sink == "kafka",
+        "tables": tables,
+        "losses": asked.losses,
+        "initial": asked.initial,
+        "asks": asked.asks,
+    }
     with (
         cluster_of_histories(asked.seed) if asked.cluster else nullcontext(),
-        Run(
-            folder, asked.version, initial=asked.initial, source=asked.source, asks=asked.asks, **sinks
-        ) as run,
+        Run(folder, asked.version, **kinds) as run,
     ):
         if asked.mutate:
             return mutate(run, asked.only)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.torture.script import Script
     from tests.torture.truth import Row
 
-RECOVERS: Final = {"tidemark.recovery": "repair"}
+RECOVERS: Final[dict[str, str]] = {"tidemark.recovery": "repair"}
 SLOTS: Final = {"drop slot": "slot dropped", "advance slot": "slot moved by somebody else"}
 LOSSES: Final = {**SLOTS, "lose state": "checkpoint lost"}
 """The blows of this module, and how they are counted."""
@@ -61,6 +61,11 @@ def with_losses(script: Script) -> Script:
         faults = draw.randint(1, 8) if draw.random() < 0.6 else 0
         rounds.append(replace(drawn, blows=blows, faults=faults))
     return replace(script, rounds=rounds, properties=properties)
+
+
+def recovers(script: Script) -> bool:
+    """Whether the job repairs its copy once its log is lost."""
+    return RECOVERS.items() <= script.properties.items()
 
 
 def lose(blow: Blow, play: Play, connection: psycopg.Connection[Any]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import LogRemoved, OtherHistory, PositionLost
 from tests.servers.postgres import Database, PostgresServer
 from tests.torture.grounds import PostgresGround
-from tests.torture.losses import RECOVERS
+from tests.torture.losses import recovers
 from tests.torture.oracle import Violation
 from tests.torture.postgres import PLAIN, PostgresSite
 
@@ -162,8 +162,7 @@ class MovingSite(PostgresSite):
 
     def may_end(self, error: str) -> bool:
         """Once there is another server, the position may be lost."""
-        recovers = RECOVERS.items() <= self.script.properties.items()
-        lost = self.fork is not None and error.startswith(_LOST) and not recovers
+        lost = self.fork is not None and error.startswith(_LOST) and not recovers(self.script)
         return lost or PostgresSite.may_end(self, error)
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:

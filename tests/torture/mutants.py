@@ -39,6 +39,7 @@ from adapters.sinks.files import FilesSink
 from adapters.source.assembly import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
+from engine.job import recovery
 from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
@@ -79,6 +80,14 @@ def switched_off(mutant: Mutant | None) -> Iterator[None]:
             setattr(where, attribute, staticmethod(patch) if static else patch)
             restored.callback(setattr, where, attribute, stood)
         yield
+
+
+def _any_slot(_was: Any) -> Any:
+    return lambda slot, *_more: slot
+
+
+def _nothing_queued(_was: Any) -> Any:
+    return lambda state, *_more: state
 
 
 def _always(gives: Any) -> Callable[[Any], Any]:
@@ -421,6 +430,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "rows as of their window's turn": Mutant("verified", ((verification, "noted", _in_the_first_turn),)),
     "rows that only the copy has": Mutant("verified", ((Repair, "next_extra", _always([])),)),
+    "a slot that somebody else has moved": Mutant("slot-moved", ((initial, "check_slot", _any_slot),)),
+    "what a lost log had is repaired": Mutant("slot-moved", ((recovery, "_queued", _nothing_queued),)),
+    "rows that a lost log had deleted": Mutant("slot-moved", ((Repair, "next_extra", _always([])),)),
     "a view that lacks what the log lacks": Mutant(
         "unpublished-behind-view", ((_VIEWS, "outdate", _always(None)),)
     ),

@@ -521,11 +521,10 @@ class Play:
     ) -> int:
         """Verify a copy that was found right, put faults into it, and have them found and repaired."""
         tables = self.oracle.tables
-        names = [
-            name
-            for name in verifiable(self.script)
-            if name not in self.oracle.incomplete and not copy.lacking(name, tables[name].types)
-        ]
+        known = [name for name in verifiable(self.script) if name in tables]
+        if left := [name for name in known if name in self.oracle.incomplete]:
+            raise Violation(f"the recovery has ended, and left {left} incomplete")
+        names = [name for name in known if not copy.lacking(name, tables[name].types)]
         if not names:
             return heard
 

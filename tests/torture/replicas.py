@@ -16,7 +16,6 @@ from adapters.spark.session import spark_session
 from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION
 from tests.torture.emitted import printed_row
-from tests.torture.losses import FilesTables
 from tests.torture.oracle import Violation
 from tests.torture.postgres import rows_of
 from tests.torture.truth import UNCHANGED
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from tests.torture.site import Site
     from tests.torture.truth import Row
 
-FILES: Final = "files"
-"""The files sink, judged by what a consumer makes of it."""
 SINKS: Final = ("jdbc", "delta", "iceberg")
 _ADDED: Final = re.compile(r"c\d+")
 """The names of columns that histories add. Rows that nobody changed since have no value of theirs."""
@@ -140,8 +137,6 @@ class Replicas:
 
     def of(self, number: int, folder: Path, server: PostgresServer) -> Tables:
         """The tables of a history."""
-        if self.kind == FILES:
-            return FilesTables(folder / "events")
         if self.kind == "jdbc":
             return JdbcTables(server.create_database(f"replica{number}"))
         if self._spark is None:

@@ -20,6 +20,7 @@ from tests.torture.figures import Figures
 from tests.torture.floors import LONG_MINUTES, SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
 from tests.torture.guards import GUARDS
+from tests.torture.losses import FilesTables, recovers
 from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.moving import MovingGround
 from tests.torture.on_cluster import LAKE
@@ -27,7 +28,7 @@ from tests.torture.oracle import Violation
 from tests.torture.play import Play
 from tests.torture.postgres import PostgresSite
 from tests.torture.process import Child
-from tests.torture.replicas import FILES, Replicas
+from tests.torture.replicas import Replicas
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
@@ -36,6 +37,7 @@ from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
 if TYPE_CHECKING:
     from tests.servers.binaries import Version
     from tests.torture.grounds import Ground
+    from tests.torture.replicas import Tables
     from tests.torture.script import Script
 
 _OUR_OWN = ("TypeError", "AttributeError", "NameError")
@@ -101,8 +103,6 @@ class Run:
         self.ground = grounds[self.source]() if self.source in grounds else PostgresGround(self.version)
         self.ground.start()
         self.child = Child(self.folder / "job.log")
-        if self.losses:
-            self.replicas = Replicas(FILES)
         if self.tables:
             self.replicas = Replicas(self.tables)
             os.environ[LAKE] = "" if self.tables == "jdbc" else "1"
@@ -203,7 +203,7 @@ class Run:
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
         site, prefix = self.ground.site(number, script), f"history_{number}" if self.broker else "tm"
-        tables = None
+        tables: Tables | None = FilesTables(folder / "events") if recovers(script) else None
         if self.replicas is not None:
             assert isinstance(site, PostgresSite)
             tables = self.replicas.of(number, folder, site.server)

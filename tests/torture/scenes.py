@@ -17,6 +17,7 @@ from tests.servers.postgres_states import no_standby
 from tests.torture.aim import EXPORTERS
 from tests.torture.blocking_scenes import blocking, blocking_alone, unpublished_behind_view
 from tests.torture.blows import HEARTBEATS, PATIENCE
+from tests.torture.losses import RECOVERS
 from tests.torture.new_columns import NEW, column_added
 from tests.torture.oracle import Violation
 from tests.torture.scene import Scene
@@ -414,6 +415,14 @@ def copied(scene: Scene) -> None:
     scene.until_finished()
 
 
+def slot_moved(scene: Scene) -> None:
+    """Somebody else moves the slot behind changes that the job, which is down, has not read."""
+    copied(scene)
+    scene.stage.child.kill()
+    scene.run(["touch", 0, [1, 2, 3]], ["remove", 0, [4, 5]], ["fill", 0, 50_000, 3])
+    scene.deal(Blow(0.0, "advance slot"))
+
+
 def only_rounds(_scene: Scene) -> None:
     """Nothing besides the script's transactions."""
 
@@ -535,6 +544,12 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "verified": (
         replace(_script("verified", _INT, properties=_CHUNKED), rounds=[Round([], [], faults=20)]),
         copied,
+    ),
+    "slot-moved": (
+        replace(
+            _script("slot-moved", _INT, properties={**_CHUNKED, **RECOVERS}), rounds=[Round([], [], faults=9)]
+        ),
+        slot_moved,
     ),
     "unpublished-behind-view": (
         _script("unpublished-behind-view", _INT, listed=True, properties=_CHUNKED),
