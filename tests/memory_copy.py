@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
+from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows, key_digests
+from engine.verify.comparison import COPIED, EventPosition, compare
 from engine.verify.copy import ExtraRow, Findings, TouchedKeys
 from engine.verify.deletes import DeleteEvents
 from engine.verify.noted import Written

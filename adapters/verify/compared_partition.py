@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
 from adapters.verify.partitions import keys_shown, partition_of
-from engine.verify.compared_digests import digests_of_rows
-from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition, compare
+from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows
+from engine.verify.comparison import COPIED, EventPosition, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.event_history import folded, texts
 from engine.verify.seen_row import SeenRow

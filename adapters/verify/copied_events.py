@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from adapters.verify.event_lines import events_in
 from adapters.verify.partitions import write_partitions
 from engine.errors import SourceError
-from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
-from engine.verify.comparison import COPIED, SEEN_ROWS, EventPosition
+from engine.verify.compared_digests import DIGEST, SEEN_ROWS, bare_keys, digests_of_rows, key_digests
+from engine.verify.comparison import COPIED, EventPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

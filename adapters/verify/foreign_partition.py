@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from adapters.verify.partitions import keys_shown, partition_of
-from engine.verify.comparison import SEEN_ROWS
+from engine.verify.compared_digests import SEEN_ROWS
 from engine.verify.copy import FIRST_KEYS, Findings
 from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, HeldPlace, Since, judge
 

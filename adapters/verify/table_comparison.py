@@ -33,8 +33,8 @@ from adapters.verify.failures import as_source_errors
 from adapters.verify.partitions import keys_shown, partition_of, partitions_of, write_partitions
 from adapters.verify.threaded_comparison import Cancellable, ThreadedComparison
 from engine.errors import SourceError
-from engine.verify.compared_digests import DIGEST
-from engine.verify.comparison import COPIED, SEEN_ROWS, compare
+from engine.verify.compared_digests import DIGEST, SEEN_ROWS
+from engine.verify.comparison import COPIED, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.settled import SEVERAL
 

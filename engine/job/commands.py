@@ -81,9 +81,9 @@ class Commands:
 
     def _verifiable(self, state: State, command: ExecuteSnapshot) -> ExecuteSnapshot | None:
         """The command without collections that can't be verified, which are answered; None: no others."""
-        kept = []
+        kept, copies = [], self._parts.verification.copies
         for target in command.targets:
-            if target.compared and (refusal := self._parts.verification.refusal(state, target, self._parts)):
+            if target.compared and (refusal := copies.refusal(state, target, self._parts)):
                 self._parts.desk.answers.failed(asked(command, target), refusal)
             else:
                 kept.append(target)

@@ -148,7 +148,7 @@ class Job:
         startup.resume(state, job_parts)
         if job_parts.certificates is not None:
             turns.state = self._checkpoint.state = job_parts.certificates.kept(state)
-        turns.state = job_parts.verification.resumed(turns.state, job_parts)
+        turns.state = job_parts.verification.courses.resumed(turns.state, job_parts)
         turns.state = self._isolation.resume(turns.state)
         turns.state = startup.without_excluded(turns.state, job_parts)
 

@@ -88,7 +88,7 @@ def _refusal(state: State, collection: CollectionId, parts: JobParts) -> str:
     """Why a collection can't be repaired; empty if it can be."""
     if partly := parts.copied_in_part(collection):
         return partly
-    refused = parts.verification.refusal(state, Target(collection, purpose=Purpose.REPAIR), parts)
+    refused = parts.verification.copies.refusal(state, Target(collection, purpose=Purpose.REPAIR), parts)
     return "" if refused is None else refused.message
 
 

@@ -140,7 +140,7 @@ class Turns:
         after = self._isolation.settle(self._commands.obey(after, encoded.signals))
         after = self._welcomed(after, appeared)
         after = after.queued(with_moved(after.snapshot, encoded.moved))
-        after = job_parts.verification.streamed(after, encoded)
+        after = job_parts.verification.courses.streamed(after, encoded)
         self._windows.in_progress.supersede(encoded)
         after, parts, events = self._with_rows(after, encoded.parts, writer)
         if job_parts.pulse.due(clock_s):

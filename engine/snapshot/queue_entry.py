@@ -148,11 +148,6 @@ class Table:
         return replace(self, progress=replace(self.progress, extent=extent, left=extent.ranges))
 
     @property
-    def unnoted(self) -> Table:
-        """The entry of a verification with which the next session can't go on."""
-        return replace(self, progress=replace(self.progress, noted=None)) if self.progress else self
-
-    @property
     def unbounded(self) -> Table:
         """The entry, found empty, that one window is to read without bounds."""
         if self.progress is None:

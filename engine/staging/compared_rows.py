@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.model import Part
 from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, survivors
-from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
+from engine.verify.compared_digests import COLUMNS, DIGEST, SURVIVES, bare_keys, digests_of_rows, key_digests
 from engine.verify.event_history import columns_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 
 DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
 """The digest of each row's key, and of the row."""
-SURVIVES: Final = "tidemark: survives"
-"""A column of rows that were emitted: whether no newer entry supersedes the row."""
 TYPED: Final = ("key", "after", "source", MERGE_KEY.name)
 """The columns of typed events that are staged."""
-COLUMNS: Final = b"columns"
-"""The schema's metadata that has the names of the rows' columns, as a JSON list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,21 @@ from engine.verify.row_digest import DIGEST_BYTES, row_digests
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SURVIVES: Final = "tidemark: survives"
+"""A column of rows that were emitted: whether no newer entry supersedes the row."""
+COLUMNS: Final = b"columns"
+"""The metadata of a schema of digests that has the names of the rows' columns, as a JSON list."""
 DIGEST: Final = pa.binary(DIGEST_BYTES)
+SEEN_ROWS: Final = pa.schema(
+    [
+        ("key", DIGEST),
+        ("row", DIGEST),
+        ("merge_key", pa.large_binary()),
+        ("turn", pa.int64()),
+        ("seen", pa.int8()),
+    ]
+)
+"""What windows have read, in the order of their turns. Of a key's several rows the last one counts."""
 _SEED: Final = 0
 """Nobody else sees these digests, so they need no seed of their own."""
 _WRAPPED: Final = '{"schema":{"type":"struct"'

@@ -53,16 +53,6 @@ if TYPE_CHECKING:
     Mask: TypeAlias = NDArray[np.bool_]
 
 
-SEEN_ROWS: Final = pa.schema(
-    [
-        ("key", DIGEST),
-        ("row", DIGEST),
-        ("merge_key", pa.large_binary()),
-        ("turn", pa.int64()),
-        ("seen", pa.int8()),
-    ]
-)
-"""What windows have read, in the order of their turns. Of a key's several rows the last one counts."""
 COPIED: Final = pa.schema(
     [
         ("key", DIGEST),

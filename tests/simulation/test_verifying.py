@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from engine.job.verify import course, verification
+from engine.job.verify import course, courses
 from engine.verify import comparison
 from tests.memory_copy import MemoryRows
 from tests.simulation import verifying
@@ -54,7 +54,7 @@ def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
         kinds = np.zeros(len(noted), np.int8)
         return noted.set_column(at, noted.schema.field(at), [kinds])
 
-    patch.setattr(verification, "noted", wrong)
+    patch.setattr(courses, "noted", wrong)
 
 
 def unsaved_rows_count(patch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def unsaved_rows_count(patch: pytest.MonkeyPatch) -> None:
 
 def visible_by_then(patch: pytest.MonkeyPatch) -> None:
     """After a crash, all that is visible then counts as visible to the windows before it."""
-    patch.setattr(verification, "course_of", _with_newer_sight(course.course_of))
+    patch.setattr(courses, "course_of", _with_newer_sight(course.course_of))
 
 
 def _with_newer_sight(right: Any) -> Any:
@@ -76,7 +76,7 @@ def _with_newer_sight(right: Any) -> Any:
 
 def truncates_outdate_nothing(patch: pytest.MonkeyPatch) -> None:
     """What was read before a truncate that is not sent counts."""
-    patch.setattr(verification.Verification, "streamed", lambda _self, state, _encoded: state)
+    patch.setattr(courses.Courses, "streamed", lambda _self, state, _encoded: state)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
 from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, EventPosition, compare
@@ -227,7 +228,8 @@ class VerifyingWorld(World):
 
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
-        return Verification(SimCopy(self, life), self._seen, settled=self._settled, settled_then=shown_then)
+        copies = Copies(SimCopy(self, life))
+        return Verification(copies, self._seen, settled=self._settled, settled_then=shown_then)
 
     def unsent(self, logged: Sequence[Entry]) -> frozenset[CollectionId]:
         """The tables that these entries truncate, if the copies are not told."""

@@ -43,6 +43,7 @@ SLOTS: Final = {"drop slot": "slot dropped", "advance slot": "slot moved by some
 LOSSES: Final = {**SLOTS, "lose state": "checkpoint lost"}
 """The blows of this module, and how they are counted."""
 _FREED_S: Final = 10.0
+_FAULTY: Final = 0.6
 _DELETED: Final = "d"
 
 
@@ -52,14 +53,10 @@ def with_losses(script: Script) -> Script:
     properties = {**script.properties, **RECOVERS}
     rounds = []
     for drawn in script.rounds:
-        blows = list(drawn.blows)
-        if not script.moves:
-            blow = Blow(
-                round(draw.uniform(0.3, 2.0), 2), draw.choice([*LOSSES]), draw.choice([0.0, 0.3, 1.0])
-            )
-            blows.append(blow)
-        faults = draw.randint(1, 8) if draw.random() < 0.6 else 0
-        rounds.append(replace(drawn, blows=blows, faults=faults))
+        kind, missed_s = draw.choice([*LOSSES]), draw.choice([0.0, 0.3, 1.0])
+        loss = Blow(round(draw.uniform(0.3, 2.0), 2), kind, missed_s)
+        faults = draw.randint(1, 8) if draw.random() < _FAULTY else 0
+        rounds.append(replace(drawn, blows=[*drawn.blows, loss], faults=faults))
     return replace(script, rounds=rounds, properties=properties)
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import LogRemoved, OtherHistory, PositionLost
 from tests.servers.postgres import Database, PostgresServer
 from tests.torture.grounds import PostgresGround
-from tests.torture.losses import recovers
 from tests.torture.oracle import Violation
 from tests.torture.postgres import PLAIN, PostgresSite
 
@@ -162,7 +161,7 @@ class MovingSite(PostgresSite):
 
     def may_end(self, error: str) -> bool:
         """Once there is another server, the position may be lost."""
-        lost = self.fork is not None and error.startswith(_LOST) and not recovers(self.script)
+        lost = self.fork is not None and error.startswith(_LOST)
         return lost or PostgresSite.may_end(self, error)
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:

@@ -44,7 +44,7 @@ from engine.job.checkpoint import Checkpoint
 from engine.job.loop import Job
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
 from engine.job.turns import Turns
-from engine.job.verify import verification
+from engine.job.verify import courses
 from engine.job.verify.repair import Repair
 from engine.snapshot import copies
 from engine.snapshot.changes import moved_rows
@@ -428,7 +428,7 @@ MUTANTS: dict[str, Mutant] = {
     "what a verdict counts": Mutant(
         "verified", ((Findings, "differences", lambda _was: property(lambda _found: 0)),)
     ),
-    "rows as of their window's turn": Mutant("verified", ((verification, "noted", _in_the_first_turn),)),
+    "rows as of their window's turn": Mutant("verified", ((courses, "noted", _in_the_first_turn),)),
     "rows that only the copy has": Mutant("verified", ((Repair, "next_extra", _always([])),)),
     "a slot that somebody else has moved": Mutant("slot-moved", ((initial, "check_slot", _any_slot),)),
     "what a lost log had is repaired": Mutant("slot-moved", ((recovery, "_queued", _nothing_queued),)),

@@ -169,9 +169,10 @@ class Run:
 
         In a long run one history in five has each kind; in a short one few have any, since they take time.
         """
-        if self.source != "postgres" or self.kafka or self.tables or self.version != _FAILS_OVER:
+        moves = self.source == "postgres" and self.version == _FAILS_OVER
+        if not moves or self.kafka or self.tables or self.losses:
             return ""
-        if minutes >= LONG_MINUTES or self.losses:
+        if minutes >= LONG_MINUTES:
             return _MOVES.get(number % _EACH_EVERY, "")
         draw = Random(f"{seed}/{number}/moves")
         return draw.choice(["standby", "copy"]) if draw.random() < _SELDOM else ""

@@ -13,6 +13,7 @@ from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.topic_copy import TopicCopy
 from engine.config.sinks.settings import LAKES, SinkKind
 from engine.events.names import topic_of
+from engine.job.verify.copies import Copies
 from engine.job.verify.course import always_settled
 from engine.job.verify.verification import Verification
 from engine.verify.copy import HoldsRows
@@ -86,17 +87,16 @@ def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiabl
     `told` is what the source says of its events; None: its rows can't be compared.
     """
     if told is None:
-        return Verification(why="this source does not tell how its events can be compared")
+        return Verification(Copies(why="this source does not tell how its events can be compared"))
     if why := told.why or _refusal(settings, shared_disk=ground.shared_disk):
-        return Verification(why=why)
+        return Verification(Copies(why=why))
     copy = _copy(settings, ground, told.traits)
     return Verification(
-        copy,
+        Copies(copy, others=_others(settings, ground, told, copy)),
         SeenRowsFiles(ground.verified),
         deletes=told.deletes,
         settled=told.settled,
         settled_then=told.settled_then,
-        others=_others(settings, ground, told, copy),
     )
 
 

@@ -116,9 +116,9 @@ def job_parts(
         database=wired.database,
     )
     verification = verification_of(settings, ground, wired.verifiable)
-    if settings.snapshot.recovery is Recovery.REPAIR and verification.copy is None:
+    if settings.snapshot.recovery is Recovery.REPAIR and verification.copies.own is None:
         raise ConfigError(
-            f"'tidemark.recovery' is 'repair', but nothing can be repaired here: {verification.why}",
+            f"'tidemark.recovery' is 'repair', but nothing can be repaired here: {verification.copies.why}",
             hint="leave it out; the job stops then once its log is lost",
         )
     return JobParts(

@@ -41,7 +41,7 @@ class SliceRecords:
             advance = _advance(opened, _runs_of(runs, ticket), mine)
             if advance.runs[0].target.compared:
                 compared = [sent for _read, sent in mine]
-                noted = self._parts.verification.note(
+                noted = self._parts.verification.courses.note(
                     state.turn, advance.runs, compared, opened.superseded.of
                 )
                 advance = replace(advance, noted=noted)

@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 from engine.errors import InvariantError
 from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
-from engine.staging.compared_rows import SURVIVES
-from engine.verify.compared_digests import DIGEST
-from engine.verify.comparison import SEEN_ROWS
+from engine.verify.compared_digests import DIGEST, SEEN_ROWS, SURVIVES
 from engine.verify.copy import HoldsRows, SavesVisible, Span, TellsVisible
 from engine.verify.noted import Noted
 from engine.verify.seen_row import SeenRow

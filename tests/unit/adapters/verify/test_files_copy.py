@@ -16,8 +16,7 @@ from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from engine.errors import SourceError
 from engine.snapshot.merge_key import merge_keys_of
-from engine.verify.compared_digests import digests_of_rows, key_digests
-from engine.verify.comparison import SEEN_ROWS
+from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows, key_digests
 from engine.verify.copy import ComparisonRequest, ExtraRow, Findings, Span
 from engine.verify.seen_row import SeenRow
 

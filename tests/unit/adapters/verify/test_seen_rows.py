@@ -9,7 +9,7 @@ import pytest
 
 from adapters.storage.workspace import VERIFIED, take_workspace
 from adapters.verify.seen_rows import SeenRowsFiles
-from engine.verify.comparison import SEEN_ROWS
+from engine.verify.compared_digests import SEEN_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

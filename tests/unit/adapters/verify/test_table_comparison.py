@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from adapters.verify.partitions import write_partitions
 from adapters.verify.table_comparison import ComparePartition, Scan, held_rows
-from engine.verify.compared_digests import DIGEST
-from engine.verify.comparison import COPIED, SEEN_ROWS
+from engine.verify.compared_digests import DIGEST, SEEN_ROWS
+from engine.verify.comparison import COPIED
 from engine.verify.copy import ComparisonRequest, Span
 from engine.verify.seen_row import SeenRow
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.verify.table_comparison import as_events
-from engine.verify.comparison import COPIED, SEEN_ROWS, ComparisonResult, EventPosition, compare
+from engine.verify.compared_digests import SEEN_ROWS
+from engine.verify.comparison import COPIED, ComparisonResult, EventPosition, compare
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from engine.verify.comparison import SEEN_ROWS
+from engine.verify.compared_digests import SEEN_ROWS
 from engine.verify.seen_row import SeenRow
 from engine.verify.settled import DIFFERENCES, HELD, TOUCHED, SettledResult, Since, judge
 

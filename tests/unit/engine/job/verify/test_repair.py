@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from engine.errors import SourceError
+from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
 from engine.model import Purpose
 from tests.job_bench import STEPS, Bench, T
@@ -40,7 +41,7 @@ def anew(bench: Bench, polls: int = 0) -> None:
     """The job after a restart, with a copy that is asked so often in vain."""
     copy = MemoryCopy(bench.sink, polls)
     settled = partial(settled_in, bench.database)
-    bench.verification = Verification(copy, MemoryRows(), deletes=deletes_of, settled=settled)
+    bench.verification = Verification(Copies(copy), MemoryRows(), deletes=deletes_of, settled=settled)
     bench.new_job()
     bench.job.settle()
 
@@ -84,7 +85,7 @@ def end(bench: Bench) -> None:
 
 def sends(bench: Bench) -> bool:
     """Whether a repair knows what differs."""
-    return any(course.repair.sends for course in bench.verification._courses.values())
+    return any(course.repair.sends for course in bench.verification.courses._by_ticket.values())
 
 
 def until_sending(bench: Bench, *, purpose: Purpose = Purpose.REPAIR) -> None:
@@ -244,7 +245,7 @@ def test_a_restart_while_rows_are_sent_begins_anew(tmp_path):
 def test_a_repair_that_does_not_help_ends_with_a_rejection(tmp_path):
     bench = repairing(tmp_path)
     falsify(bench, fault)
-    copy = bench.verification.copy
+    copy = bench.verification.copies.own
     assert isinstance(copy, MemoryCopy)
     bench.execute(REPAIR)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.errors import SourceError
+from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
@@ -91,7 +92,7 @@ def verifying(
     tmp_path: Path, *finds: Findings | Exception, why: str = "", **pace: Any
 ) -> tuple[Bench, ScriptedCopy]:
     bench, copy = Bench(tmp_path, **pace), ScriptedCopy(list(finds), why)
-    bench.verification = Verification(copy, MemoryRows())
+    bench.verification = Verification(Copies(copy), MemoryRows())
     bench.new_job()
     return bench, copy
 
@@ -251,7 +252,7 @@ def test_extra_rows_of_a_table_count_once_all_before_the_verification_is_visible
     """The first transaction goes on until the second reading."""
     bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(3)), EQUAL)
     states = [Barrier(1, 5), Barrier(1, 9), Barrier(7, 12), Barrier(20, 20)]
-    bench.verification.settled = lambda: states[min(len(copy.asked), 3)]
+    bench.verification.courses.settled = lambda: states[min(len(copy.asked), 3)]
     bench.execute(VERIFY)
 
     bench.turns(60)
@@ -379,7 +380,7 @@ def keeping(tmp_path: Path) -> tuple[Bench, KeepingCopy, MemoryRows]:
     bench, _copy = verifying(tmp_path, window_rows=2)
     copy, rows = KeepingCopy([EQUAL]), MemoryRows()
     moments = (Shown(f"moment {number}") for number in count(1))
-    bench.verification = Verification(copy, rows, settled=lambda: next(moments), settled_then=Shown)
+    bench.verification = Verification(Copies(copy), rows, settled=lambda: next(moments), settled_then=Shown)
     bench.new_job()
     return bench, copy, rows
 
@@ -402,9 +403,9 @@ def test_a_restart_goes_on_with_what_was_read(tmp_path):
 def test_what_was_visible_before_a_restart_decides_after_it(tmp_path):
     bench, copy, _rows = keeping(tmp_path)
     half_read(bench)
-    (since,) = {course.since for course in bench.verification._courses.values()}
-    (settled,) = {course.settled for course in bench.verification._courses.values()}
-    (columns,) = {tuple(course.columns) for course in bench.verification._courses.values()}
+    (since,) = {course.since for course in bench.verification.courses._by_ticket.values()}
+    (settled,) = {course.settled for course in bench.verification.courses._by_ticket.values()}
+    (columns,) = {tuple(course.columns) for course in bench.verification.courses._by_ticket.values()}
 
     restarted(bench)
 
@@ -595,7 +596,7 @@ def test_other_collections_are_read_while_one_is_compared(tmp_path):
 
 def test_the_verdict_joins_the_certificates(tmp_path):
     bench, kept = certifying(tmp_path)
-    bench.verification = Verification(ScriptedCopy([EQUAL]), MemoryRows())
+    bench.verification = Verification(Copies(ScriptedCopy([EQUAL])), MemoryRows())
     bench.new_job()
     bench.execute()
     bench.turns(6)
@@ -653,7 +654,7 @@ SETTLED = replace(EQUAL, settled=True)
 def against(tmp_path: Path, *finds: Findings | Exception) -> tuple[Bench, ScriptedCopy, OthersCopy]:
     bench, own = verifying(tmp_path)
     copy = OthersCopy(list(finds))
-    bench.verification = Verification(own, MemoryRows(), others={"there": copy})
+    bench.verification = Verification(Copies(own, others={"there": copy}), MemoryRows())
     bench.new_job()
     return bench, own, copy
 
