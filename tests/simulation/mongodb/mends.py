@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from adapters.mongodb.events import decode
 from adapters.mongodb.log.split_events import Parts
+from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from engine.job.snapshots import window_scheduler
@@ -26,6 +27,7 @@ from tests.simulation.mongodb.script import draw
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "mongodb"
 _open, _emptied, _follows = OpenWindows.open, MongoWindow.emptied, window_scheduler._follows
+_batch = ChangeStream._batch
 
 
 def _checked_first(windows: OpenWindows, window: Any, session: Any, streamed_to: Any) -> Any:
@@ -55,6 +57,11 @@ def _dense(least: Any, greatest: Any, rows: int) -> Any:
     return (low, high) if least and rows >= extent._DENSE * (high - low + 1) else None
 
 
+def _time_of_the_same_answer(stream: ChangeStream, raw: bytes) -> Any:
+    stream._told = answer(raw, "nextBatch").time
+    return _batch(stream, raw)
+
+
 MENDS: Mapping[str, Callable[[], Any]] = {
     "rename-over-an-open-window": lambda: patch.object(OpenWindows, "emptied", lambda *_: {}),
     "rename-between-check-and-time": lambda: patch.object(OpenWindows, "open", _checked_first),
@@ -62,6 +69,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "event-above-16-mb": lambda: patch.object(decode, "has_document", lambda _found: True),
     "parts-of-an-event-resumed": lambda: patch.object(Parts, "open", property(lambda _parts: False)),
     "blocking-window-behind-another": lambda: patch.object(window_scheduler, "_follows", _one_stage),
+    "time-of-the-same-answer": lambda: patch.object(ChangeStream, "_batch", _time_of_the_same_answer),
     "ends-of-other-moments": lambda: patch("adapters.mongodb.snapshot.tables.dense_span", _dense),
 }
 """By name, what takes the mend out."""
