@@ -54,6 +54,7 @@ class PostgresOracle(Turns):
         self.reads = self.begun_at = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
+        self.snapshots_of: Callable[[CollectionId], int] = lambda _collection: 1
 
     def begin(self, at: int) -> None:
         """The log begins here: what precedes it is known to snapshots alone."""
@@ -201,7 +202,7 @@ class PostgresOracle(Turns):
         if collection in self.gapped:
             return
         if collection == B:
-            self.copies.read(CopyRead(turn, ALL, key), read)
+            self.copies.read(CopyRead(turn, ALL, key), read, self.snapshots_of(collection))
             return
         row = self.rows[collection].get(key)
         if row != after:

@@ -93,6 +93,7 @@ class PostgresWorld(SourceWorld):
         self.server = SimServer(self.database, self.now)
         self.server.acknowledged, self.server.opened = self._flushed, self._log_opened
         self.oracle = PostgresOracle(self.database, knows=self.setup.knows)
+        self.oracle.snapshots_of = lambda collection: self.answers.snapshots_of(collection)
         self._changing: list[tuple[Any, str]] = []
         self._looked_ms = self._saved_at = self._copied_at = 0
         self._holder = ""
