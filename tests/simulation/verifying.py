@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Settled, Span, TouchedKeys
     from signals.answers import Answer
+    from tests.simulation.answers import Asked
     from tests.simulation.database import Entry, Key, Rows
     from tests.simulation.sink import Event
     from tests.simulation.world import Life
@@ -281,6 +282,14 @@ class VerifyingWorld(World):
             if accepted is not (verdict == "accept") or accepted is bool(self._found_last[topic]):
                 raise Violation(f"{topic}: {answer.outcome} says {verdict}, {self._found_last[topic]} differ")
 
+    def finished(self, asked: Asked, collection: CollectionId, label: str) -> None:
+        """A snapshot must be complete; a verification has sent nothing."""
+        if not self._verifies(label):
+            super().finished(asked, collection, label)
+
+    def _verifies(self, label: str) -> bool:
+        return label != self.initial and "verify" in self.database.log[int(label)].value
+
     # Steps.
 
     def _verify(self, life: Life, mask: int) -> None:
@@ -289,7 +298,7 @@ class VerifyingWorld(World):
 
     def _spoil(self, _life: Life, table: str, kind: str, index: int) -> None:
         """Put a fault into the copy, unless something is verified."""
-        if any("verify" in self.database.log[int(label)].value for label in self._open_signals()):
+        if any(map(self._verifies, self._open_signals())):
             return
         told, turn = self.told[str(self.names[table])], self.oracle.last_turn
         rows = told.rows(turn)

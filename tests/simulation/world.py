@@ -454,13 +454,15 @@ class World:
         done = self.answers.hear(answer)
         if found := _SUPERSEDED.search(answer.text):
             self.happened["rows superseded"] += int(found[1])
-        if done is None:
-            return
-        asked, collection = done
+        if done is not None:
+            self.finished(*done, answer.label)
+
+    def finished(self, asked: Asked, collection: CollectionId, label: str) -> None:
+        """A signal was answered as finished for a collection."""
         if collection == self.bag and collection in self.answers.failed:
             return
         self.happened["scoped snapshots finished"] += asked.scope is not None
-        finished = Finished(asked.at, asked.turn, self.tickets_of(answer.label))
+        finished = Finished(asked.at, asked.turn, self.tickets_of(label))
         self.oracle.finished(collection, finished, asked.scope)
 
     def tickets_of(self, label: str) -> Collection[int]:
