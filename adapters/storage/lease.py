@@ -18,9 +18,9 @@ The lease alone does not stop a holder that wakes in the middle of a write. What
 reads any state, it removes the names that the sleeper's next steps need. The files sink's attempts have the
 epoch in their path, pending states have it in their name.
 
-A newcomer may sleep, too, between its look at the lease and the creation of its file. Others may take the lease
-meanwhile and remove the file of that number. So it looks again: whoever has an older number than another has
-nothing.
+A newcomer may sleep, too, between its look at the lease and the creation of its file. Others may take the
+lease meanwhile and remove the file of that number. So it looks again: whoever has an older number than
+another has nothing.
 
 A holder that died on this machine is recognised by its process, so a restart need not wait.
 """

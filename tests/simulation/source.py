@@ -263,6 +263,9 @@ class SimSource:
         shown = self._shown(initial=target.initial)
         if shown is None:
             return TableBusy("waits for what was committed before the log began", where=target.collection)
+        view = self.view if target.blocking else None
+        if view is not None and target.collection in view.collections:
+            shown = view.shown  # a row that was deleted since is read there
         places = sorted(place for place, _key, _row in self._rows(target.collection, shown))
         if target.scope is not None and self._database.cuts[target.collection] == "place":
             return SignalError("it has another key than the signal's", where=target.collection)
