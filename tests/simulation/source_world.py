@@ -218,6 +218,11 @@ class SourceWorld(World):
         """Put the backup in the server's place."""
         self._replace("restored", promoted=False)
 
+    @property
+    def _sent_undone(self) -> bool:
+        """Whether something was sent that the server's log does not have any more."""
+        return bool(self._lacks) or (self._next_log is not None and self.oracle.position > self._common)
+
     def _replace(self, how: str, *, promoted: bool) -> None:
         found, self._copy = self._copy, None
         if found is None or self.is_busy() or len(self._seats) > 1 or self.blow:

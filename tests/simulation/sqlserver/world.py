@@ -170,7 +170,7 @@ class SqlServerWorld(SourceWorld):
         if not isinstance(error, _ENDS.get(self.blow, ())):
             return False
         if isinstance(error, OtherHistory) and self._saved < self.database.fork.point:
-            return False
+            return self._sent_undone and super().excused(error)
         return super().excused(error)
 
     def buried(self, life: Life) -> None:
@@ -367,9 +367,14 @@ class _Source(SqlServerSource):
     """The adapter's source, which says where its log begins."""
 
     world: SqlServerWorld
+    opens_log = False
 
     def open_log(self, state: State) -> Any:
         """Open the log."""
-        state, log = super().open_log(state)
+        self.opens_log = True
+        try:
+            state, log = super().open_log(state)
+        finally:
+            self.opens_log = False
         self.world.began(state)
         return state, log
