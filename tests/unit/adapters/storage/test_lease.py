@@ -414,7 +414,7 @@ class TestLeases:
             clock[0] += 1
             return take()
 
-        two[1].try_take = take_late  # type: ignore[method-assign]
+        two[1].try_take = take_late
         held = Leases(self.claim(), two, lambda _run, _name: NotStarted())
         held.take(time.sleep)
 
