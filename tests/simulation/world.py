@@ -471,10 +471,13 @@ class World:
 
     def observe(self, seen: Any) -> None:
         """A turn was saved."""
-        for table in seen.state.snapshot.tables:
+        self._note_tickets(seen.state)
+        self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
+
+    def _note_tickets(self, state: Any) -> None:
+        for table in state.snapshot.tables:
             for request in table.requests:
                 self._tickets.setdefault(request.signal, set()).add(table.ticket)
-        self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
 
     def acknowledged(self, at: int) -> None:
         """The database may forget the log before this place: everything there must have been sent."""
@@ -507,6 +510,7 @@ class World:
         self.step(life, "turn")
         if life.dead:
             raise Killed
+        self._note_tickets(job.state)  # of a turn whose state could not be promoted, too
         return self.rests(job)
 
     def rests(self, job: Job) -> bool:
