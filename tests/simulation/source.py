@@ -36,6 +36,7 @@ from tests.simulation.staged_reads import StagedReads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from engine.isolation.incomplete import Incomplete
     from engine.job.saved.state import State
@@ -229,6 +230,11 @@ class SimSource:
     def hidden_moves(self, reading: Reading) -> Moved:
         """Moves of rows that measuring could not see."""
         return moved(self._missed(), reading)
+
+    @property
+    def pending(self) -> AbstractSet[int]:
+        """The transactions that were streamed, and that no window has shown yet."""
+        return self._pending.keys()
 
     def _missed(self) -> list[Entry]:
         return [self._database.log[at] for ats in self._pending.values() for at in ats]
