@@ -33,6 +33,7 @@ from tests.simulation.database import SIGNALS, TABLES, B, Row, T, U
 from tests.simulation.fallible_calls import ERRORS, fallible
 from tests.simulation.sink import Read, read_text
 from tests.simulation.staged_reads import StagedReads
+from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -125,7 +126,9 @@ class SimLog:
         self._life.world.acknowledged(int(position.order[0]))
 
     def hurry(self, *, on: bool) -> None:
-        """Nothing hurries."""
+        """Nothing hurries, but it is to as long as rows wait for the stream."""
+        if on is all(window.locks for window in self._source.windows):
+            raise Violation(f"the log is told to hurry: {on}")
 
     def limit(self, share: float) -> None:
         """Take less at once."""
@@ -144,6 +147,7 @@ class SimSource:
         self._pending: dict[int, list[int]] = {}
         self._held: frozenset[int] | None = None
         self.windows: list[SimWindow] = []
+        self.begun = 0
         self.view: SimView | None = None
         self._blocking: frozenset[CollectionId] = frozenset()
 
@@ -324,8 +328,13 @@ class SimSource:
 
     def open_window(self, window: Window) -> SimWindow | LateWindow:
         """Take a snapshot, and read the runs in the background; or begin to."""
+        if any(opened.locks for opened in self.windows):
+            raise Violation("a window opens while another one is read")
         polls = self._life.world.setup.opening_polls
-        return LateWindow(self, window, polls) if polls and not window.blocking else self.open_now(window)
+        late = polls and not window.blocking
+        opened = LateWindow(self, window, polls) if late else self.open_now(window)
+        self.begun += 1
+        return opened
 
     def open_now(self, window: Window) -> SimWindow:
         """Take a snapshot, and read the runs in the background."""

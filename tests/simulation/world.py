@@ -30,6 +30,7 @@ from engine.errors import LeaseLost, TidemarkError
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
+from engine.job.reports.tally import Phase, Tally
 from engine.job.verify.verification import Verification
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import StagingArea
@@ -77,6 +78,7 @@ class Life:
         self.log: Any = None
         self.sessions: list[Any] = []
         self.leases: Leases | None = None
+        self.tally = Tally()
         self.renewed_ms = 0
         self.renewing = False
         self.ports: list[str] = []
@@ -127,6 +129,7 @@ class Life:
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
+            tally=self.tally,
             verification=world.verification_of(self),
         )
         world.note(f"process {self.number} begins (epoch {lease.epoch})")
@@ -511,7 +514,17 @@ class World:
         if life.dead:
             raise Killed
         self._note_tickets(job.state)  # of a turn whose state could not be promoted, too
+        self._check_windows(life, job)
         return self.rests(job)
+
+    def _check_windows(self, life: Life, job: Job) -> None:
+        """Each window that was begun is in progress, emitted or given up, and so it is told."""
+        tally, begun = life.tally, life.source.begun
+        told, over = len(tally.windows), tally.phases[Phase.EMIT].windows + tally.given_up
+        if begun != over + told:
+            raise Violation(f"{begun} windows were begun, {over} are over, {told} are told of")
+        if job.window is not (tally.windows[-1] if told else None):
+            raise Violation(f"the newest window is {job.window}, told is {tally.windows}")
 
     def rests(self, job: Job) -> bool:
         """Whether the history is over; it must be so within a bounded number of turns."""
