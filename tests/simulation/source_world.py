@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from signals.answers import Answer
     from tests.simulation.sink import SimSink
 
+_PENDING = re.compile(r"turn-(\d+)\.\d+\.pending\.json")
 _HINTS = re.compile(r"\(did you mean [^)]*\)")
 
 
@@ -283,9 +284,17 @@ class SourceWorld(World):
         return not any(re.fullmatch(r"turn-\d*[1-9]\d*\.json", name) for name in self.directory.files)
 
     def _keep_state(self, _life: Life) -> None:
-        """Copy the checkpoint."""
+        """Copy the checkpoint, without a pending state whose turn was not sent.
+
+        If that turn is sent with other content later, nothing tells the copy's pending state from the one
+        that belongs to it.
+        """
         if not self._state_is_new():
-            self._states = dict(self.directory.files)
+            self._states = {
+                name: content
+                for name, content in self.directory.files.items()
+                if (match := _PENDING.fullmatch(name)) is None or int(match[1]) in self.sent.turns
+            }
 
     def _stale_state(self, life: Life) -> None:
         """Put the copy of the checkpoint in its place, while no job runs.
