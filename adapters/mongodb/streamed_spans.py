@@ -16,7 +16,6 @@ from adapters.source.log.table_faults import encode_without_faults
 from engine.events.counts import total
 from engine.isolation.incomplete import undecodable
 from engine.ports.source import EncodingResult
-from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,9 +57,6 @@ class StreamedSpans:
         self._streamed.passed(span, decoded)
         signals = tuple(signal for part in decoded for signal in part.signals)
         self._windows.streamed(signal.id for signal in signals)
-        superseded = SupersededKeys()
-        for result in decoded:
-            superseded |= result.superseded
         emptied = [emptying for result in decoded for emptying in result.emptied]
         left_out = [change for result in decoded for change in result.left_out]
         _note_renames(emptied, session)
@@ -69,8 +65,7 @@ class StreamedSpans:
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
-            superseded=superseded,
-            superseded_in=self._windows.emptied(emptied),
+            superseded_in=self._windows.superseded(decoded),
             unsent=untold.unsent(emptied),
             replaced=untold.replaced(emptied),
             incomplete=(

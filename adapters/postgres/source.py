@@ -169,9 +169,11 @@ class PostgresSource:
 
     def settled(self) -> SettledIn:
         """Whether the transactions of events are visible in snapshots from now on. Raises SourceError."""
-        asked = self._opened().session.questions.transactions
+        opened = self._opened()
+        asked = opened.session.questions.transactions
         visible, now_s = asked.visible()
-        return SettledIn(visible, int(now_s * 1000), asked.unassigned())
+        hides_sent = bool(opened.streamed.pending.seen(visible).transactions)
+        return SettledIn(visible, int(now_s * 1000), asked.unassigned(), hides_sent)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if there is one, in a transaction of its own."""

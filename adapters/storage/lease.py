@@ -18,6 +18,10 @@ The lease alone does not stop a holder that wakes in the middle of a write. What
 reads any state, it removes the names that the sleeper's next steps need. The files sink's attempts have the
 epoch in their path, pending states have it in their name.
 
+A newcomer may sleep, too, between its look at the lease and the creation of its file. Others may take the
+lease meanwhile and remove the file of that number. So it looks again: whoever has an older number than
+another has nothing.
+
 A holder that died on this machine is recognised by its process, so a restart need not wait.
 """
 
@@ -145,10 +149,15 @@ class FileLease:
         epoch = max(newest, self._epoch_in(self._storage.names())) + 1
         if not self._storage.create_new(self._name(epoch), document_of(self._claim.owner)):
             return self._owner(epoch)  # another job was faster
+        epochs = self._epochs()
+        if (taken := max(epochs, default=epoch)) > epoch:
+            # Others have taken it since it was looked at, and removed the file of this number.
+            self._storage.delete(self._name(epoch))
+            return self._owner(taken)
         self.epoch = self._known = epoch
-        for epoch in self._epochs():
-            if epoch < newest:  # the one before still shows who held it
-                self._storage.delete(self._name(epoch))
+        for older in epochs:
+            if older < newest:  # the one before still shows who held it
+                self._storage.delete(self._name(older))
         return None
 
     def observe(self) -> None:
@@ -262,12 +271,13 @@ class Leases:
         for at, lease in enumerate(self._leases):
             if not self._take(lease, self._leases[at + 1 :], pause):
                 return False
-            self._begin_renewing()
+            if self._thread is None:
+                self._thread = self._start(self._keep_renewing, "tidemark-lease")
         return True
 
     def _take(self, lease: FileLease, later: Sequence[FileLease], pause: Callable[[float], object]) -> bool:
         told: str | None = None
-        while (owner := lease.try_take()) is not None:
+        while (owner := self._try(lease)) is not None:
             for later_lease in later:
                 later_lease.observe()
             if lease.lives and not self._claim.wait:
@@ -286,10 +296,13 @@ class Leases:
             _log.info("%s is ours now (epoch %d)", lease.location, lease.epoch)
         return True
 
-    def _begin_renewing(self) -> None:
-        self._renewed_s = self._now_s()
-        if self._thread is None:
-            self._thread = self._start(self._keep_renewing, "tidemark-lease")
+    def _try(self, lease: FileLease) -> Owner | None:
+        """Try to take one of them. Its time to live counts from before that."""
+        begun_s = self._now_s()
+        owner = lease.try_take()
+        if owner is None:
+            self._renewed_s = min(begun_s, self._renewed_s) if self._thread is not None else begun_s
+        return owner
 
     def _keep_renewing(self) -> None:
         while self._lost is None and not self._stop.wait(self._ttl_s / _RENEWALS):

@@ -60,13 +60,16 @@ class FileStateStore:
         promoted, pending = turns_in(names)
         self._promoted = promoted
         newest = promoted[-1] if promoted else -1
+        kept = self._taken_over(newest, pending)
+        if kept is not None and not self._renamed(*kept):
+            return self.load()
         return SavedStates(
             promoted=self._read(state_name(newest), newest) if promoted else None,
-            pending=self._taken_over(newest, pending),
+            pending=None if kept is None else self._read(state_name(kept[1], self._epoch), kept[1]),
         )
 
-    def _taken_over(self, newest: int, pending: list[tuple[int, int]]) -> SavedState | None:
-        """The pending state that may count, renamed to this job's epoch; the others are removed.
+    def _taken_over(self, newest: int, pending: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """The epoch and turn of the pending state that may count; the others are removed.
 
         It is the one of the newest epoch: when it was saved, holders of older epochs could not commit any
         more.
@@ -80,12 +83,23 @@ class FileStateStore:
             # does both.
             if (epoch, turn) != kept:
                 self._storage.delete(state_name(turn, epoch))
-        if kept is None:
-            return None
-        epoch, turn = kept
-        if epoch != self._epoch:
-            self._storage.rename(state_name(turn, epoch), state_name(turn, self._epoch))
-        return self._read(state_name(turn, self._epoch), turn)
+        return kept
+
+    def _renamed(self, epoch: int, turn: int) -> bool:
+        """Give a pending state this job's epoch. False: it is gone.
+
+        A job that lost the lease in its last step may have settled the state meanwhile.
+        """
+        source = state_name(turn, epoch)
+        if epoch == self._epoch:
+            return True
+        try:
+            self._storage.rename(source, state_name(turn, self._epoch))
+        except StateError:
+            if self._storage.exists(source):
+                raise
+            return False
+        return True
 
     def save_pending(self, turn: int, document: bytes) -> None:
         """Write the document, whole or not at all."""

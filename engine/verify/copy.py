@@ -125,6 +125,18 @@ class TellsVisible(Protocol):
 
 
 @runtime_checkable
+class HidesSent(Protocol):
+    """A `Settled` of a source that may stream a transaction before snapshots show it."""
+
+    @property
+    def hides_sent(self) -> bool:
+        """Whether something was streamed by then that snapshots did not show.
+
+        If a copy has lost a row of it, neither the copy nor a window knows its key.
+        """
+
+
+@runtime_checkable
 class SavesVisible(Protocol):
     """A `Settled` that can be saved."""
 

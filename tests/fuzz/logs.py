@@ -242,7 +242,7 @@ def _answered(data: bytes) -> object:
     came = answer(data, "nextBatch").came
     whole = Parts().joined(came)
     return decode_mongodb(
-        whole, _RULES, MongoWatch(frozenset({CollectionId(("shop", "t"))}), (0, 0)), 7
+        whole, _RULES, MongoWatch(frozenset({CollectionId(("shop", "t"))}), ((0, 0),)), 7
     ).events
 
 

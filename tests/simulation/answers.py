@@ -87,6 +87,16 @@ class Answers:
             if asked.kind in {"execute", _INITIAL}
         )
 
+    def snapshots_of(self, collection: CollectionId) -> int:
+        """How many snapshots of a collection may be in progress."""
+        return sum(
+            asked.kind in {"execute", "lost", _INITIAL}
+            and collection in asked.collections
+            and str(collection) not in asked.outcomes
+            and Outcome.REJECTED not in asked.outcomes.get("", ())
+            for asked in self.asked.values()
+        )
+
     def waiting(self) -> list[str]:
         """What has no answer yet."""
         found = []

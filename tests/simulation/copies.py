@@ -91,13 +91,16 @@ class Copies:
         """Take in an entry."""
         _apply(self._there, change)
 
-    def read(self, read: CopyRead, before: Counter[Any]) -> None:
-        """Take in a READ; `before` counts those of the same turn, by snapshot: each reads for itself."""
+    def read(self, read: CopyRead, before: Counter[Any], snapshots: int = 1) -> None:
+        """Take in a READ; `before` counts those of the same turn, by snapshot: each reads for itself.
+
+        `snapshots` is how many there are under one ticket.
+        """
         mine = (read.ticket, read.key)
         before[mine] += 1
         self._reads.append(read)
         there = len(self._there.get(read.key, ()))
-        if before[mine] > there:
+        if before[mine] > there * snapshots:
             raise Violation(
                 f"turn {read.turn}: {before[mine]} copies of {read.key} were read, there are {there}"
             )

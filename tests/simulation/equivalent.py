@@ -10,6 +10,10 @@ _NO_KEYS = (
     "no keys name nothing: `pc.is_in` marks no row, and where no row is marked the result is None as well"
 )
 _NO_ARRAYS = "no arrays, put together with the key's type, are an empty array of that type"
+_FORGOTTEN = (
+    "`Throttle.given_up` forgets what was planned under a window's id; only `Throttle.read` of the same id"
+    " would read it, a window that was given up is never read, and no id comes again"
+)
 EQUIVALENT: dict[str, str] = {
     "merge.SupersededKeys.__or__: always: len(parts) < _COMPACTED": _COMPACTION,
     "merge.SupersededKeys.__or__: never: len(parts) < _COMPACTED": _COMPACTION,
@@ -17,5 +21,6 @@ EQUIVALENT: dict[str, str] = {
     "merge.SupersededKeys.of: always: arrays": _NO_ARRAYS,
     "merge.NewerKeys.survivors: never: not len(self.keys) or not len(keys)": _NO_KEYS,
     "merge.NewerKeys.survivors: both: not len(self.keys) or not len(keys)": _NO_KEYS,
+    "windows_in_progress.WindowsInProgress.give_up: dropped: self._size.closed(opened.window)": _FORGOTTEN,
 }
 """By name (`Mutant.name`)."""

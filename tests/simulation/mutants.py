@@ -61,6 +61,7 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             (
                 "FileStateStore.load",
                 "FileStateStore._taken_over",
+                "FileStateStore._renamed",
                 "FileStateStore.promote",
                 "FileStateStore.discard",
             ),
@@ -148,11 +149,15 @@ def preload() -> None:
     import xxhash  # noqa: F401, PLC0415
 
 
-def _played(_mutant: Mutant, first: int, count: int) -> str:
-    """In a fork: what caught the mutant, empty for nothing."""
+def _played(mutant: Mutant, first: int, count: int) -> str:
+    """In a fork: what caught the mutant, empty for nothing. Its own saved history comes first."""
     from tests.simulation.script import draw  # noqa: PLC0415  it imports what is mutated
     from tests.simulation.world import World  # noqa: PLC0415
 
+    for path in sorted(REGRESSIONS.glob("*.json")):
+        document = path.read_bytes()
+        if orjson.loads(document).get("catches") == mutant.name and (violation := _replayed(document)):
+            return f"{path.name}: {violation}"
     for seed in range(first, first + count):
         if violation := World(draw(seed)).play().violation:
             return f"seed {seed}: {violation}"

@@ -33,9 +33,11 @@ from tests.simulation.database import SIGNALS, TABLES, B, Row, T, U
 from tests.simulation.fallible_calls import ERRORS, fallible
 from tests.simulation.sink import Read, read_text
 from tests.simulation.staged_reads import StagedReads
+from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from engine.isolation.incomplete import Incomplete
     from engine.job.saved.state import State
@@ -124,7 +126,9 @@ class SimLog:
         self._life.world.acknowledged(int(position.order[0]))
 
     def hurry(self, *, on: bool) -> None:
-        """Nothing hurries."""
+        """Nothing hurries, but it is to as long as rows wait for the stream."""
+        if on is all(window.locks for window in self._source.windows):
+            raise Violation(f"the log is told to hurry: {on}")
 
     def limit(self, share: float) -> None:
         """Take less at once."""
@@ -143,6 +147,7 @@ class SimSource:
         self._pending: dict[int, list[int]] = {}
         self._held: frozenset[int] | None = None
         self.windows: list[SimWindow] = []
+        self.begun = 0
         self.view: SimView | None = None
         self._blocking: frozenset[CollectionId] = frozenset()
 
@@ -231,6 +236,11 @@ class SimSource:
         """Moves of rows that measuring could not see."""
         return moved(self._missed(), reading)
 
+    @property
+    def pending(self) -> AbstractSet[int]:
+        """The transactions that were streamed, and that no window has shown yet."""
+        return self._pending.keys()
+
     def _missed(self) -> list[Entry]:
         return [self._database.log[at] for ats in self._pending.values() for at in ats]
 
@@ -264,6 +274,9 @@ class SimSource:
         shown = self._shown(initial=target.initial)
         if shown is None:
             return TableBusy("waits for what was committed before the log began", where=target.collection)
+        view = self.view if target.blocking else None
+        if view is not None and target.collection in view.collections:
+            shown = view.shown  # a row that was deleted since is read there
         places = sorted(place for place, _key, _row in self._rows(target.collection, shown))
         if target.scope is not None and self._database.cuts[target.collection] == "place":
             return SignalError("it has another key than the signal's", where=target.collection)
@@ -316,8 +329,13 @@ class SimSource:
 
     def open_window(self, window: Window) -> SimWindow | LateWindow:
         """Take a snapshot, and read the runs in the background; or begin to."""
+        if any(opened.locks for opened in self.windows):
+            raise Violation("a window opens while another one is read")
         polls = self._life.world.setup.opening_polls
-        return LateWindow(self, window, polls) if polls and not window.blocking else self.open_now(window)
+        late = polls and not window.blocking
+        opened = LateWindow(self, window, polls) if late else self.open_now(window)
+        self.begun += 1
+        return opened
 
     def open_now(self, window: Window) -> SimWindow:
         """Take a snapshot, and read the runs in the background."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from signals.answers import Answer
     from tests.simulation.sink import SimSink
 
+_PENDING = re.compile(r"turn-(\d+)\.\d+\.pending\.json")
 _HINTS = re.compile(r"\(did you mean [^)]*\)")
 
 
@@ -218,6 +219,11 @@ class SourceWorld(World):
         """Put the backup in the server's place."""
         self._replace("restored", promoted=False)
 
+    @property
+    def _sent_undone(self) -> bool:
+        """Whether something was sent that the server's log does not have any more."""
+        return bool(self._lacks) or (self._next_log is not None and self.oracle.position > self._common)
+
     def _replace(self, how: str, *, promoted: bool) -> None:
         found, self._copy = self._copy, None
         if found is None or self.is_busy() or len(self._seats) > 1 or self.blow:
@@ -278,9 +284,17 @@ class SourceWorld(World):
         return not any(re.fullmatch(r"turn-\d*[1-9]\d*\.json", name) for name in self.directory.files)
 
     def _keep_state(self, _life: Life) -> None:
-        """Copy the checkpoint."""
+        """Copy the checkpoint, without a pending state whose turn was not sent.
+
+        If that turn is sent with other content later, nothing tells the copy's pending state from the one
+        that belongs to it.
+        """
         if not self._state_is_new():
-            self._states = dict(self.directory.files)
+            self._states = {
+                name: content
+                for name, content in self.directory.files.items()
+                if (match := _PENDING.fullmatch(name)) is None or int(match[1]) in self.sent.turns
+            }
 
     def _stale_state(self, life: Life) -> None:
         """Put the copy of the checkpoint in its place, while no job runs.

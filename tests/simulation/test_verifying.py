@@ -14,14 +14,14 @@ from tests.memory_copy import MemoryRows
 from tests.simulation import verifying
 from tests.simulation.figures import missed
 from tests.simulation.playing import play
-from tests.simulation.script import to_json
-from tests.simulation.worlds import WORLDS, saved
+from tests.simulation.script import History, to_json
+from tests.simulation.worlds import WORLDS, played, saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HISTORIES = 25
-_MOST = 130
+_MOST = 160
 
 
 @pytest.mark.slow
@@ -42,6 +42,12 @@ def none_extra(patch: pytest.MonkeyPatch) -> None:
 def always_settled(patch: pytest.MonkeyPatch) -> None:
     """What no window could see yet counts as extra."""
     patch.setattr(verifying, "_is_settled", lambda _one, _asked: True)
+    nothing_hidden(patch)
+
+
+def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
+    """Windows count as seeing all that was sent before."""
+    patch.setattr(verifying.VerifyingWorld, "hides_sent", lambda _world, _life: False)
 
 
 def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
@@ -103,6 +109,16 @@ def test_without_a_guard_a_verdict_is_false(
             break
 
     assert found, f"not within {_MOST} histories"
+
+
+def test_a_lost_row_that_windows_can_not_see_yet_is_missed_nowhere(monkeypatch: pytest.MonkeyPatch):
+    # The row is in no window, and in no event of the copy.
+    lost = (("tx", ("t", "put", 6), 0), ("go", 5), ("go", 11), ("spoil", "t", "missing", 2), ("verify", 1))
+    history = History(verifying.VerifyingSetup(), (*lost, ("go", 10)))
+
+    assert not played(history).violation
+    nothing_hidden(monkeypatch)
+    assert "a false Accept" in played(history).violation
 
 
 def test_a_history_survives_being_saved():

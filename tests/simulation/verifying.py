@@ -9,6 +9,7 @@ while it runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Settled, Span, TouchedKeys
     from signals.answers import Answer
+    from tests.simulation.answers import Asked
     from tests.simulation.database import Entry, Key, Rows
     from tests.simulation.sink import Event
     from tests.simulation.world import Life
@@ -84,6 +86,27 @@ class Said:
     text: str | None
     transaction: int | None = None
     lacks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found of a copy up to a turn, and what differed then; None: it must be looked at again."""
+
+    upto: int
+    counts: Mapping[str, int]
+    expected: Mapping[str, int] | None
+
+    @property
+    def is_false(self) -> bool:
+        """Whether something else differs."""
+        return self.expected not in (None, self.counts)
+
+    def falsehood(self, topic: str) -> Violation:
+        """The violation that it is if it decides."""
+        false = "Reject" if sum(self.counts.values()) > sum((self.expected or {}).values()) else "Accept"
+        return Violation(
+            f"a false {false} of {topic} at turn {self.upto}: {self.counts}, not {self.expected}"
+        )
 
 
 @dataclass
@@ -154,7 +177,12 @@ class SimCopy:
             undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
             unsettled=len(extra) - len(settled),
         )
-        self._world.compared(topic, seen[1], findings, span)
+        again = findings.undecided or findings.unsettled
+        if isinstance(asked.settled, Shown):
+            again = again or asked.settled.hides_sent
+        expected = None if again else told.differences(span.upto)
+        compared = Compared(span.upto, {kind: counts[kind] for kind in _KINDS}, expected)
+        self._world.compared(topic, self._life.epoch, compared)
         return Found(findings, self._world.setup.reading_polls)
 
     def touched(self, topic: str, span: Span) -> TouchedKeys:
@@ -168,9 +196,10 @@ class SimCopy:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The transactions that were visible at some moment."""
+    """The transactions that were visible at some moment; whether others had been streamed by then."""
 
     transactions: frozenset[int]
+    hides_sent: bool = False
 
     def __call__(self, transaction: bytes) -> bool:
         """Whether this one was."""
@@ -178,12 +207,13 @@ class Shown:
 
     def saved(self) -> str:
         """They as a text."""
-        return ",".join(map(str, sorted(self.transactions))) or "-"
+        return f"{int(self.hides_sent)}:" + ",".join(map(str, sorted(self.transactions)))
 
 
 def shown_then(saved: str) -> Shown:
     """What was visible when it was saved."""
-    return Shown(frozenset() if saved == "-" else frozenset(map(int, saved.split(","))))
+    hides_sent, _, transactions = saved.partition(":")
+    return Shown(frozenset(map(int, filter(None, transactions.split(",")))), bool(int(hides_sent)))
 
 
 def _is_settled(one: Said, asked: ComparisonRequest) -> bool:
@@ -214,8 +244,7 @@ class VerifyingWorld(World):
     def __init__(self, history: History, *, story: bool = False) -> None:
         self.told: Mapping[str, CopyHistory] = {str(table): CopyHistory() for table in (T, U)}
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
-        self._written: dict[CollectionId, dict[Key, int]] = {T: {}, U: {}}
-        self._found_last: dict[str, dict[int, int]] = {str(table): {} for table in (T, U)}
+        self._compared: dict[str, list[tuple[int, Compared]]] = {}
         self._seen = MemoryRows()
         self._skips = getattr(history.setup, "skips", False)
         super().__init__(replace(history), story=story)
@@ -228,8 +257,8 @@ class VerifyingWorld(World):
 
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
-        copies = Copies(SimCopy(self, life))
-        return Verification(copies, self._seen, settled=self._settled, settled_then=shown_then)
+        copies, settled = Copies(SimCopy(self, life)), partial(self._settled, life)
+        return Verification(copies, self._seen, settled=settled, settled_then=shown_then)
 
     def unsent(self, logged: Sequence[Entry]) -> frozenset[CollectionId]:
         """The tables that these entries truncate, if the copies are not told."""
@@ -237,8 +266,12 @@ class VerifyingWorld(World):
         self.happened["truncates not sent"] += len(emptied)
         return emptied
 
-    def _settled(self) -> Settled:
-        return Shown(frozenset(self.database.visible))
+    def _settled(self, life: Life) -> Settled:
+        return Shown(frozenset(self.database.visible), hides_sent=self.hides_sent(life))
+
+    def hides_sent(self, life: Life) -> bool:
+        """Whether a transaction was streamed and is not visible yet."""
+        return not self.database.visible >= life.source.pending
 
     def _judge(self, turn: int, epoch: int, events: Sequence[Event]) -> None:
         super()._judge(turn, epoch, events)
@@ -264,7 +297,6 @@ class VerifyingWorld(World):
         if entry.op == "d" or entry.old not in {entry.key, None}:
             self._say(table, Said(turn, number, entry.old, None, entry.transaction))
         if entry.op != "d":
-            self._written[table][entry.key] = entry.transaction
             lacks = entry.op == "u" and entry.large is None
             text = read_text(*rows[entry.key])
             self._say(table, Said(turn, number, entry.key, text, entry.transaction, lacks))
@@ -272,38 +304,45 @@ class VerifyingWorld(World):
     def _say(self, table: CollectionId, said: Said) -> None:
         self.told[str(table)].said.append(said)
 
-    def compared(self, topic: str, ticket: int, found: Findings, span: Span) -> None:
-        """Judge what was found. A row that nobody can see yet may be missing unnoticed."""
-        self.happened["comparisons"] += 1
-        self._found_last[topic][ticket] = found.differences
-        if found.undecided or found.unsettled:
-            self.happened["comparisons that look again"] += 1
-            return
-        expected = self.told[topic].differences(span.upto)
-        counts = {kind: found.counts[kind] for kind in _KINDS}
-        missing = self.told[topic].source.get(span.upto, {}).keys() - self.told[topic].rows(span.upto).keys()
-        unseen = len([key for key in missing if self._is_hidden(topic, key)])
-        expected["missing"] -= min(unseen, max(0, expected["missing"] - counts["missing"]))
-        self.note(f"{topic} compared up to turn {span.upto}: {counts}", "judge")
-        if counts != expected:
-            false = "Reject" if sum(counts.values()) > sum(expected.values()) else "Accept"
-            raise Violation(f"a false {false} of {topic} at turn {span.upto}: {counts}, not {expected}")
-        self.happened["verdicts that reject" if found.differences else "verdicts that accept"] += 1
+    def compared(self, topic: str, epoch: int, found: Compared) -> None:
+        """A process has compared a table. What it found counts once it gives a verdict.
 
-    def _is_hidden(self, topic: str, key: Key) -> bool:
-        written = next(written for table, written in self._written.items() if str(table) == topic)
-        return key in written and written[key] not in self.database.visible
+        It will, unless it has slept and was relieved.
+        """
+        self.happened["comparisons"] += 1
+        self.happened["comparisons that look again"] += found.expected is None
+        self.note(f"{topic} compared up to turn {found.upto}: {found.counts}", "judge")
+        self._compared.setdefault(topic, []).append((epoch, found))
+        if found.is_false and epoch == self.sent.owner:
+            raise found.falsehood(topic)
 
     def hear(self, answer: Answer) -> None:
-        """An answer must say what was found."""
+        """An answer must say what was found, and that must be what differs."""
         super().hear(answer)
-        verdict = (answer.facts or {}).get("verdict")
-        if verdict is not None:
-            topic = answer.text.partition(" ")[0].rstrip(":")
-            accepted = answer.outcome is Outcome.FINISHED
-            found = self._found_last[topic].values()
-            if accepted is not (verdict == "accept") or all(bool(differ) is accepted for differ in found):
-                raise Violation(f"{topic}: {answer.outcome} says {verdict}, {[*found]} differ")
+        facts = answer.facts or {}
+        if "verdict" not in facts:
+            return
+        topic, told = answer.text.partition(" ")[0].rstrip(":"), {kind: facts[kind] for kind in _KINDS}
+        accepted = answer.outcome is Outcome.FINISHED
+        if accepted is not (facts["verdict"] == "accept") or accepted is any(told.values()):
+            raise Violation(f"{topic}: {answer.outcome} says {facts['verdict']} of {told}")
+        # A process that slept may have compared since; one that was started anew may tell of what was found.
+        running = self._lives[self._running].epoch
+        known = [compared for epoch, compared in self._compared[topic] if epoch <= running]
+        found = [compared for compared in known if compared.counts == told]
+        if not found:
+            raise Violation(f"{topic}: {told} was never found")
+        if all(compared.is_false for compared in found):
+            raise found[-1].falsehood(topic)
+        self.happened["verdicts that accept" if accepted else "verdicts that reject"] += 1
+
+    def finished(self, asked: Asked, collection: CollectionId, label: str) -> None:
+        """A snapshot must be complete; a verification has sent nothing."""
+        if not self._verifies(label):
+            super().finished(asked, collection, label)
+
+    def _verifies(self, label: str) -> bool:
+        return label != self.initial and "verify" in self.database.log[int(label)].value
 
     # Steps.
 
@@ -313,7 +352,7 @@ class VerifyingWorld(World):
 
     def _spoil(self, _life: Life, table: str, kind: str, index: int) -> None:
         """Put a fault into the copy, unless something is verified."""
-        if any("verify" in self.database.log[int(label)].value for label in self._open_signals()):
+        if any(map(self._verifies, self._open_signals())):
             return
         told, turn = self.told[str(self.names[table])], self.oracle.last_turn
         rows = told.rows(turn)

@@ -30,6 +30,7 @@ from engine.errors import LeaseLost, TidemarkError
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
+from engine.job.reports.tally import Phase, Tally
 from engine.job.verify.verification import Verification
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import StagingArea
@@ -77,6 +78,7 @@ class Life:
         self.log: Any = None
         self.sessions: list[Any] = []
         self.leases: Leases | None = None
+        self.tally = Tally()
         self.renewed_ms = 0
         self.renewing = False
         self.ports: list[str] = []
@@ -127,6 +129,7 @@ class Life:
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
+            tally=self.tally,
             verification=world.verification_of(self),
         )
         world.note(f"process {self.number} begins (epoch {lease.epoch})")
@@ -458,13 +461,15 @@ class World:
         done = self.answers.hear(answer)
         if found := _SUPERSEDED.search(answer.text):
             self.happened["rows superseded"] += int(found[1])
-        if done is None:
-            return
-        asked, collection = done
+        if done is not None:
+            self.finished(*done, answer.label)
+
+    def finished(self, asked: Asked, collection: CollectionId, label: str) -> None:
+        """A signal was answered as finished for a collection."""
         if collection == self.bag and collection in self.answers.failed:
             return
         self.happened["scoped snapshots finished"] += asked.scope is not None
-        finished = Finished(asked.at, asked.turn, self.tickets_of(answer.label))
+        finished = Finished(asked.at, asked.turn, self.tickets_of(label))
         self.oracle.finished(collection, finished, asked.scope)
 
     def tickets_of(self, label: str) -> Collection[int]:
@@ -473,10 +478,13 @@ class World:
 
     def observe(self, seen: Any) -> None:
         """A turn was saved."""
-        for table in seen.state.snapshot.tables:
+        self._note_tickets(seen.state)
+        self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
+
+    def _note_tickets(self, state: Any) -> None:
+        for table in state.snapshot.tables:
             for request in table.requests:
                 self._tickets.setdefault(request.signal, set()).add(table.ticket)
-        self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
 
     def acknowledged(self, at: int) -> None:
         """The database may forget the log before this place: everything there must have been sent."""
@@ -509,7 +517,18 @@ class World:
         self.step(life, "turn")
         if life.dead:
             raise Killed
+        self._note_tickets(job.state)  # of a turn whose state could not be promoted, too
+        self._check_windows(life, job)
         return self.rests(job)
+
+    def _check_windows(self, life: Life, job: Job) -> None:
+        """Each window that was begun is in progress, emitted or given up, and so it is told."""
+        tally, begun = life.tally, life.source.begun
+        told, over = len(tally.windows), tally.phases[Phase.EMIT].windows + tally.given_up
+        if begun != over + told:
+            raise Violation(f"{begun} windows were begun, {over} are over, {told} are told of")
+        if job.window is not (tally.windows[-1] if told else None):
+            raise Violation(f"the newest window is {job.window}, told is {tally.windows}")
 
     def rests(self, job: Job) -> bool:
         """Whether the history is over; it must be so within a bounded number of turns."""

@@ -179,7 +179,8 @@ class _Part:
         self._operations: list[str] = []
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
         self._typed: dict[CollectionId, tuple[list[int], list[str], list[str | None]]] = {}
-        self._noted, self._signals = _SupersedingKeys(), list[SignalRow]()
+        self._noted = {after: _SupersedingKeys() for after in watch.after}
+        self._signals = list[SignalRow]()
         self._emptied, self._left_out = list[CollectionRemoval](), list[LeftOut]()
 
     def add(
@@ -223,7 +224,7 @@ class _Part:
         return DecodedPart(
             self._batch(),
             tuple(self._signals),
-            self._noted.superseded(),
+            {after: noted.superseded() for after, noted in self._noted.items()},
             self._boundaries.open,
             entries,
             emptied=tuple(self._emptied),
@@ -267,12 +268,13 @@ class _Part:
             self._emptied.append(
                 CollectionRemoval(at, operation, collection, database_of(raw, found.get("ns")), to)
             )
-        elif at > self._watch.after and collection in self._watch.collections and "documentKey" in found:
+        elif collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"
-            self._noted.keys.setdefault(collection, []).append(key)
-            if operation in WITH_DOCUMENT and not has_document(found):
-                # Not looked up, deleted since, or stripped from an event that was too large.
-                self._noted.lacking.setdefault(collection, []).append(key)
+            for noted in (noted for after, noted in self._noted.items() if at > after):
+                noted.keys.setdefault(collection, []).append(key)
+                if operation in WITH_DOCUMENT and not has_document(found):
+                    # Not looked up, deleted since, or stripped from an event that was too large.
+                    noted.lacking.setdefault(collection, []).append(key)
 
     @staticmethod
     def _after(raw: bytes, found: dict[str, Value], codec: CollectionCodec, whole: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from engine.events.counts import NO_EVENTS, EventCounts
 
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from engine.snapshot.merge import SupersededKeys
 
 
+ClusterTime: TypeAlias = "tuple[int, int]"
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to note for the open windows: entries of these collections after a cluster time.
+    """What to note for the open windows: entries of these collections after the windows' cluster times.
 
-    `after` is (seconds, ordinal). All windows contain everything up to that time. Counting a key for a window
-    that contains its change does no harm: the stream has delivered the change.
+    `after` are those times, (seconds, ordinal) each. A key is counted for each time by itself: a window that
+    contains a change may also contain a rename that came later, which brings documents without events.
     """
 
     collections: frozenset[CollectionId] = frozenset()
-    after: tuple[int, int] = (0, 0)
+    after: tuple[ClusterTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,12 @@ class DecodedPart:
 
     `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
     be decoded to the reason. If there are any, the events are incomplete. `counts` are the events by
-    operation.
+    operation. `superseded` is by the times of `Watch.after`.
     """
 
     events: pa.RecordBatch
     signals: tuple[SignalRow, ...]
-    superseded: SupersededKeys
+    superseded: Mapping[ClusterTime, SupersededKeys]
     open: OpenTransaction | None
     entries: int
     part: Part | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
 from adapters.mongodb.log.position import event_position, marked, position_of, shown, time_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.change_cursor import ChangeCursor
     from engine.model import Position
 
+Time: TypeAlias = "tuple[int, int]"
 _log = logging.getLogger("adapters")
 _PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
@@ -51,6 +52,8 @@ class ChangeStream:
         self._one_by_one, self._parts = False, Parts()
         self._ahead: Batch | None = None
         self._cursor = 0
+        self._began: Time = (0, 0)
+        self._told: Time | None = None
         self.position = self._open(start)
 
     def reach(self) -> None:
@@ -117,12 +120,13 @@ class ChangeStream:
 
     def _open(self, start: Position | None) -> Position:
         found = answer(self._commands.open(self._options.pipeline(start)), "firstBatch")
-        self._cursor = found.cursor
+        self._cursor, self._began, self._told = found.cursor, time_of(found.end), found.time
         return found.end if start is None else start
 
     def _batch(self, raw: bytes) -> Batch:
         found = answer(raw, "nextBatch")
-        self._cursor, end = found.cursor, found.end
+        end = marked(found.end, whole=not found.came and self._has_read(time_of(found.end)))
+        self._cursor, self._told = found.cursor, found.time
         changes = self._parts.joined(found.came)
         if self._parts.open:
             # A stream resumed after only some parts of an event would not get the others.
@@ -132,18 +136,28 @@ class ChangeStream:
         self.position = max(self.position, end)
         return Batch(changes, self.position, found.cluster_s)
 
+    def _has_read(self, time: Time) -> bool:
+        """Whether the server had read its log up to the time of a resume token that belongs to no event.
+
+        It has if the token has moved since the stream began. The first token may be one tick ahead of the
+        log, so the next operation may have exactly that time. A server makes a batch first and tells its time
+        then, so only the time in the answer before is sure to precede the batch.
+        """
+        return time > self._began or (self._told is not None and self._told >= time)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The server's answer to a getMore or aggregate.
 
     `cursor` is its number, 0 once the server has closed it. `came` are the events or parts of them; `end` is
-    the position after them.
+    the position after them. `time` is what the server has come to by now.
     """
 
     cursor: int
     came: tuple[bytes, ...]
     end: Position
+    time: Time | None
     cluster_s: int | None
 
 
@@ -156,20 +170,15 @@ def answer(raw: bytes, batch: str) -> Answer:
         if token is None or token.kind != Kind.DOCUMENT:
             raise SourceError("the server gave no resume token", where="change stream")
         position = position_of(raw, token)
-        end = marked(position, whole=not came and _has_come_to(raw, time_of(position)))
-        return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
+        return Answer(
+            int64(raw, cursor["id"].start)[0], came, position, _operation_time(raw), _cluster_s(raw)
+        )
 
 
-def _has_come_to(raw: bytes, time: tuple[int, int]) -> bool:
-    """Whether the server has reached the time of a resume token that belongs to no event.
-
-    A stream that starts at the end of the log starts one tick after it. The next operation may have exactly
-    that time, so the token must not say that it has been streamed.
-    """
+def _operation_time(raw: bytes) -> Time | None:
+    """The time that the server has come to, after it made the batch."""
     told = fields(raw).get("operationTime")
-    if told is None or told.kind != Kind.TIMESTAMP:
-        return True
-    return cluster_time(raw, told.start) >= time
+    return cluster_time(raw, told.start) if told and told.kind == Kind.TIMESTAMP else None
 
 
 def _cluster_s(raw: bytes) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.events.codec import codec_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.facts import CollectionRemoval
+    from adapters.mongodb.events.facts import DecodedPart
     from adapters.mongodb.log_session import LogSession
     from adapters.mongodb.server.catalog import CollectionDescription
     from adapters.mongodb.server.questions import Questions
@@ -61,7 +62,7 @@ class OpenWindows:
             return Watch()
         windows = self.opened.values()
         collections = frozenset(collection for window in windows for collection in window.collections)
-        return Watch(collections, min(window.watermark.at for window in windows))
+        return Watch(collections, tuple({window.watermark.at: None for window in windows}))
 
     def streamed(self, signal_ids: Iterable[str | None]) -> None:
         """Tell the windows that documents of the signal collection have been streamed."""
@@ -70,12 +71,18 @@ class OpenWindows:
             for signal_id in ids:
                 window.watermark.streamed(signal_id)
 
-    def emptied(self, emptied: Sequence[CollectionRemoval]) -> dict[str, SupersededKeys]:
-        """What each window loses by drops and renames, by its id. One that opens is told of them."""
+    def superseded(self, decoded: Sequence[DecodedPart]) -> dict[str, SupersededKeys]:
+        """What each window loses by a span, by its id. One that opens is told of drops and renames."""
+        emptied = [emptying for part in decoded for emptying in part.emptied]
         if self.meanwhile is not None:
             self.meanwhile.emptied(emptied)
         return {
-            name: SupersededKeys(truncated=window.emptied(emptied)) for name, window in self.opened.items()
+            name: reduce(
+                or_,
+                (part.superseded[window.watermark.at] for part in decoded),
+                SupersededKeys(truncated=window.emptied(emptied)),
+            )
+            for name, window in self.opened.items()
         }
 
     def open(

@@ -26,6 +26,9 @@ class _Source(msgspec.Struct):
 _AS_SOURCE: Final = msgspec.json.Decoder(_Source)
 
 
+_HIDES_SENT: Final = " hides-sent"
+
+
 @dataclass(frozen=True, slots=True)
 class SettledIn:
     """Whether transactions of events are visible in a snapshot taken at `now_ms`. Goes to the executors.
@@ -33,12 +36,14 @@ class SettledIn:
     An event that a snapshot has read has no transaction: its row was visible before. Transaction ids have 32
     bits and come again. So an id that the snapshot lacks since it is too new counts only for a day; one that
     the snapshot names as in progress counts always. What is found of a transaction is kept: it may have
-    very many events. `unassigned` is an id that no transaction had yet, if it was asked for.
+    very many events. `unassigned` is an id that no transaction had yet, if it was asked for. `hides_sent`:
+    a transaction of the stream was not visible yet.
     """
 
     visibility: Visibility
     now_ms: int
     unassigned: int = 0
+    hides_sent: bool = False
     _found: dict[tuple[int, bool], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, source: bytes) -> bool:
@@ -61,7 +66,7 @@ class SettledIn:
 
     def saved(self) -> str:
         """Its text, for `settled_then`."""
-        return f"{self.visibility} {self.now_ms} {self.unassigned}"
+        return f"{self.visibility} {self.now_ms} {self.unassigned}{_HIDES_SENT if self.hides_sent else ''}"
 
     def _visible(self, xid: int, recent: bool) -> bool:  # noqa: FBT001
         if bool(np.isin(xid, self.visibility.in_progress % _CYCLE)):
@@ -71,5 +76,6 @@ class SettledIn:
 
 def settled_then(saved: str) -> SettledIn:
     """The one that was saved."""
-    visibility, now_ms, unassigned = saved.split(" ")
-    return SettledIn(Visibility.parse(visibility), int(now_ms), int(unassigned))
+    visibility, now_ms, unassigned, *_ = saved.split(" ")
+    hides_sent = saved.endswith(_HIDES_SENT)
+    return SettledIn(Visibility.parse(visibility), int(now_ms), int(unassigned), hides_sent)

@@ -12,7 +12,7 @@ from engine.errors import InvariantError
 from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS, SURVIVES
-from engine.verify.copy import HoldsRows, SavesVisible, Span, TellsVisible
+from engine.verify.copy import HidesSent, HoldsRows, SavesVisible, Span, TellsVisible
 from engine.verify.noted import Noted
 from engine.verify.seen_row import SeenRow
 
@@ -66,6 +66,11 @@ class Course:
         turn, settled = self.base or (self.since, self.settled)
         return turn if _shows_all_before(self.settled, settled) else -1
 
+    @property
+    def hides_sent(self) -> bool:
+        """Whether windows may lack something that was sent before this began."""
+        return _hides_sent(self.settled)
+
     def saved(self, written: Written) -> Noted | None:
         """What the next session needs to go on with it; None: it can't."""
         settled = None if self.outdated else _text_of(self.settled)
@@ -85,6 +90,10 @@ def _text_of(settled: object) -> str | None:
     if settled is always_settled:
         return ""
     return settled.saved() if isinstance(settled, SavesVisible) else None
+
+
+def _hides_sent(settled: object) -> bool:
+    return isinstance(settled, HidesSent) and settled.hides_sent
 
 
 def _shows_all_before(settled: object, earlier: Settled) -> bool:

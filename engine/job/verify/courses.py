@@ -158,7 +158,7 @@ class Courses:
         So whatever was sent before it precedes all that windows will see.
         """
         course = self._by_ticket.get(ticket)
-        if course is None or course.measured or course.outdated or _is_old(course, parts):
+        if course is None or course.measured or _is_old(course, parts):
             self.begin_anew(state, ticket, parts)
 
     def begin_anew(self, state: State, ticket: int, parts: JobParts, looks: int = 1) -> None:
@@ -182,7 +182,9 @@ class Courses:
 
 
 def _is_old(course: Course, parts: JobParts) -> bool:
-    return parts.clock() - course.begun_s >= _UP_TO_DATE_S
+    """Whether another course, begun now, has a better chance to end with a verdict."""
+    aged = parts.clock() - course.begun_s >= _UP_TO_DATE_S
+    return aged or course.outdated or course.hides_sent
 
 
 def _unnoted(entry: Table) -> Table:

@@ -116,11 +116,13 @@ class Verification:
             found = found.given_up
         # At last, rows that are never at rest change nothing about those that differ.
         enough = not found.undecided or (course.looks == _LOOKS and found.differences > 0)
-        if enough and not found.unsettled and not found.stale:
+        if enough and not _lags(course, found):
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
             return self._looking_again(state, table, found, parts)
-        return self._over(state, table, partial(parts.listener.failed, table, _restless(table, found)))
+        return self._over(
+            state, table, partial(parts.listener.failed, table, _restless(table, course, found))
+        )
 
     def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
@@ -206,7 +208,7 @@ class Verification:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
         course.waits_s = None
-        if found.unsettled or found.stale:
+        if _lags(course, found):
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             why = (
                 "it or its copy was truncated or altered"
@@ -223,13 +225,20 @@ class Verification:
         return replace(state, snapshot=again)
 
 
-def _restless(table: Table, found: Findings) -> SourceError:
+def _lags(course: Course, found: Findings) -> bool:
+    """Whether windows or the copy don't show yet what they must, so that all must be read again."""
+    hidden = course.hides_sent and not (course.looks == _LOOKS and found.differences)
+    return hidden or bool(found.unsettled) or found.stale
+
+
+def _restless(table: Table, course: Course, found: Findings) -> SourceError:
     """The error for rows that can't be decided, time and again."""
     if found.stale:
         why = "it or its copy was truncated or altered each time they were compared"
         return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
-    if found.unsettled:
-        why = f"{found.unsettled} rows were sent by transactions that no snapshot of the server shows"
+    if found.unsettled or course.hides_sent:
+        sent = f"{found.unsettled} rows were" if found.unsettled else "rows may have been"
+        why = f"{sent} sent by transactions that no snapshot of the server shows"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
         return SourceError(why, where=table.target.collection, hint=hint)
     why = f"{len(found.undecided)} rows could not be compared, since they changed each time"

@@ -119,8 +119,12 @@ def too_large(event: Event) -> bool:
     return event.size > LIMIT
 
 
-def answer(batch: str, events: Sequence[Document], cursor: int, upto: str, clock: Time) -> bytes:
-    """An answer with events; `upto` is the token behind them, and `clock` the newest time."""
+def answer(batch: str, events: Sequence[Document], cursor: int, upto: str, times: tuple[Time, Time]) -> bytes:
+    """An answer with events; `upto` is the token behind them.
+
+    The times are the majority's, which a stream reads, and the cluster's.
+    """
+    operation, cluster = times
     return bson.encode(
         {
             "cursor": {
@@ -129,8 +133,8 @@ def answer(batch: str, events: Sequence[Document], cursor: int, upto: str, clock
                 "ns": "admin.$cmd.aggregate",
                 "postBatchResumeToken": {"_data": upto},
             },
-            "operationTime": Timestamp(*clock),
-            "$clusterTime": {"clusterTime": Timestamp(*clock)},
+            "operationTime": Timestamp(*operation),
+            "$clusterTime": {"clusterTime": Timestamp(*cluster)},
             "ok": 1.0,
         }
     )

@@ -69,6 +69,7 @@ class SimStream:
         self._out: deque[tuple[str, Document]] = deque()
         self.wanted = wanted_of(pipeline)
         self.number, self.ended = next(deployment.numbers), False
+        self._told = 0
         stage, mine = pipeline[0]["$changeStream"], self._set
         self._database_alone = "allChangesForCluster" not in stage
         self._missing = ""
@@ -124,6 +125,25 @@ class SimStream:
                 found.append(event)
                 self.ended = event.get("operationType") == "invalidate"
         return found
+
+    def tell(self) -> Time:
+        """The time of the newest entry that the majority has. The next batch is made behind it."""
+        self._told = self._set.majority
+        return self._set.log[self._told - 1].time
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether the network holds back the next answer.
+
+        One without events says that there were none up to the time that the answer before told.
+        """
+        come = self._set.streamable
+        return (
+            self._session == self._deployment.sessions
+            and not self._out
+            and come < self._told
+            and all(entry.op == "noop" for entry in self._set.log[self._next : come])
+        )
 
     def _load(self) -> bool:
         """Take the next entry; returns false if there is none yet."""
@@ -257,23 +277,25 @@ class SimDatabase:
         self._client.asked("open_log")
         stream = SimStream(self._client.deployment, command["pipeline"])
         self._client.streams[stream.number] = stream
-        return self._events(stream, "firstBatch", command["cursor"]["batchSize"])
+        return self._events(stream, "firstBatch", stream.more(command["cursor"]["batchSize"]))
 
     def _getmore(self, command: Document) -> Any:
         number = command["getMore"]
         if number in self._client.cursors:
             return self._documents(number, command["batchSize"], "nextBatch")
         stream = self._client.streams[number]
+        # Whatever happens before the answer comes is in its time, but not in its batch.
+        found = stream.more(command["batchSize"])
         self._client.asked("take")
-        answered = self._events(stream, "nextBatch", command["batchSize"])
+        answered = self._events(stream, "nextBatch", found)
         if stream.wanted.times:
             self._client.life.world.pass_time(command["maxTimeMS"] / 1000)
         return answered
 
-    def _events(self, stream: SimStream, batch: str, most: int) -> Any:
-        found = stream.more(most)
-        number = 0 if stream.ended else stream.number
-        return SimpleNamespace(raw=answer(batch, found, number, stream.upto, _newest(self._set)))
+    def _events(self, stream: SimStream, batch: str, found: list[Document]) -> Any:
+        mine, number = self._set, 0 if stream.ended else stream.number
+        times = stream.tell(), _newest(mine)
+        return SimpleNamespace(raw=answer(batch, found, number, stream.upto, times))
 
     def _killcursors(self, command: Document) -> Any:
         for number in command["cursors"]:

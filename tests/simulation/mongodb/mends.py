@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from adapters.mongodb.events import decode
 from adapters.mongodb.log.split_events import Parts
+from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from engine.job.snapshots import window_scheduler
@@ -26,6 +27,7 @@ from tests.simulation.mongodb.script import draw
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "mongodb"
 _open, _emptied, _follows = OpenWindows.open, MongoWindow.emptied, window_scheduler._follows
+_batch, _superseded, _watch = ChangeStream._batch, OpenWindows.superseded, OpenWindows.watch
 
 
 def _checked_first(windows: OpenWindows, window: Any, session: Any, streamed_to: Any) -> Any:
@@ -38,6 +40,21 @@ def _checked_first(windows: OpenWindows, window: Any, session: Any, streamed_to:
 def _at_any_time(window: MongoWindow, emptied: Any) -> Any:
     """Count a rename for windows of a later time, too."""
     return _emptied(window, [replace(collection, at=(1 << 40, 0)) for collection in emptied])
+
+
+def _since_the_earliest(windows: OpenWindows) -> Any:
+    """Count what the earliest window lacks for all of them."""
+    watch = _watch(windows)
+    return replace(watch, after=(min(watch.after),) if watch.after else ())
+
+
+def _for_all(windows: OpenWindows, decoded: Any) -> Any:
+    times = {window.watermark.at for window in windows.opened.values()}
+    shared = [
+        replace(part, superseded={at: lost for lost in part.superseded.values() for at in times})
+        for part in decoded
+    ]
+    return _superseded(windows, shared)
 
 
 def _one_stage(snapshot: Any, ahead: Any) -> bool:
@@ -55,13 +72,22 @@ def _dense(least: Any, greatest: Any, rows: int) -> Any:
     return (low, high) if least and rows >= extent._DENSE * (high - low + 1) else None
 
 
+def _time_of_the_same_answer(stream: ChangeStream, raw: bytes) -> Any:
+    stream._told = answer(raw, "nextBatch").time
+    return _batch(stream, raw)
+
+
 MENDS: Mapping[str, Callable[[], Any]] = {
-    "rename-over-an-open-window": lambda: patch.object(OpenWindows, "emptied", lambda *_: {}),
+    "rename-over-an-open-window": lambda: patch.object(MongoWindow, "emptied", lambda *_: frozenset()),
     "rename-between-check-and-time": lambda: patch.object(OpenWindows, "open", _checked_first),
     "rename-between-two-windows-times": lambda: patch.object(MongoWindow, "emptied", _at_any_time),
     "event-above-16-mb": lambda: patch.object(decode, "has_document", lambda _found: True),
     "parts-of-an-event-resumed": lambda: patch.object(Parts, "open", property(lambda _parts: False)),
     "blocking-window-behind-another": lambda: patch.object(window_scheduler, "_follows", _one_stage),
+    "time-of-the-same-answer": lambda: patch.object(ChangeStream, "_batch", _time_of_the_same_answer),
+    "rename-behind-a-superseding-change": lambda: patch.multiple(
+        OpenWindows, watch=_since_the_earliest, superseded=_for_all
+    ),
     "ends-of-other-moments": lambda: patch("adapters.mongodb.snapshot.tables.dense_span", _dense),
 }
 """By name, what takes the mend out."""

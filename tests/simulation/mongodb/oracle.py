@@ -52,7 +52,7 @@ class MongoOracle(Turns):
         self.told: set[CollectionId] = set()
         self.unsure = False
         self._due: list[tuple[CollectionId, Scope | None]] = []
-        self._just_replaced: set[CollectionId] = set()
+        self._just_untold: set[CollectionId] = set()
         self.reads = self.begun_at = self.furthest = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
@@ -92,7 +92,7 @@ class MongoOracle(Turns):
             if entry.time > upto or (entry.time == upto and not passed):
                 break
             self._pass()
-        self._just_replaced.clear()
+        self._just_untold.clear()
         due, self._due = self._due, []
         for collection, scope in due:
             self._check_copy(collection, scope)
@@ -120,12 +120,13 @@ class MongoOracle(Turns):
             self.stale.add(entry.collection)
             if entry.to in self.consumer:
                 assert entry.to is not None
-                self._just_replaced.add(entry.to)
+                self._just_untold.add(entry.to)
                 self.stale.add(entry.to)
                 self.whole.discard(entry.to)
                 if fresh:
                     self.lacking.add(entry.to)
         elif self._left_out(entry):
+            self._just_untold.add(entry.collection)
             self.stale.add(entry.collection)
             self.whole.discard(entry.collection)
             if fresh:
@@ -221,7 +222,7 @@ class MongoOracle(Turns):
         """A snapshot was answered as finished; what differs may come of what the turn has passed as well."""
         if collection not in self.consumer or self.unsure:
             return
-        if collection in self._just_replaced:
+        if collection in self._just_untold:
             return  # a job that was started anew may tell now what the turn before has finished
         if scope is None:
             self.whole.add(collection)

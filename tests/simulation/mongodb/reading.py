@@ -36,12 +36,16 @@ class SimLog(MongoLog):
         return steps
 
     def _read(self) -> None:
-        if not self._has_room():
+        if not self._has_room() or self.on_its_way():
             self.idle = True
             return
         before = self._end
         super()._read()
         self.idle = self._end == before
+
+    def on_its_way(self) -> bool:
+        """Whether the answer to the next question has not come yet."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """End the stream; the world may do so, too, when the job has died."""
@@ -50,7 +54,7 @@ class SimLog(MongoLog):
             super().close()
 
 
-def log_opener(life: Life) -> Callable[..., MongoLog]:
+def log_opener(life: Life, client: SimClient) -> Callable[..., MongoLog]:
     """What reads the stream of a job."""
 
     class Log(SimLog):
@@ -58,6 +62,10 @@ def log_opener(life: Life) -> Callable[..., MongoLog]:
 
         def _clock(self) -> float:
             return life.world.clock()
+
+        def on_its_way(self) -> bool:
+            stream = client.streams.get(self._stream._cursor)
+            return stream is not None and stream.on_its_way
 
     def opened(stream: ChangeStream, position: Position, bounds: LogBounds, polls: Polls) -> MongoLog:
         log = Log(stream, position, bounds, polls)

@@ -130,7 +130,7 @@ class MongoWorld(SourceWorld):
             chunks,
             first,
             clock,
-            log_opener(life),
+            log_opener(life, client),
             lambda: SimPool(self.setup.reading_polls + self.straggling()),
             lambda: SimPool(self.setup.opening_polls, self.setup.joining_polls),
         )

@@ -51,9 +51,11 @@ class PostgresOracle(Turns):
         self.told: set[CollectionId] = set()
         self.skipped: set[CollectionId] = set()
         self.unkeyed: set[CollectionId] = set()
+        self._gapped_before: set[CollectionId] = set()
         self.reads = self.begun_at = 0
         self.started = self.measured_empty = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
+        self.snapshots_of: Callable[[CollectionId], int] = lambda _collection: 1
 
     def begin(self, at: int) -> None:
         """The log begins here: what precedes it is known to snapshots alone."""
@@ -64,14 +66,18 @@ class PostgresOracle(Turns):
 
     def follow(self, cluster: Cluster) -> None:
         """Judge by an older copy of the server, which goes on in its place."""
+        # What was read of these tables showed changes that are in no log now.
+        self._gapped_before |= self.gapped
         self.cluster = cluster
 
     @property
     def gapped(self) -> set[CollectionId]:
         """The tables of which the log lacks changes since it was begun."""
-        return self.skipped | {
-            entry.collection for entry in self.cluster.unpublished if entry.at >= self.begun_at
-        }
+        return (
+            self._gapped_before
+            | self.skipped
+            | {entry.collection for entry in self.cluster.unpublished if entry.at >= self.begun_at}
+        )
 
     @property
     def untold(self) -> set[CollectionId]:
@@ -201,7 +207,7 @@ class PostgresOracle(Turns):
         if collection in self.gapped:
             return
         if collection == B:
-            self.copies.read(CopyRead(turn, ALL, key), read)
+            self.copies.read(CopyRead(turn, ALL, key), read, self.snapshots_of(collection))
             return
         row = self.rows[collection].get(key)
         if row != after:

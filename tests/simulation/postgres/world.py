@@ -93,11 +93,15 @@ class PostgresWorld(SourceWorld):
         self.server = SimServer(self.database, self.now)
         self.server.acknowledged, self.server.opened = self._flushed, self._log_opened
         self.oracle = PostgresOracle(self.database, knows=self.setup.knows)
+        self.oracle.snapshots_of = self._snapshots_of
         self._changing: list[tuple[Any, str]] = []
         self._looked_ms = self._saved_at = self._copied_at = 0
         self._holder = ""
         self._incomplete: set[tuple[CollectionId, str]] = set()
         self._asked_at: dict[str, int] = {}
+
+    def _snapshots_of(self, collection: CollectionId) -> int:
+        return self.answers.snapshots_of(collection)
 
     def _begin(self) -> None:
         database = self.database

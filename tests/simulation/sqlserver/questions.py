@@ -43,7 +43,7 @@ _ROW_BYTES = 100
 class SimInstance:
     """The server of a world, over restorations. `generation` counts what ended all sessions.
 
-    `opened` is called when a job asks what the database is, which it does when it opens the log.
+    `opened` is called when a job that opens the log asks what the database is.
     """
 
     database: Database
@@ -181,7 +181,9 @@ class SimCatalog(_Asked, Catalog):
     def description(self) -> Description:
         """What the database is."""
         self._session.asked("open_log")
-        self._session.server.opened()
+        source = self._session.life.source
+        if source is not None and source.opens_log:
+            self._session.server.opened()
         return Description(cdc=True, writable=True, identity=self._there.identity)
 
     def fork(self) -> Fork:

@@ -17,7 +17,7 @@ from adapters.sqlserver.tools import SourceTools
 from adapters.staging.executor_blocks import ExecutorBlocks
 from engine.clock import Clock
 from engine.config import parse
-from engine.errors import LogRemoved, OtherHistory, SinkRefused, TableBusy
+from engine.errors import LogRemoved, OtherHistory, SinkRefused, SourceError, TableBusy
 from engine.events.batch import EventForm
 from engine.snapshot.snapshotters import snapshotter
 from tests.simulation.answers import Asked
@@ -159,8 +159,11 @@ class SqlServerWorld(SourceWorld):
         self.answers.asked.update(kept)
 
     def mended(self, error: TidemarkError) -> bool:
-        """Start the job again once nobody writes to the tables that it is to lock."""
-        if isinstance(error, TableBusy):
+        """Start the job again once nobody writes to the tables that it is to lock.
+
+        It has tried so often before it ends; the last attempt may have failed otherwise.
+        """
+        if isinstance(error, TableBusy) or (type(error) is SourceError and self._state_is_new()):
             self.pass_time(5.0)
             return True
         return False
@@ -170,7 +173,7 @@ class SqlServerWorld(SourceWorld):
         if not isinstance(error, _ENDS.get(self.blow, ())):
             return False
         if isinstance(error, OtherHistory) and self._saved < self.database.fork.point:
-            return False
+            return self._sent_undone and super().excused(error)
         return super().excused(error)
 
     def buried(self, life: Life) -> None:
@@ -367,9 +370,14 @@ class _Source(SqlServerSource):
     """The adapter's source, which says where its log begins."""
 
     world: SqlServerWorld
+    opens_log = False
 
     def open_log(self, state: State) -> Any:
         """Open the log."""
-        state, log = super().open_log(state)
+        self.opens_log = True
+        try:
+            state, log = super().open_log(state)
+        finally:
+            self.opens_log = False
         self.world.began(state)
         return state, log

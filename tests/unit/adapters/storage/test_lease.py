@@ -181,6 +181,26 @@ def test_of_two_that_try_at_once_one_has_it(tmp_path, monkeypatch):
     assert (first.epoch, second.epoch) == (0, 1)
 
 
+def test_whoever_stood_still_before_creating_it_has_no_older_one_than_others(tmp_path, monkeypatch):
+    slow = opened(tmp_path)
+    create = LocalStorage.create_new
+
+    def three_come(storage, name, content):
+        monkeypatch.setattr(LocalStorage, "create_new", create)
+        for _ in range(3):
+            other = opened(tmp_path)
+            assert other.try_take() is None
+            if other.epoch < 3:
+                other.release()
+        return create(storage, name, content)
+
+    monkeypatch.setattr(LocalStorage, "create_new", three_come)
+
+    assert slow.try_take() is not None
+    assert slow.epoch == 0
+    assert names(tmp_path) == ["lease-000000000002.json", "lease-000000000003.json"]
+
+
 def test_epochs_go_on_though_the_files_were_removed(tmp_path):
     lease = FileLease(LocalStorage(tmp_path), Claim("shop"), epoch_in=lambda _names: 7)
     lease.try_take()
@@ -368,3 +388,35 @@ class TestLeases:
             held.check()
 
         assert started == ["tidemark-lease"]
+
+    @pytest.mark.usefixtures("elsewhere")
+    def test_one_that_stood_still_while_it_took_it_knows_so(self, tmp_path, clock, monkeypatch):
+        create = LocalStorage.create_new
+
+        def stand_still(storage, name, content):
+            created = create(storage, name, content)
+            clock[0] += 1
+            return created
+
+        monkeypatch.setattr(LocalStorage, "create_new", stand_still)
+        held = Leases(self.claim(), [opened(tmp_path)], lambda _run, _name: NotStarted())
+        held.take(time.sleep)
+
+        with pytest.raises(LeaseLost, match="not renewed for"):
+            held.check()
+
+    @pytest.mark.usefixtures("elsewhere")
+    def test_a_second_lease_makes_the_first_no_younger(self, tmp_path, clock):
+        two = [opened(tmp_path / name) for name in ("state", "events")]
+        take = two[1].try_take
+
+        def take_late():
+            clock[0] += 1
+            return take()
+
+        two[1].try_take = take_late
+        held = Leases(self.claim(), two, lambda _run, _name: NotStarted())
+        held.take(time.sleep)
+
+        with pytest.raises(LeaseLost, match="not renewed for"):
+            held.check()

@@ -20,6 +20,7 @@ from engine.ports.state_store import SavedState, SavedStates
 from tests.batches import numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -91,6 +92,51 @@ def test_a_state_that_a_newer_job_has_promoted_is_not_ours(tmp_path: Path):
 
     with pytest.raises(LeaseLost, match="another job has settled turn 1"):
         asleep.promote(1)
+
+
+class WakesAnother(LocalStorage):
+    """Storage beside which a job that had been asleep takes its last step, before the first rename."""
+
+    def __init__(self, root: Path, wakes: Callable[[], None]) -> None:
+        super().__init__(root)
+        self._wakes = [wakes]
+
+    def rename(self, source: str, target: str, *, forced: bool = True) -> None:
+        while self._wakes:
+            self._wakes.pop()()
+        super().rename(source, target, forced=forced)
+
+
+@pytest.mark.parametrize(
+    ("last_step", "found"),
+    [
+        (FileStateStore.promote, SavedStates(SavedState(2, b"two"), None)),
+        (FileStateStore.discard, SavedStates(SavedState(1, b"one"), None)),
+    ],
+)
+def test_a_state_that_is_settled_while_it_is_taken_over_is_found_as_it_is_then(
+    tmp_path: Path, last_step: Callable[[FileStateStore, int], None], found: SavedStates
+):
+    asleep = FileStateStore(LocalStorage(tmp_path), 1)
+    asleep.save_pending(1, b"one")
+    asleep.promote(1)
+    asleep.save_pending(2, b"two")
+    awake = FileStateStore(WakesAnother(tmp_path, lambda: last_step(asleep, 2)), 2)
+
+    assert awake.load() == found
+
+
+def test_a_state_is_taken_over_whatever_its_rename_reported(tmp_path: Path):
+    FileStateStore(LocalStorage(tmp_path), 1).save_pending(1, b"one")
+
+    assert FileStateStore(ReportsErrors(tmp_path), 2).load() == SavedStates(None, SavedState(1, b"one"))
+
+
+def test_a_state_that_can_not_be_taken_over_is_an_error(tmp_path: Path):
+    FileStateStore(LocalStorage(tmp_path), 1).save_pending(1, b"one")
+
+    with pytest.raises(StateError, match="can't be renamed"):
+        FileStateStore(RefusesRenames(tmp_path), 2).load()
 
 
 @pytest.mark.parametrize("forced", [True, False])

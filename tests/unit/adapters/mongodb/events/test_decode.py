@@ -117,7 +117,7 @@ def test_where_deletes_are_skipped_the_old_key_is_not_told_of():
 # Superseding.
 
 
-WATCH = Watch(frozenset({T}), (4, 0))
+WATCH = Watch(frozenset({T}), ((4, 0),))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ WATCH = Watch(frozenset({T}), (4, 0))
     ids=["not looked up", "gone when it was looked up", "stripped replacement", "stripped insert"],
 )
 def test_whatever_has_no_document_must_be_read_again(raw: bytes):
-    found = decoded(raw, watch=WATCH).superseded
+    found = decoded(raw, watch=WATCH).superseded[4, 0]
 
     assert [key_of(key) for key in found.keys[T][0].to_pylist()] == [("1",)]
     assert [key_of(after) for _before, after in found.lacking[T]] == [("1",)]
@@ -142,7 +142,7 @@ def test_whatever_has_no_document_must_be_read_again(raw: bytes):
     [update({"n": 1}, fullDocument={"_id": 1}), change("delete"), change("insert", fullDocument={"_id": 1})],
 )
 def test_what_has_its_document_or_none_is_not_read_again(raw: bytes):
-    found = decoded(raw, watch=WATCH).superseded
+    found = decoded(raw, watch=WATCH).superseded[4, 0]
 
     assert list(found.keys) == [T]
     assert not found.lacking
@@ -264,6 +264,17 @@ def test_what_can_not_be_decoded_is_a_fault_of_its_collection_alone(bad: bytes):
 
 
 @pytest.mark.usefixtures("unknown")
+def test_a_window_is_told_of_what_it_does_not_contain_alone():
+    # Another one may contain a rename after this change, whose documents are in no event.
+    changes = [change("replace", fullDocument={"_id": 1}), change("delete", second=6)]
+    found = decoded(*changes, watch=Watch(frozenset({T}), ((4, 0), (5, 1)))).superseded
+
+    assert {after: [len(keys) for keys in lost.keys.get(T, ())] for after, lost in found.items()} == {
+        (4, 0): [2],
+        (5, 1): [1],
+    }
+
+
 def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_drop_is():
     bad = change("insert", {"x": BAD}, fullDocument={"_id": 1, "x": BAD})
     changes = [bad, change("drop"), change("insert", ns=OTHERS, fullDocument={"_id": 1})]
@@ -274,11 +285,11 @@ def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_dro
         FieldRules(),
         aside=frozenset({T}),
     )
-    found = decode(changes, rules, Watch(frozenset({T, U}), (4, 0)), 0)
+    found = decode(changes, rules, Watch(frozenset({T, U}), ((4, 0),)), 0)
 
     assert not found.faults
     assert told(found) == [("1", "c")]
-    assert found.superseded.keys.keys() == {U}
+    assert found.superseded[4, 0].keys.keys() == {U}
     assert [emptying.collection for emptying in found.emptied] == [T]
 
 

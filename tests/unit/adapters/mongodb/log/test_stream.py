@@ -120,12 +120,46 @@ def test_the_resume_token_of_an_answer_is_read_once(monkeypatch: pytest.MonkeyPa
     assert len(read) == 1
 
 
-@pytest.mark.parametrize(("ordinal", "passed"), [(0, False), (1, True), (2, True)])
-def test_a_token_ahead_of_the_server_does_not_say_that_its_time_was_streamed(ordinal: int, passed: bool):  # noqa: FBT001
-    at = (0x6B03928D, 1)
-    cursor = {"id": bson.Int64(7), "nextBatch": [], "postBatchResumeToken": TOKEN}
-    told = bson.encode({"cursor": cursor, "operationTime": Timestamp(at[0], ordinal)})
+class Idle(ChangeCursor):
+    """A cursor without events; each answer has a token of its own, and the time that it tells."""
 
-    position = answer(told, "nextBatch").end
+    def __init__(self, answers: list[tuple[int, int]]) -> None:
+        self._answers = iter(answers)
 
-    assert (time_of(position), has_passed(position, at)) == (at, passed)
+    def open(self, pipeline: Any, batch_rows: int = 0) -> bytes:  # noqa: ARG002  no server
+        return self._answer("firstBatch")
+
+    def more(self, cursor: int, batch_rows: int, await_ms: int) -> bytes:  # noqa: ARG002  no server
+        return self._answer("nextBatch")
+
+    def _answer(self, batch: str) -> bytes:
+        token, told = next(self._answers)
+        mark = {"_data": f"826B03928D{token:08X}29"}
+        cursor = {"id": bson.Int64(7), batch: [], "postBatchResumeToken": mark}
+        return bson.encode({"cursor": cursor, "operationTime": Timestamp(_SECONDS, told)})
+
+
+_SECONDS = 0x6B03928D
+
+
+@pytest.mark.parametrize(
+    ("answers", "passed"),
+    [
+        pytest.param([(2, 1), (2, 1)], False, id="ahead of the log"),
+        pytest.param([(2, 1), (2, 2)], False, id="told after the batch was made"),
+        pytest.param([(2, 1), (2, 2), (2, 2)], True, id="told before the batch was made"),
+        pytest.param([(2, 2), (2, 2)], True, id="told when it began"),
+        pytest.param([(2, 1), (3, 1)], True, id="moved on"),
+    ],
+)
+def test_a_token_says_that_its_time_was_streamed_once_the_server_has_read_so_far(
+    answers: list[tuple[int, int]],
+    passed: bool,  # noqa: FBT001
+):
+    stream = ChangeStream(Idle(answers), StreamOptions(), start=None)
+    assert not has_passed(stream.position, time_of(stream.position))
+
+    for _ in answers[1:]:
+        stream.next(100, 1)
+
+    assert has_passed(stream.position, time_of(stream.position)) is passed

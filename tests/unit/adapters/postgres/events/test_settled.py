@@ -39,6 +39,13 @@ def test_what_a_window_can_not_see_is_not_settled(snapshot, xid, age_ms, settled
     assert settled_then(shown.saved()).unassigned == 300
 
 
+@pytest.mark.parametrize("hides_sent", [True, False])
+def test_whether_something_sent_was_hidden_is_saved(hides_sent):
+    shown = SettledIn(Visibility.parse("100:200:150"), NOW_MS, 300, hides_sent)
+
+    assert settled_then(shown.saved()) == shown
+
+
 def test_a_block_that_tells_nothing_is_settled():
     assert SettledIn(Visibility.parse("100:200:150"), NOW_MS)(b"{}") is True
 

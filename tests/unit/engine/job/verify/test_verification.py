@@ -235,6 +235,52 @@ def test_rows_that_are_never_visible_are_no_verdict(tmp_path):
 
 
 @dataclass(frozen=True)
+class Sight:
+    """A `Settled` of a server that may have streamed something which snapshots don't show."""
+
+    hides_sent: bool
+
+    def __call__(self, _source: bytes) -> bool:
+        return True
+
+
+def test_all_is_read_again_if_windows_may_lack_what_was_sent_before(tmp_path):
+    # Of a row that is in no event of the copy either, nobody knows the key.
+    bench, copy = verifying(tmp_path, EQUAL, EQUAL)
+    bench.verification.courses.settled = lambda: Sight(hides_sent=not copy.asked)
+    bench.execute(VERIFY)
+
+    bench.turns(40)
+
+    first, second = (span for _topic, _seen, span in copy.asked)
+    assert second.since >= first.upto
+    assert bench.told()[-1] == "finished public.t:"
+
+
+def test_a_server_that_never_shows_what_was_sent_gets_no_accept(tmp_path):
+    bench, copy = verifying(tmp_path, *[EQUAL] * 9)
+    bench.verification.courses.settled = lambda: Sight(hides_sent=True)
+    bench.execute(VERIFY)
+
+    bench.turns(120)
+
+    assert len(copy.asked) == 6
+    assert bench.told()[-1] == "failed public.t"
+    assert "rows may have been sent by transactions that no snapshot" in bench.answers[-1].text
+
+
+def test_what_differs_is_told_although_the_server_never_shows_all(tmp_path):
+    bench, copy = verifying(tmp_path, *[replace(EQUAL, counts={"missing": 1}, first={"missing": ("9",)})] * 9)
+    bench.verification.courses.settled = lambda: Sight(hides_sent=True)
+    bench.execute(VERIFY)
+
+    bench.turns(120)
+
+    assert len(copy.asked) == 6
+    assert "is rejected" in bench.answers[-1].text
+
+
+@dataclass(frozen=True)
 class Barrier:
     """A `Settled` of a server whose transactions are numbered; those from `running` on are not over."""
 
