@@ -20,18 +20,16 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import pyarrow as pa
 
-from adapters.lake.row_columns import columns_of, source_of
 from adapters.lake.table_name import CollectionTables
 from adapters.lakehouse.batch import converted, key_columns, table_columns
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.removal import Removal
 from adapters.lakehouse.schema import Rules, evolved
 from adapters.verify.failures import as_source_errors
-from adapters.verify.kept_scans import KeptScans
+from adapters.verify.known_tables import KnownTable, KnownTables
 from adapters.verify.lake_version import ExtraKeys, HeldVersion, Shape
 from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work
 from engine.config.sinks.settings import TableMode
-from engine.errors import SinkError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
 from engine.verify.copy import TouchedKeys
@@ -53,18 +51,11 @@ _EMPTY_DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
 
 
 @dataclass(slots=True)
-class _Table:
-    """What is known of a topic's table: its name, what is compared of it, and the keys that only it has.
+class _Table(KnownTable):
+    """What is known of a topic's table: what is compared of it, and the keys that only it has, too."""
 
-    `changed`: its columns have changed since its rows began to be read.
-    """
-
-    name: TableName
-    columns: Columns | None = None
     shape: Shape | None = None
-    changed: bool = False
     extra: ExtraKeys = field(default_factory=ExtraKeys)
-    scans: KeptScans = field(default_factory=KeptScans)
 
     def learn(self, _keys: Keys, scan: Scan) -> None:
         """Keep the scan."""
@@ -76,8 +67,8 @@ class _Table:
 
     def forget(self) -> None:
         """Nothing that was found until now can be compared with what is read from now on."""
-        self.scans.forget()
-        self.columns, self.shape, self.changed = None, None, False
+        KnownTable.forget(self)
+        self.shape = None
 
 
 class LakeCopy:
@@ -99,14 +90,12 @@ class LakeCopy:
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
         self._work, self._executors, database = place
         self._names = CollectionTables(sink.naming, database)
-        self._tables: dict[str, _Table] = {}
+        self._tables = KnownTables(self._names, sink.touched, _Table)
         self._compared = 0
 
     def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002
         """Have the sink note which keys it touches."""
-        self._sink.touched.follow(topics)
-        for topic in self._tables.keys() - set(topics):
-            self._tables.pop(topic).scans.forget()
+        self._tables.follow(topics)
 
     def refusal(self) -> str:
         """Only replicas have the rows of their source."""
@@ -114,12 +103,7 @@ class LakeCopy:
 
     def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
         """Learn the name of a topic's table. Another topic may have the same one."""
-        try:
-            name = self._names.unshared(topic, captured)
-        except SinkError as error:
-            return str(error)
-        self._tables.setdefault(topic, _Table(name))
-        return ""
+        return self._tables.learn(topic, captured)
 
     def digested(self, rows: pa.Table) -> pa.Table:
         """Digest the rows as the table would have them."""
@@ -134,17 +118,13 @@ class LakeCopy:
         return pa.concat_tables(found)
 
     def _digests(self, topic: str, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        columns = columns_of(batch)
-        name = self._names.naming.table(topic, source_of(batch))
-        table = self._tables.setdefault(topic, _Table(name))
-        if table.columns is not None and list(table.columns.all) != list(columns.all):
-            table.changed = True
+        table, columns = self._tables.read(topic, batch)
         if table.changed:
             # Nothing of it is compared: all will be read again.
             none = pa.repeat(pa.scalar(bytes(DIGEST.byte_width), DIGEST), batch.num_rows)
             return none, none
         if table.columns is None:
-            table.columns, table.shape = columns, self._shape(name, columns)
+            table.columns, table.shape = columns, self._shape(table.name, columns)
         made, count = converted(batch, columns), batch.num_rows
         given = table_columns(columns)
         every = [_given(made.get(field.name), field, count) for field in given]

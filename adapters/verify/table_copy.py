@@ -28,13 +28,13 @@ from adapters.jdbc.digests import Shape, Snapshot, StagedDigests, digested_keys,
 from adapters.jdbc.parts import Removal
 from adapters.jdbc.statements import identifier, types_of
 from adapters.jdbc.table import naming
-from adapters.lake.row_columns import columns_of, source_of
+from adapters.lake.row_columns import columns_of
 from adapters.lake.table_name import CollectionTables
 from adapters.verify.failures import as_source_errors
-from adapters.verify.kept_scans import KeptScans
+from adapters.verify.known_tables import KnownTable, KnownTables
 from adapters.verify.partitions import write_files
 from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work, held_rows
-from engine.errors import SinkError, SourceError
+from engine.errors import SourceError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from adapters.jdbc.sink import JdbcSink
-    from adapters.lake.row_columns import Columns
     from adapters.lake.table_name import TableName
     from adapters.verify.table_comparison import Keys, Scan
     from engine.model import CollectionId
@@ -59,24 +58,22 @@ _TURN: Final = "SELECT turn FROM tidemark_turns WHERE job = %s"
 
 
 @dataclass(slots=True)
-class _Table:
-    """What is known of a topic's table: its name, what is compared of it, and the keys that only it has.
+class _Table(KnownTable):
+    """What is known of a topic's table: what is compared of it, and the keys that only it has, too."""
 
-    `changed`: its columns have changed since its rows began to be read.
-    """
-
-    name: TableName
     shape: Shape | None = None
-    columns: Columns | None = None
     digests: StagedDigests | None = None
-    changed: bool = False
     extra: Keys = field(default_factory=dict)
-    scans: KeptScans = field(default_factory=KeptScans)
 
     def learn(self, extra: Keys, scan: Scan) -> None:
         """Keep the keys of rows that only the target has, and the scan."""
         self.extra = extra
         self.scans.add(scan)
+
+    def forget(self) -> None:
+        """Nothing that was found until now can be compared with what is read from now on."""
+        KnownTable.forget(self)
+        self.shape = self.digests = None
 
 
 class TableCopy:
@@ -89,15 +86,13 @@ class TableCopy:
         self._sink, self._work, self._executors = sink, work, executors
         self._names = CollectionTables(naming(sink.settings.table_format), database)
         self._target = Target(sink.settings, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
-        self._tables: dict[str, _Table] = {}
+        self._tables = KnownTables(self._names, sink.touched, _Table)
         self._session: Connection | None = None
         self._numbers = self._compared = 0
 
     def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002
         """Have the sink note which keys it touches."""
-        self._sink.touched.follow(topics)
-        for topic in self._tables.keys() - set(topics):
-            self._tables.pop(topic).scans.forget()
+        self._tables.follow(topics)
         if not topics:
             self._target.close()
 
@@ -107,12 +102,7 @@ class TableCopy:
 
     def learn(self, topic: str, captured: Mapping[str, CollectionId]) -> str:
         """Learn the name of a topic's table. Another topic may have the same one."""
-        try:
-            name = self._names.unshared(topic, captured)
-        except SinkError as error:
-            return str(error)
-        self._tables.setdefault(topic, _Table(name))
-        return ""
+        return self._tables.learn(topic, captured)
 
     def digested(self, rows: pa.Table) -> pa.Table:
         """Copy the rows into the target's form, and digest them there."""
@@ -132,15 +122,12 @@ class TableCopy:
 
     def _digests(self, connection: Connection, topic: str, batch: pa.RecordBatch) -> StagedDigests | None:
         """What digests the rows of a topic, of which this is a batch; None if its columns have changed."""
-        columns = columns_of(batch)
-        name = self._names.naming.table(topic, source_of(batch))
-        table = self._tables.setdefault(topic, _Table(name))
-        if table.columns is not None and list(table.columns.all) != list(columns.all):
-            table.changed = True
+        table, columns = self._tables.read(topic, batch)
         if table.changed:
             return None
         if table.columns is None:
-            table.columns, table.shape, table.digests = columns, shape_of(connection, name, columns), None
+            table.columns, table.digests = columns, None
+            table.shape = shape_of(connection, table.name, columns)
         return self._session_digests(connection, table)
 
     def _session_digests(self, connection: Connection, table: _Table) -> StagedDigests:
@@ -178,9 +165,7 @@ class TableCopy:
             stale = not table.shape.is_of(types_of(connection, table.name))
         stale |= table.changed or self._sink.touched.truncated(topic) > asked.span.since
         if stale:
-            table.scans.forget()
-            table.columns = table.shape = table.digests = None
-            table.changed = False
+            table.forget()
             target.close()
             return StaleComparison()
         self._compared += 1
