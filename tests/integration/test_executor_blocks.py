@@ -10,6 +10,7 @@ import pytest
 
 from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.kept_blocks import map_staging
+from adapters.spark.task_reports import reports
 from adapters.staging.executor_blocks import ExecutorBlock, ExecutorBlocks
 from engine.errors import SourceError
 from tests import replay
@@ -18,10 +19,12 @@ from tests.demo.postgres_users import postgres_users
 from tests.driven import driven
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from adapters.spark.task_reports import Report
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -100,6 +103,30 @@ def test_a_block_that_is_lost_is_not_computed_again(tmp_path: Path, spark: Spark
     with pytest.raises(SourceError, match="staged are lost"):
         size(blocks[0])
     assert len([*tmp_path.iterdir()]) == 2
+
+
+@dataclass(frozen=True)
+class ReportItems:
+    """A task that reports its items, and fails at 0."""
+
+    report: Report
+
+    def __call__(self, items: Iterator[int]) -> Iterator[float]:
+        for item in items:
+            self.report(b"%d" % item)
+            yield 1 / item
+
+
+def test_each_job_gets_the_reports_of_its_own_tasks(spark: SparkSession):
+    context = spark.sparkContext
+    with reports(context) as good, reports(context) as bad:
+        assert context.parallelize([1, 2, 3], 3).mapPartitions(ReportItems(good.report)).count() == 3
+        with pytest.raises(Exception, match="division by zero"):
+            context.parallelize([0], 1).mapPartitions(ReportItems(bad.report)).count()
+
+    assert sorted(good.all) == [b"1", b"2", b"3"]
+    assert bad.all == []
+    assert good.report.reports.value == {}
 
 
 def kept_rows(spark: SparkSession) -> list[Any]:
