@@ -124,9 +124,17 @@ class KeptRows:
     def drop(self) -> None:
         """Let the rows go."""
         try:
-            self._rows._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: FBT003, SLF001  there is no public way
+            self._kept().unpersist(False)  # noqa: FBT003  a JVM object
         except SPARK_ERRORS:
             return  # Spark has ended, and the rows with it
+
+    @property
+    def partitions(self) -> int:
+        """How many there are, a task's each."""
+        return int(self._kept().getNumPartitions())
+
+    def _kept(self) -> Any:
+        return self._rows._jdf.queryExecution().logical().rdd()  # noqa: SLF001  there is no public way
 
     def run(self, work: Work, wanted: Mapping[int, set[str]]) -> list[bytes]:
         """Run `work` on the partitions in `wanted`, as a job, with the rows of the blocks wanted of each."""
@@ -146,9 +154,8 @@ class KeptRows:
             session.conf.set(f"spark.sql.execution.arrow.{name}", value)
         # There is no public way.
         inner: Any = session._jsparkSession  # noqa: SLF001
-        frame: Any = self._rows._jdf  # noqa: SLF001
-        kept, streams = frame.queryExecution().logical().rdd(), False
-        rows = DataFrame(inner.internalCreateDataFrame(kept, frame.schema(), streams), session)
+        schema, streams = self._rows._jdf.schema(), False  # noqa: SLF001
+        rows = DataFrame(inner.internalCreateDataFrame(self._kept(), schema, streams), session)
         messages = rows.filter(condition)._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001
         return RDD(messages, self.spark.sparkContext, NoOpSerializer())
 
@@ -213,7 +220,7 @@ def run(
         rows = frame.mapInArrow(_KeepingTask(task, told.report), _ROWS_DDL)
         kept = KeptRows(rows.localCheckpoint(eager=True, storageLevel=_DISK))
     try:
-        returned = [pickle.loads(report) for report in told.all]  # noqa: S301  our own tasks wrote it
+        returned = latest(told.all, kept.partitions)
         results = [outcomes.result(outcome) for _partition, outcome, _small, _large in returned]
     except BaseException:
         kept.drop()
@@ -223,6 +230,21 @@ def run(
     if not any(large for *_others, large in returned):
         kept.drop()
     return results
+
+
+def latest(reports: Iterable[bytes], partitions: int) -> list[tuple[int, Any, dict[str, bytes], list[str]]]:
+    """What each partition's last task has reported, in the partitions' order.
+
+    If an executor ends after a task and before the job, Spark runs the task once more for what was kept
+    there. It forgets a report that does not come through, so all must be there. Raises ExecutorsFailed.
+    """
+    found = {report[0]: report for report in map(pickle.loads, reports)}
+    if len(found) != partitions:
+        raise ExecutorsFailed(
+            f"{partitions - len(found)} of {partitions} tasks have not reported what they staged",
+            where="spark",
+        )
+    return [found[partition] for partition in sorted(found)]
 
 
 def map_staging(

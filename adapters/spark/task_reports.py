@@ -1,7 +1,7 @@
 """What tasks report to the driver when they end, beside the rows that they give back.
 
-Spark brings the reports with the ends of the tasks. A task that runs twice is counted once: only the attempt
-that Spark takes for its partition reports. They are complete when the job is.
+Spark brings the reports with the ends of the tasks, in the order in which they end; those of attempts that
+fail never come. They are complete when the job is, unless Spark could not hand one over, which it only logs.
 
 Owns the accumulator. All jobs of this process share one, because PySpark never forgets an accumulator.
 """

@@ -19,7 +19,7 @@ from tests.demo.postgres_users import postgres_users
 from tests.driven import driven
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -78,6 +78,11 @@ def size(block: ExecutorBlock) -> int:
         return len(content)
 
 
+def first(block: ExecutorBlock) -> int:
+    with block.open("rows that were staged") as content:
+        return int(content.to_pybytes()[0])
+
+
 def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSession):
     store, others = ExecutorBlocks(), len(kept_rows(spark))
     blocks = map_staging(spark, Stage(store, tmp_path), [1, 2, 3], store)
@@ -85,6 +90,7 @@ def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSessi
     own.write(b"of the driver")
 
     assert BlockExecutors(spark).map(size, [*blocks, own.finish()]) == [*[3_000_000] * 3, 13]
+    assert BlockExecutors(spark).map(first, blocks) == [1, 2, 3]
     assert size(blocks[1]) == 3_000_000
     assert len([*tmp_path.iterdir()]) == 3
     store.clear()
@@ -111,7 +117,7 @@ class ReportItems:
 
     report: Report
 
-    def __call__(self, items: Iterator[int]) -> Iterator[float]:
+    def __call__(self, items: Iterable[int]) -> Iterable[float]:
         for item in items:
             self.report(b"%d" % item)
             yield 1 / item
