@@ -30,6 +30,8 @@ _POLL_S = 0.05
 _ENDS_WITHIN_S = 5.0
 _NO_MEMORY: Final = 52
 """Spark's exit code of a JVM that has no memory left. The job's own error does not always arrive."""
+_REMOVED: Final = "Master removed our application"
+"""What Spark says once ten executors of a standalone cluster have ended and none was left."""
 STOPPED_WITHIN_S = 4.0
 
 
@@ -55,11 +57,17 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
         if not _ends(spark, stop):
             raise
         if not stop.wait(_SIGNAL_WITHIN_S):
-            raise _ended(spark) from error
+            raise _ended(spark, error) from error
         _log.info("Spark ended before the job; the next start repeats the unfinished work")
 
 
-def _ended(spark: SparkSession) -> SourceError:
+def _ended(spark: SparkSession, error: Exception) -> SourceError:
+    if _REMOVED in str(error):
+        return SourceError(
+            "Spark ended: executors have ended one after the other, and the master has given the job up",
+            where="spark",
+            hint="look at the executors' logs; then start again, and the job goes on",
+        )
     if ran_out_of_memory() or _exit_code(spark) == _NO_MEMORY:
         hint = f"{MORE_MEMORY}; then start again, and the job goes on"
         return SourceError("Spark ended for lack of memory", where="spark", hint=hint)

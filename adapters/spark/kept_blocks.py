@@ -1,12 +1,14 @@
 """Blocks that tasks have staged, kept by Spark on the disks of the executors that wrote them.
 
-The tasks of a job give back one row with their outcome and one for each piece of a block:
+The tasks of a job give back a row for each piece of a block:
 
     name                        piece
-    ──────────────────────────  ─────────────────────────────────────────
-    ""                          the task's outcome, and its small blocks
+    ──────────────────────────  ──────
     "…/run-00003-17.text"       1 MiB
     "…/run-00003-17.text"       1 MiB …
+
+A task's outcome, with its small blocks, comes to the driver with the end of the task (`task_reports.py`): a
+second job would read all rows again to find it.
 
 Spark keeps these rows on disk, without their lineage (`localCheckpoint`). So a task that opens a block runs
 where it is, or gets its rows over the network, and a lost block stays lost: if Spark computed it again, it
@@ -33,6 +35,7 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import of_executors
 from adapters.spark.outcomes import Attempt
 from adapters.spark.pools import ahead
+from adapters.spark.task_reports import reports
 from adapters.staging.executor_blocks import (
     ExecutorBlocks,
     outbox,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
+    from adapters.spark.task_reports import Report
     from engine.staging.port import BlockStore
 
 Item = TypeVar("Item")
@@ -56,7 +60,6 @@ _SENT: Final = pa.schema([("name", pa.large_string()), ("piece", pa.large_binary
 _AS_MESSAGES: Final = {"maxRecordsPerBatch": "1", "useLargeVarTypes": "true"}
 """How Spark sends the rows to Python: one in each message, of this schema."""
 _ROWS_DDL: Final = "name string, piece binary"
-_OUTCOME: Final = ""
 _LOST: Final = ("Checkpoint block", "BlockNotFoundException", "Failed to fetch block")
 """How Spark says that nobody has a kept partition any more."""
 _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, deserialized=False)
@@ -64,9 +67,10 @@ _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, des
 
 @dataclass(frozen=True, slots=True)
 class _KeepingTask(Generic[Result]):
-    """A task that gives back its outcome and what it has staged. Goes to the executors."""
+    """A task that reports its outcome and gives back what it has staged. Goes to the executors."""
 
     task: Callable[[Iterable[pa.RecordBatch]], Result]
+    report: Report
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -74,7 +78,7 @@ class _KeepingTask(Generic[Result]):
         with outbox() as staged:
             outcome = Attempt(self.task)(batches)
             large = [block.name for block in staged.large]
-            yield _row(_OUTCOME, pickle.dumps((partition, outcome, staged.small, large)))
+            self.report(pickle.dumps((partition, outcome, staged.small, large)))
             for block in staged.large:
                 yield from (_row(block.name, piece) for piece in block.pieces())
 
@@ -120,9 +124,17 @@ class KeptRows:
     def drop(self) -> None:
         """Let the rows go."""
         try:
-            self._rows._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: FBT003, SLF001  there is no public way
+            self._kept().unpersist(False)  # noqa: FBT003  a JVM object
         except SPARK_ERRORS:
             return  # Spark has ended, and the rows with it
+
+    @property
+    def partitions(self) -> int:
+        """How many there are, a task's each."""
+        return int(self._kept().getNumPartitions())
+
+    def _kept(self) -> Any:
+        return self._rows._jdf.queryExecution().logical().rdd()  # noqa: SLF001  there is no public way
 
     def run(self, work: Work, wanted: Mapping[int, set[str]]) -> list[bytes]:
         """Run `work` on the partitions in `wanted`, as a job, with the rows of the blocks wanted of each."""
@@ -142,9 +154,8 @@ class KeptRows:
             session.conf.set(f"spark.sql.execution.arrow.{name}", value)
         # There is no public way.
         inner: Any = session._jsparkSession  # noqa: SLF001
-        frame: Any = self._rows._jdf  # noqa: SLF001
-        kept, streams = frame.queryExecution().logical().rdd(), False
-        rows = DataFrame(inner.internalCreateDataFrame(kept, frame.schema(), streams), session)
+        schema, streams = self._rows._jdf.schema(), False  # noqa: SLF001
+        rows = DataFrame(inner.internalCreateDataFrame(self._kept(), schema, streams), session)
         messages = rows.filter(condition)._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001
         return RDD(messages, self.spark.sparkContext, NoOpSerializer())
 
@@ -205,11 +216,11 @@ def run(
     """Run a task on the rows of every partition, as `outcomes.run`; it stages in this store."""
     if not isinstance(store, ExecutorBlocks):
         return outcomes.run(frame, task)
-    rows = frame.mapInArrow(_KeepingTask(task), _ROWS_DDL).localCheckpoint(eager=True, storageLevel=_DISK)
-    kept = KeptRows(rows)
+    with reports(frame.sparkSession.sparkContext) as told:
+        rows = frame.mapInArrow(_KeepingTask(task, told.report), _ROWS_DDL)
+        kept = KeptRows(rows.localCheckpoint(eager=True, storageLevel=_DISK))
     try:
-        found = rows.filter(functions.col("name") == _OUTCOME).collect()
-        returned = [pickle.loads(row.piece) for row in found]  # noqa: S301  our own tasks wrote it
+        returned = latest(told.all, kept.partitions)
         results = [outcomes.result(outcome) for _partition, outcome, _small, _large in returned]
     except BaseException:
         kept.drop()
@@ -219,6 +230,21 @@ def run(
     if not any(large for *_others, large in returned):
         kept.drop()
     return results
+
+
+def latest(reports: Iterable[bytes], partitions: int) -> list[tuple[int, Any, dict[str, bytes], list[str]]]:
+    """What each partition's last task has reported, in the partitions' order.
+
+    If an executor ends after a task and before the job, Spark runs the task once more for what was kept
+    there. It forgets a report that does not come through, so all must be there. Raises ExecutorsFailed.
+    """
+    found = {report[0]: report for report in map(pickle.loads, reports)}
+    if len(found) != partitions:
+        raise ExecutorsFailed(
+            f"{partitions - len(found)} of {partitions} tasks have not reported what they staged",
+            where="spark",
+        )
+    return [found[partition] for partition in sorted(found)]
 
 
 def map_staging(

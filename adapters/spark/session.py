@@ -188,7 +188,10 @@ def _threads(process: int) -> set[int]:
 
 
 def _quiet(context: SparkContext) -> None:
-    """Keep the accumulator server, which is unused here, from printing that the JVM has ended."""
+    """Keep the accumulator server from printing that the JVM has ended.
+
+    If a report of a task is lost that way, `kept_blocks.py` finds out.
+    """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_request: None

@@ -40,7 +40,8 @@ _SLACK = 1.1
 class Budget:
     """What one window may read: rows, bytes, and chunks of `chunk_rows` rows, with `tasks` parallel tasks.
 
-    A task reads up to `pieces` runs one after another, of at least `piece_rows` rows, or of a larger chunk.
+    A task reads up to `pieces` runs one after another, of at least `piece_rows` rows and `piece_bytes` bytes,
+    or of a larger chunk.
     `alone`: one run only. `strict`: `rows` bounds keys that are read again, too.
     """
 
@@ -53,6 +54,7 @@ class Budget:
     strict: bool = False
     pieces: int = 12
     piece_rows: int = 25_000
+    piece_bytes: int = 0
 
     def less(self, *, rows: int, size: int, chunks: int) -> Budget:
         """The budget left after this much is planned."""
@@ -115,7 +117,8 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    piece_rows = max(budget.piece_rows, budget.chunk_rows)
+    row_bytes = extent.bytes / max(extent.rows, 1)
+    piece_rows = max(budget.piece_rows, budget.chunk_rows, int(budget.piece_bytes / max(row_bytes, 1.0)))
     count = 1 if budget.alone else tasks * max(1, min(budget.pieces, rows // (tasks * piece_rows)))
     step = ceil(rows / count)
     runs: list[Run] = []

@@ -120,9 +120,10 @@ def test_executors_that_end_one_after_the_other_end_the_job(
             check=False,
         )
 
-    # Spark may give the first question up by itself, if four attempts of its task ended with their executors.
+    # Spark may give the first question up by itself, if four attempts of its task ended with their executors;
+    # and its master the application, once ten have ended.
     told = {
-        1: "executors have ended one after the other, and none has done a task",
+        1: "executors have ended one after the other",
         2: "no executor could run a task",
     }
     assert told.get(ended.returncode, "-") in ended.stderr, ended.stderr

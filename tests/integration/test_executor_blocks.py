@@ -10,6 +10,7 @@ import pytest
 
 from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.kept_blocks import map_staging
+from adapters.spark.task_reports import reports
 from adapters.staging.executor_blocks import ExecutorBlock, ExecutorBlocks
 from engine.errors import SourceError
 from tests import replay
@@ -18,10 +19,12 @@ from tests.demo.postgres_users import postgres_users
 from tests.driven import driven
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from adapters.spark.task_reports import Report
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -75,6 +78,11 @@ def size(block: ExecutorBlock) -> int:
         return len(content)
 
 
+def first(block: ExecutorBlock) -> int:
+    with block.open("rows that were staged") as content:
+        return int(content.to_pybytes()[0])
+
+
 def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSession):
     store, others = ExecutorBlocks(), len(kept_rows(spark))
     blocks = map_staging(spark, Stage(store, tmp_path), [1, 2, 3], store)
@@ -82,6 +90,7 @@ def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSessi
     own.write(b"of the driver")
 
     assert BlockExecutors(spark).map(size, [*blocks, own.finish()]) == [*[3_000_000] * 3, 13]
+    assert BlockExecutors(spark).map(first, blocks) == [1, 2, 3]
     assert size(blocks[1]) == 3_000_000
     assert len([*tmp_path.iterdir()]) == 3
     store.clear()
@@ -100,6 +109,30 @@ def test_a_block_that_is_lost_is_not_computed_again(tmp_path: Path, spark: Spark
     with pytest.raises(SourceError, match="staged are lost"):
         size(blocks[0])
     assert len([*tmp_path.iterdir()]) == 2
+
+
+@dataclass(frozen=True)
+class ReportItems:
+    """A task that reports its items, and fails at 0."""
+
+    report: Report
+
+    def __call__(self, items: Iterable[int]) -> Iterable[float]:
+        for item in items:
+            self.report(b"%d" % item)
+            yield 1 / item
+
+
+def test_each_job_gets_the_reports_of_its_own_tasks(spark: SparkSession):
+    context = spark.sparkContext
+    with reports(context) as good, reports(context) as bad:
+        assert context.parallelize([1, 2, 3], 3).mapPartitions(ReportItems(good.report)).count() == 3
+        with pytest.raises(Exception, match="division by zero"):
+            context.parallelize([0], 1).mapPartitions(ReportItems(bad.report)).count()
+
+    assert sorted(good.all) == [b"1", b"2", b"3"]
+    assert bad.all == []
+    assert good.report.reports.value == {}
 
 
 def kept_rows(spark: SparkSession) -> list[Any]:

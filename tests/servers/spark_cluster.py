@@ -60,6 +60,8 @@ class SparkCluster(Running):
             "spark.executor.memory": self._executor_memory,
             "spark.executor.cores": "1",
             "spark.pyspark.python": str(self._python),
+            # Executors at one address read each other's files from disk, which these can't.
+            "spark.shuffle.readHostLocalDisk": "false",
         }
 
     @property

@@ -99,6 +99,7 @@ class WindowSize:
             strict=most is not None,
             pieces=pace.pieces,
             piece_rows=pace.piece_rows,
+            piece_bytes=pace.piece_bytes,
         )
 
     def most_rows(self, table: Table, extent: Extent) -> int | None:

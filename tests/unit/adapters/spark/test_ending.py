@@ -107,6 +107,15 @@ def test_spark_that_ran_out_of_memory_says_so(stop):
     assert "spark.driver.memory" in str(failed)
 
 
+def test_spark_whose_master_has_given_the_job_up_says_so(stop):
+    failed = Py4JError("Job aborted due to stage failure: Master removed our application: FAILED")
+
+    with pytest.raises(
+        SourceError, match=r"executors have ended one after the other, .*; look at the executors"
+    ):
+        fail(FakeSession(stopped=True), stop, failed)
+
+
 @pytest.mark.parametrize(
     ("code", "said"), [(52, "ended for lack of memory; give"), (1, "ended; start again")]
 )

@@ -66,10 +66,11 @@ def runs(plan: Sequence[Run]) -> list[tuple[int, Key | None, Key | None, int]]:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "piece_rows", "expected"), [(12, 10, 10), (3, 10, 6), (12, 25, 4), (12, 100, 2)]
+    ("pieces", "piece_rows", "piece_bytes", "expected"),
+    [(12, 10, 0, 10), (3, 10, 0, 6), (12, 25, 0, 4), (12, 100, 0, 2), (12, 10, 250, 4), (12, 25, 100, 4)],
 )
-def test_a_task_reads_a_window_in_so_many_runs_of_so_many_rows(pieces, piece_rows, expected):
-    budget = replace(BUDGET, pieces=pieces, piece_rows=piece_rows)
+def test_a_task_reads_a_window_in_so_many_runs_of_so_many_rows(pieces, piece_rows, piece_bytes, expected):
+    budget = replace(BUDGET, pieces=pieces, piece_rows=piece_rows, piece_bytes=piece_bytes)
 
     assert len(plan_window(snapshot((A, SPANNED)), budget, Keys())) == expected
 
