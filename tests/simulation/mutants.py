@@ -61,7 +61,6 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             (
                 "FileStateStore.load",
                 "FileStateStore._taken_over",
-                "FileStateStore._renamed",
                 "FileStateStore.promote",
                 "FileStateStore.discard",
             ),
