@@ -153,6 +153,7 @@ class FileLease:
         if (taken := max(epochs, default=epoch)) > epoch:
             # Others have taken it since it was looked at, and removed the file of this number.
             self._storage.delete(self._name(epoch))
+            self._known = taken
             return self._owner(taken)
         self.epoch = self._known = epoch
         for older in epochs:

@@ -201,6 +201,20 @@ def test_whoever_stood_still_before_creating_it_has_no_older_one_than_others(tmp
     assert names(tmp_path) == ["lease-000000000002.json", "lease-000000000003.json"]
 
 
+def test_whoever_has_an_older_one_than_others_waits_for_theirs(tmp_path):
+    first, slow = opened(tmp_path), opened(tmp_path)
+    first.try_take()
+    first.release()
+    slow.observe()
+    other = FileLease(LocalStorage(tmp_path), Claim("shop"), epoch_in=lambda _names: 2)
+    other.try_take()
+
+    assert slow.try_take() is not None
+    other.release()
+    assert slow.try_take() is None
+    assert (other.epoch, slow.epoch) == (0, 4)
+
+
 def test_epochs_go_on_though_the_files_were_removed(tmp_path):
     lease = FileLease(LocalStorage(tmp_path), Claim("shop"), epoch_in=lambda _names: 7)
     lease.try_take()
