@@ -149,7 +149,7 @@ class MemoryCopy:
             (self.sink.turns[row.turn][row.offset]["value"] or "").encode()
         )
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         upto = min(span.upto, span.since + self.follows)
         copied, truncates = self._copied(topic, span.since + 1, upto)
         return TouchedKeys(frozenset(copied.column("key").to_pylist()), upto, bool(truncates))

@@ -74,7 +74,7 @@ class FilesCopy:
         sorting = _SortInput(self._directory, work, topic, rows.path(ticket), rows.written(ticket).rows)
         return FilesComparison(self._executors, sorting, self._traits, (asked, before))
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """Read the events of the next turns: at least one, then some of them."""
         files: list[EventFile] = []
         size, upto = 0, span.since

@@ -150,7 +150,7 @@ class ForeignCopy:
             return None
         return Marked(self._marker, held.has, lambda: self._newest)
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:  # noqa: ARG002
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:  # noqa: ARG002
         """Never called: somebody else's table can't be repaired."""
         raise InvariantError("tables of others are not repaired")
 
@@ -250,7 +250,7 @@ class ForeignComparison(ThreadedComparison):
         upto, emptied = span.since, False
         tables = [TOUCHED.empty_table()]
         while upto < span.upto:
-            touched = self._ground.own.touched(self._work.topic, Span(upto, span.upto))
+            touched = self._ground.own.touched_keys(self._work.topic, Span(upto, span.upto))
             upto, emptied = touched.upto, emptied or touched.all
             keys = pa.array(touched.keys, DIGEST)
             turns = pa.repeat(pa.scalar(upto, pa.int64()), len(keys))

@@ -172,7 +172,7 @@ class LakeCopy:
 
         return TableComparison(work, Ends(held, touched, table.learn), self._executors, asked)
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
         truncated = self._sink.touched.truncated(topic) > span.since

@@ -72,7 +72,7 @@ class Marker:
         upto = begin
         for _ in _while(while_wanted, f"the stream has not carried the row {marker!r}", self.collection):
             while upto < (known := newest()):
-                touched = own.touched(self.topic, Span(upto, known))
+                touched = own.touched_keys(self.topic, Span(upto, known))
                 upto = touched.upto
                 if key in touched.keys:
                     return upto

@@ -180,7 +180,7 @@ class TableCopy:
         target = Target(self._sink.settings, "tidemark compare keys")
         return digested_keys(target, shape, self._sink.touched.since(topic, -1, upto))
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
         truncated = self._sink.touched.truncated(topic) > span.since

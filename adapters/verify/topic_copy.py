@@ -122,11 +122,11 @@ class TopicCopy:
         read = partial(self._read, topic, known, asked.span.upto, self._executors.map)
         return self._files(known).compare(topic, seen, asked, before=read)
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """Read the records of the next turns."""
         known = self._topic(topic)
         self._read(topic, known, span.upto, _in_place)
-        return self._files(known).touched(topic, span)
+        return self._files(known).touched_keys(topic, span)
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
         """Read the lines again."""

@@ -209,7 +209,7 @@ class Copy(Protocol):
     def compare(self, topic: str, seen: tuple[SeenRows, int], asked: ComparisonRequest) -> Comparison:
         """Begin to compare the rows seen under a ticket with what the copy holds of a topic."""
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """The keys with events in the turns after `span.since`, up to `span.upto` or less, if they are many.
 
         It gets further by at least one turn. Raises SourceError if events can't be read.

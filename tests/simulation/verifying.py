@@ -185,7 +185,7 @@ class SimCopy:
         self._world.compared(topic, self._life.epoch, compared)
         return Found(findings, self._world.setup.reading_polls)
 
-    def touched(self, topic: str, span: Span) -> TouchedKeys:
+    def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """Repairs are not played."""
         raise NotImplementedError
 

@@ -181,7 +181,7 @@ class Verification:
         if self.copies.own is None or self._deletes is None:
             raise InvariantError("a repair was begun that can't send deletes")
         topic = parts.topic(collection)
-        repair.follow(self.copies.own.touched(topic, Span(repair.known, state.turn)))
+        repair.follow(self.copies.own.touched_keys(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):
             if (rows := holding_rows(self.copies.own)) is not None:
                 events = rows.deletes(topic, extra)

@@ -51,7 +51,7 @@ class Topic:
         return FilesCopy(directory, f"{directory}/sorted", LocalExecutors(), Traits())
 
     def touched(self, since: int, upto: int) -> None:
-        self.copy.touched(TOPIC, Span(since, upto))
+        self.copy.touched_keys(TOPIC, Span(since, upto))
 
 
 @pytest.fixture
