@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HISTORIES = 25
 _MOST = 160
+_FIRST = {"unsaved_rows_count": 230}
+"""From which seed on a guard is looked for, where few histories need it."""
 
 
 @pytest.mark.slow
@@ -102,7 +104,8 @@ def test_without_a_guard_a_verdict_is_false(
 ):
     guard(monkeypatch)
     found: list[str] = []
-    for seed in range(1, _MOST):
+    first = _FIRST.get(guard.__name__, 1)
+    for seed in range(first, first + _MOST):
         _happened, failed = play(seed, 1, "verify")
         found = [violation for _seed, violation in failed]
         if found:
