@@ -705,6 +705,22 @@ def against(tmp_path: Path, *finds: Findings | Exception) -> tuple[Bench, Script
     return bench, own, copy
 
 
+@pytest.mark.parametrize(
+    ("gone", "why"), [("sink", "this job has nothing"), ("target", "the settings have no targets")]
+)
+def test_what_can_not_be_compared_any_more_after_a_restart_is_rejected(tmp_path, gone, why):
+    bench, own, _copy = against(tmp_path)
+    bench.execute(VERIFY if gone == "sink" else AGAINST)
+    bench.turns(3)
+    bench.verification = Verification(Copies() if gone == "sink" else Copies(own), MemoryRows())
+
+    restarted(bench)
+
+    assert bench.told()[-1] == "rejected public.t"
+    assert f"can't be verified: {why}" in bench.answers[-1].text
+    assert bench.job.state.snapshot.tables == ()
+
+
 def turned(bench: Bench, copy: ScriptedCopy, asked: int) -> float:
     """Turn until the copy was asked so often; returns how long that took by the job's clock."""
     began = bench.now_s
