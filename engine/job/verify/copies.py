@@ -38,7 +38,7 @@ class Copies:
 
     def besides(self, target: Target) -> Collection[str]:
         """Topics that must be followed while a target is compared."""
-        copy = self.others.get(target.against)
+        copy: object = self.others.get(target.against)
         return copy.besides if isinstance(copy, Settles) else ()
 
     def follow(self, topics: Collection[str], turn: int) -> None:

@@ -69,7 +69,8 @@ class Course:
     @property
     def hides_sent(self) -> bool:
         """Whether windows may lack something that was sent before this began."""
-        return _hides_sent(self.settled)
+        settled: object = self.settled
+        return isinstance(settled, HidesSent) and settled.hides_sent
 
     def saved(self, written: Written) -> Noted | None:
         """What the next session needs to go on with it; None: it can't."""
@@ -90,10 +91,6 @@ def _text_of(settled: object) -> str | None:
     if settled is always_settled:
         return ""
     return settled.saved() if isinstance(settled, SavesVisible) else None
-
-
-def _hides_sent(settled: object) -> bool:
-    return isinstance(settled, HidesSent) and settled.hides_sent
 
 
 def _shows_all_before(settled: object, earlier: Settled) -> bool:

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from engine.job.verify.course import (
-    Course,
-    absent,
-    course_of,
-    digested,
-    noted,
-    without_rows,
-)
+from engine.job.verify.course import Course, absent, course_of, digested, noted, without_rows
 from engine.job.verify.repair import Repair
 from engine.job.verify.resumption import goes_on, resumed
 from engine.snapshot.merge_key import merge_keys_of

@@ -21,14 +21,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from engine.errors import InvariantError, SignalError, SourceError, TidemarkError
+from engine.errors import InvariantError, SourceError, TidemarkError
 from engine.isolation import incomplete
 from engine.job.verify.copies import Copies
-from engine.job.verify.course import (
-    Course,
-    always_settled,
-    holding_rows,
-)
+from engine.job.verify.course import Course, always_settled, holding_rows
 from engine.job.verify.courses import Courses
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
@@ -47,8 +43,6 @@ if TYPE_CHECKING:
     from engine.verify.deletes import DeleteEvents
 
 _log = logging.getLogger("engine")
-_UP_TO_DATE_S: Final = 1.0
-"""How old the beginning of what is not measured yet may be."""
 _LOOKS: Final = 6
 """How often keys are looked at before it is said that they can't be decided."""
 
@@ -120,9 +114,8 @@ class Verification:
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
             return self._looking_again(state, table, found, parts)
-        return self._over(
-            state, table, partial(parts.listener.failed, table, _restless(table, course, found))
-        )
+        restless = _restless(table, course, found)
+        return self._over(state, table, partial(parts.listener.failed, table, restless))
 
     def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
@@ -173,8 +166,7 @@ class Verification:
             sends = state.snapshot.changed((table.ticket,), lambda entry: entry.mending(keys))
             return replace(state, snapshot=sends)
         repair.ends()
-        self.courses.begin_anew(state, table.ticket, parts)
-        return replace(state, snapshot=state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
+        return self._reading_anew(state, table, parts)
 
     def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
@@ -210,19 +202,19 @@ class Verification:
         course.waits_s = None
         if _lags(course, found):
             # Their keys are unknown to the source, so all is read again, by windows that see more.
-            why = (
-                "it or its copy was truncated or altered"
-                if found.stale
-                else "not all that was sent was visible"
-            )
+            altered = "it or its copy was truncated or altered"
+            why = altered if found.stale else "not all that was sent was visible"
             _log.info("%s is read again: %s", table.target.collection, why)
-            self.courses.begin_anew(state, table.ticket, parts, course.looks)
-            return replace(state, snapshot=state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
+            return self._reading_anew(state, table, parts, course.looks)
         course.looked_at |= dict(found.undecided)
         keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
         _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
         again = state.snapshot.changed((table.ticket,), lambda entry: entry.looking_again(keys))
         return replace(state, snapshot=again)
+
+    def _reading_anew(self, state: State, table: Table, parts: JobParts, looks: int = 1) -> State:
+        self.courses.begin_anew(state, table.ticket, parts, looks)
+        return state.queued(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
 
 
 def _lags(course: Course, found: Findings) -> bool:
@@ -243,7 +235,3 @@ def _restless(table: Table, course: Course, found: Findings) -> SourceError:
         return SourceError(why, where=table.target.collection, hint=hint)
     why = f"{len(found.undecided)} rows could not be compared, since they changed each time"
     return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
-
-
-def _unsupported(why: str, collection: CollectionId) -> SignalError:
-    return SignalError(f"it can't be verified: {why}", where=collection)
