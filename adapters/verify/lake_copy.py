@@ -89,8 +89,7 @@ class LakeCopy:
         self._history = settings.mode is TableMode.APPEND
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
         self._work, self._executors, database = place
-        self._names = CollectionTables(sink.naming, database)
-        self._tables = KnownTables(self._names, sink.touched, _Table)
+        self._tables = KnownTables(CollectionTables(sink.naming, database), sink.touched, _Table)
         self._compared = 0
 
     def follow(self, topics: Collection[str], turn: int) -> None:  # noqa: ARG002

@@ -84,9 +84,9 @@ class TableCopy:
 
     def __init__(self, sink: JdbcSink, work: str, executors: Executors, database: str) -> None:
         self._sink, self._work, self._executors = sink, work, executors
-        self._names = CollectionTables(naming(sink.settings.table_format), database)
+        names = CollectionTables(naming(sink.settings.table_format), database)
         self._target = Target(sink.settings, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
-        self._tables = KnownTables(self._names, sink.touched, _Table)
+        self._tables = KnownTables(names, sink.touched, _Table)
         self._session: Connection | None = None
         self._numbers = self._compared = 0
 
