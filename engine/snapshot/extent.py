@@ -76,6 +76,11 @@ class Extent:
         return self.bytes * self.asked_rows // max(self.rows, 1) if self.scoped else self.bytes
 
     @property
+    def row_bytes(self) -> float:
+        """The estimated size of a row."""
+        return self.bytes / max(self.rows, 1)
+
+    @property
     def ranges(self) -> tuple[Range, ...]:
         """All ranges to read."""
         if self.scoped is not None:

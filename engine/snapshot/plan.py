@@ -117,8 +117,8 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    row_bytes = extent.bytes / max(extent.rows, 1)
-    piece_rows = max(budget.piece_rows, budget.chunk_rows, int(budget.piece_bytes / max(row_bytes, 1.0)))
+    in_bytes = int(budget.piece_bytes / max(extent.row_bytes, 1.0))
+    piece_rows = max(budget.piece_rows, budget.chunk_rows, in_bytes)
     count = 1 if budget.alone else tasks * max(1, min(budget.pieces, rows // (tasks * piece_rows)))
     step = ceil(rows / count)
     runs: list[Run] = []
@@ -133,7 +133,7 @@ def _plan_table(
 def _rows_now(progress: Progress, budget: Budget) -> int:
     """The rows of this window. If few are left, just those, so that all tasks share them evenly."""
     extent = progress.extent
-    rows, left = budget.rows_for(extent.bytes / max(extent.rows, 1)), _rows_left(progress)
+    rows, left = budget.rows_for(extent.row_bytes), _rows_left(progress)
     if left is None or budget.alone or budget.tasks == 1:
         return rows
     return min(rows, max(budget.chunk_rows, ceil(left * _SLACK)))

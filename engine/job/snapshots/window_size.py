@@ -35,7 +35,7 @@ class WindowSize:
         table = state.snapshot.find(window.runs[0].ticket)
         if table is not None and table.progress is not None and self._limited:
             rows = sum(run.chunks for run in window.runs) * self._chunk_rows
-            planned = (rows, int(rows * _row_bytes(table.progress.extent)))
+            planned = (rows, int(rows * table.progress.extent.row_bytes))
             self._throttle.opened(window.id, table, planned, self._parts.clock())
 
     def read(self, window: Window, rows: int, size: int) -> None:
@@ -73,7 +73,7 @@ class WindowSize:
     def speed(self, limit: Limit, extent: Extent) -> Speed:
         """How fast a collection would be read within a limit and the job's."""
         usual = self._rate.rows_per_s or self._pace.window_rows / self._pace.window_s
-        allowed = self._throttle.speed(limit, usual, _row_bytes(extent))
+        allowed = self._throttle.speed(limit, usual, extent.row_bytes)
         return Speed(allowed, assumed=allowed == usual and not self._rate.rows_per_s)
 
     def usual_rows(self) -> int:
@@ -106,12 +106,7 @@ class WindowSize:
         """How many rows a window of an entry may have by the limits; None: any number."""
         if not self._limited:
             return None
-        return self._throttle.most_rows(table, _row_bytes(extent), self._period_s())
+        return self._throttle.most_rows(table, extent.row_bytes, self._period_s())
 
     def _period_s(self) -> float:
         return reading_s(self._pace.window_s, self._waited_s, self._pace.longest_window_s)
-
-
-def _row_bytes(extent: Extent) -> float:
-    """The estimated size of a row."""
-    return extent.bytes / max(extent.rows, 1)
