@@ -65,7 +65,7 @@ class StreamedSpans:
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
-            superseded_in=self._windows.superseded(decoded),
+            superseded_in=self._windows.superseded(decoded, emptied),
             unsent=untold.unsent(emptied),
             replaced=untold.replaced(emptied),
             incomplete=(

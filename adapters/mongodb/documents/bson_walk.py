@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+ClusterTime: TypeAlias = tuple[int, int]
+"""Seconds and ordinal."""
 
 
 class Kind(IntEnum):
@@ -180,7 +183,7 @@ def string(raw: bytes, start: int) -> str:
     return raw[start + 4 : start + 3 + length].decode(errors="replace")
 
 
-def cluster_time(raw: bytes, start: int) -> tuple[int, int]:
+def cluster_time(raw: bytes, start: int) -> ClusterTime:
     """The timestamp at `start`: seconds and ordinal."""
     number: int = int64(raw, start)[0]
     return number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from engine.events.counts import NO_EVENTS, EventCounts
 
@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from adapters.mongodb.documents.bson_walk import ClusterTime
     from adapters.source.log.open_transaction import OpenTransaction
     from engine.model import CollectionId, Part, SignalRow
     from engine.snapshot.merge import SupersededKeys
-
-
-ClusterTime: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(frozen=True, slots=True)

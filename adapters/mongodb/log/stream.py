@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
 from adapters.mongodb.log.position import event_position, marked, position_of, shown, time_of
@@ -22,11 +22,11 @@ from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
+    from adapters.mongodb.documents.bson_walk import ClusterTime
     from adapters.mongodb.log.options import StreamOptions
     from adapters.mongodb.server.change_cursor import ChangeCursor
     from engine.model import Position
 
-Time: TypeAlias = "tuple[int, int]"
 _log = logging.getLogger("adapters")
 _PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
@@ -52,8 +52,8 @@ class ChangeStream:
         self._one_by_one, self._parts = False, Parts()
         self._ahead: Batch | None = None
         self._cursor = 0
-        self._began: Time = (0, 0)
-        self._told: Time | None = None
+        self._began: ClusterTime = (0, 0)
+        self._told: ClusterTime | None = None
         self.position = self._open(start)
 
     def reach(self) -> None:
@@ -136,7 +136,7 @@ class ChangeStream:
         self.position = max(self.position, end)
         return Batch(changes, self.position, found.cluster_s)
 
-    def _has_read(self, time: Time) -> bool:
+    def _has_read(self, time: ClusterTime) -> bool:
         """Whether the server had read its log up to the time of a resume token that belongs to no event.
 
         It has if the token has moved since the stream began. The first token may be one tick ahead of the
@@ -157,7 +157,7 @@ class Answer:
     cursor: int
     came: tuple[bytes, ...]
     end: Position
-    time: Time | None
+    time: ClusterTime | None
     cluster_s: int | None
 
 
@@ -170,12 +170,11 @@ def answer(raw: bytes, batch: str) -> Answer:
         if token is None or token.kind != Kind.DOCUMENT:
             raise SourceError("the server gave no resume token", where="change stream")
         position = position_of(raw, token)
-        return Answer(
-            int64(raw, cursor["id"].start)[0], came, position, _operation_time(raw), _cluster_s(raw)
-        )
+        number, time = int64(raw, cursor["id"].start)[0], _operation_time(raw)
+        return Answer(number, came, position, time, _cluster_s(raw))
 
 
-def _operation_time(raw: bytes) -> Time | None:
+def _operation_time(raw: bytes) -> ClusterTime | None:
     """The time that the server has come to, after it made the batch."""
     told = fields(raw).get("operationTime")
     return cluster_time(raw, told.start) if told and told.kind == Kind.TIMESTAMP else None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.facts import DecodedPart
+    from adapters.mongodb.events.facts import CollectionRemoval, DecodedPart
     from adapters.mongodb.log_session import LogSession
     from adapters.mongodb.server.catalog import CollectionDescription
     from adapters.mongodb.server.questions import Questions
@@ -71,9 +71,10 @@ class OpenWindows:
             for signal_id in ids:
                 window.watermark.streamed(signal_id)
 
-    def superseded(self, decoded: Sequence[DecodedPart]) -> dict[str, SupersededKeys]:
+    def superseded(
+        self, decoded: Sequence[DecodedPart], emptied: Sequence[CollectionRemoval]
+    ) -> dict[str, SupersededKeys]:
         """What each window loses by a span, by its id. One that opens is told of drops and renames."""
-        emptied = [emptying for part in decoded for emptying in part.emptied]
         if self.meanwhile is not None:
             self.meanwhile.emptied(emptied)
         return {

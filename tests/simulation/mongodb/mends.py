@@ -48,13 +48,13 @@ def _since_the_earliest(windows: OpenWindows) -> Any:
     return replace(watch, after=(min(watch.after),) if watch.after else ())
 
 
-def _for_all(windows: OpenWindows, decoded: Any) -> Any:
+def _for_all(windows: OpenWindows, decoded: Any, emptied: Any) -> Any:
     times = {window.watermark.at for window in windows.opened.values()}
     shared = [
         replace(part, superseded={at: lost for lost in part.superseded.values() for at in times})
         for part in decoded
     ]
-    return _superseded(windows, shared)
+    return _superseded(windows, shared, emptied)
 
 
 def _one_stage(snapshot: Any, ahead: Any) -> bool:
