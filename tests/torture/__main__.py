@@ -14,7 +14,6 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from tests.servers.mongodb import MissingProgram
 from tests.torture.on_cluster import cluster_of_histories
@@ -37,7 +36,7 @@ def main() -> int:
         help="kafka: a real broker, killed too; others: tables, compared with their sources",
     )
     parser.add_argument(
-        "--losses", action="store_true", help="slots, servers and checkpoints are lost, and copies repaired"
+        "--losses", action="store_true", help="slots and checkpoints are lost, and copies repaired"
     )
     parser.add_argument(
         "--initial",
@@ -72,17 +71,18 @@ def main() -> int:
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
     tables = asked.sink if asked.sink in SINKS else ""
-    kinds: dict[str, Any] = {
-        "source": asked.source,
-        "kafka": asked.sink == "kafka",
-        "tables": tables,
-        "losses": asked.losses,
-        "initial": asked.initial,
-        "asks": asked.asks,
-    }
     with (
         cluster_of_histories(asked.seed) if asked.cluster else nullcontext(),
-        Run(folder, asked.version, **kinds) as run,
+        Run(
+            folder,
+            asked.version,
+            kafka=asked.sink == "kafka",
+            initial=asked.initial,
+            source=asked.source,
+            asks=asked.asks,
+            tables=tables,
+            losses=asked.losses,
+        ) as run,
     ):
         if asked.mutate:
             return mutate(run, asked.only)

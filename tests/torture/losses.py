@@ -5,7 +5,6 @@ The log of a job ends in these ways, each while no job runs and writers write:
     drop slot       the slot is dropped
     advance slot    somebody else moves the slot behind changes that the job has not read
     lose state      the checkpoint is gone, beside a sink that has turns
-    a server that moves (`moving.py`): a standby that lags, a volume that is restored
 
 What was sent is no longer what the log says, so the files of the sink are judged as a consumer sees them that
 has applied all of them. At rest they equal the tables, and a verification accepts them. Faults that are put
@@ -17,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,16 +38,18 @@ if TYPE_CHECKING:
     from tests.torture.truth import Row
 
 RECOVERS: Final[dict[str, str]] = {"tidemark.recovery": "repair"}
-SLOTS: Final = {"drop slot": "slot dropped", "advance slot": "slot moved by somebody else"}
-LOSSES: Final = {**SLOTS, "lose state": "checkpoint lost"}
+LOSSES: Final = {
+    "drop slot": "slot dropped",
+    "advance slot": "slot moved by somebody else",
+    "lose state": "checkpoint lost",
+}
 """The blows of this module, and how they are counted."""
 _FREED_S: Final = 10.0
 _FAULTY: Final = 0.6
-_DELETED: Final = "d"
 
 
 def with_losses(script: Script) -> Script:
-    """The script with a job that recovers, and with a loss in each round, unless its server moves."""
+    """The script with a job that recovers, and with a loss in each round."""
     draw = Random(f"{script.seed}/losses")
     properties = {**script.properties, **RECOVERS}
     rounds = []
@@ -102,7 +103,6 @@ class FilesTables:
     """The tables of a consumer that has applied all turns in the files of a sink. Implements `Tables`."""
 
     events: Path
-    _rows: dict[str, dict[str, Row]] = field(default_factory=dict)
 
     def properties(self) -> dict[str, str]:
         """The sink."""
@@ -134,7 +134,7 @@ class FilesTables:
 
 def _apply(rows: dict[str, Row], event: dict[str, Any], types: Mapping[str, str]) -> None:
     key, value = json.dumps(event["key"]), event["value"]
-    if value is None or value["op"] == _DELETED:
+    if value is None or value["op"] == "d":
         rows.pop(key, None)
     elif value["op"] == "t":
         rows.clear()

@@ -32,7 +32,7 @@ from tests.torture.verified import Faults, numbered, put, signal, trusted, verif
 from tests.torture.verified import judge as judge_verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.servers.kafka import KafkaBroker
@@ -495,25 +495,18 @@ class Play:
             return heard
 
         def asked(what: str, kind: str, faults: Faults) -> int:
-            sent = signal(f"{label}{what}", kind, names)
-            self.site.send(sent, threading.Event())
-            self.answers.asked[sent.id] = Asked(sent)
-            self.come_to_rest(journal)
+            sent = self._sent(f"{label}{what}", kind, names, journal)
             now = self._judge(events, journal, heard)
-            judge_verdicts(self.answers.asked[sent.id], faults)
+            self._judge_verdicts(sent, faults)
             return now
 
         heard = asked("right", "verify", Faults())
-        draw = Random(f"{self.script.seed}/{label}")
-        topics = {f"{self.prefix}.{name}": name for name in names}
-        faults = put(events.parts, topics, numbered(self.script), draw, count)
+        faults = self._spoil(label, names, events.parts, count)
         heard = asked("wrong", "verify", faults)
         self.oracle.strangers |= faults.extra
         heard = asked("mend", "repair", Faults())
         if self.oracle.strangers:
             raise Violation(f"a repair has not deleted {sorted(self.oracle.strangers)}")
-        for kinds in faults.kinds.values():
-            self.figures.kinds.update({f"faults found, {kind}": number for kind, number in kinds.items()})
         return heard
 
     def _verify_copy(
@@ -528,29 +521,36 @@ class Play:
         if not names:
             return heard
 
-        def asked(what: str, kind: str, faults: Faults) -> None:
-            nonlocal heard
-            sent = signal(f"{label}{what}", kind, names)
-            self.site.send(sent, threading.Event())
-            self.answers.asked[sent.id] = Asked(sent)
-            self.come_to_rest(journal)
-            notes = journal.read()
-            self.answers.hear(notes[heard:])
-            heard = len(notes)
-            judge_verdicts(self.answers.asked[sent.id], faults)
+        def asked(what: str, kind: str, faults: Faults) -> int:
+            sent = self._sent(f"{label}{what}", kind, names, journal)
+            now = self._hear(journal, heard)
+            self._judge_verdicts(sent, faults)
+            return now
 
-        asked("right", "verify", Faults())
-        self.figures.kinds["verifications that accept"] += 1
+        heard = asked("right", "verify", Faults())
         if count:
-            draw = Random(f"{self.script.seed}/{label}")
-            topics = {f"{self.prefix}.{name}": name for name in names}
-            faults = put(copy.parts, topics, numbered(self.script), draw, count)
-            asked("wrong", "verify", faults)
-            asked("mend", "repair", Faults())
-            for kinds in faults.kinds.values():
-                self.figures.kinds.update({f"faults found, {kind}": many for kind, many in kinds.items()})
-            return self._judge_tables(copy, journal, heard)
-        return heard
+            heard = asked("wrong", "verify", self._spoil(label, names, copy.parts, count))
+            heard = asked("mend", "repair", Faults())
+        return self._judge_tables(copy, journal, heard)
+
+    def _sent(self, label: str, kind: str, names: Sequence[str], journal: JournalReader) -> Asked:
+        """Send a signal, and wait until all is done."""
+        sent = signal(label, kind, names)
+        self.site.send(sent, threading.Event())
+        asked = self.answers.asked[sent.id] = Asked(sent)
+        self.come_to_rest(journal)
+        return asked
+
+    def _spoil(self, label: str, names: Sequence[str], parts: Sequence[Path], count: int) -> Faults:
+        """Put faults into the files of the sink."""
+        draw = Random(f"{self.script.seed}/{label}")
+        topics = {f"{self.prefix}.{name}": name for name in names}
+        return put(parts, topics, numbered(self.script), draw, count)
+
+    def _judge_verdicts(self, asked: Asked, faults: Faults) -> None:
+        judge_verdicts(asked, faults)
+        for kinds in faults.kinds.values():
+            self.figures.kinds.update({f"faults found, {kind}": number for kind, number in kinds.items()})
 
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
         if self.replicas is not None:
@@ -593,11 +593,16 @@ class Play:
     def _judge_tables(self, tables: Tables, journal: JournalReader, heard: int) -> int:
         """Judge the tables that a sink keeps, whatever was sent to it."""
         list(self.site.entries())
-        notes = journal.read()
-        self.answers.hear(notes[heard:])
+        heard = self._hear(journal, heard)
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
         names = [name for name in self.oracle.tables if name not in self._signals]
         judge(tables, self.site, names, self.figures.kinds)
+        return heard
+
+    def _hear(self, journal: JournalReader, heard: int) -> int:
+        """Hear the answers since then."""
+        notes = journal.read()
+        self.answers.hear(notes[heard:])
         return len(notes)
 
     def _aside(self, journal: JournalReader) -> Aside:

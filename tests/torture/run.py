@@ -125,8 +125,7 @@ class Run:
             # Also if the database server itself breaks: what was proved until then is worth knowing.
             print(f"seed {seed}: {self.figures.line()}", flush=True)
         happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        judged = self._judged
-        too_rare = missed(judged, minutes, happened)
+        too_rare = missed(self._judged, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
