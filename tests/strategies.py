@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from engine.job.saved.attempt import Attempt
 from engine.job.saved.state import State
 from engine.model import CollectionId, Limit, Position, Range, Scope, Stretch, Target
 from engine.snapshot.extent import Extent, FailedSnapshot, Gap, Progress, ScopeExtent
@@ -146,6 +147,7 @@ states = st.builds(
     memory=st.dictionaries(names, _json, max_size=3),
     channels=st.dictionaries(names, _json, max_size=3),
     sink=st.dictionaries(names, names, max_size=3),
+    attempt=st.none() | st.builds(Attempt, positions, st.dictionaries(names, _json, max_size=3)),
     certificates=st.builds(Chain, names, st.lists(names, max_size=2).map(tuple)),
 )
 

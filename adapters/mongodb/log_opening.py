@@ -64,7 +64,7 @@ class LogOpening:
         self._tools.chunks.reach()
         session = self.session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
-        self.streamed.event, before = saved_of(state).event, state
+        self.streamed.event, before = saved_of(state.perhaps_sent[-1]).event, state
         session.arrivals.begin(state.memory.get("capture") if state.position else None)
         state, stream = self._started(state, session.tables)
         if state.position is None:

@@ -94,7 +94,8 @@ class LogOpening:
     def open(self, state: State) -> tuple[State, PostgresLog | NoLog]:
         """Check server, publication and slot against the state, and open the log there."""
         identity = self._server.identity(replicates=self._first.streams)
-        saved_of(state)
+        for known in state.perhaps_sent:
+            saved_of(known)
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._tools.chunks.reach()

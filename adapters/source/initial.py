@@ -264,7 +264,8 @@ class InitialSnapshot(Generic[ViewT]):
     def _queued(self, state: State, view: ViewT) -> State:
         """Queue everything that the view shows. Nothing known of an earlier log applies any more."""
         _log.info("an initial snapshot of %d collections is taken at %s", len(view.collections), view)
-        anew = replace(state, position=view.position, snapshot=restart_all(state.snapshot), memory={})
+        snapshot = restart_all(state.snapshot)
+        anew = replace(state, position=view.position, snapshot=snapshot, memory={}, attempt=None)
         return self._noted(self._begin(anew, view.collections))
 
     def _begin(self, state: State, collections: Sequence[CollectionId]) -> State:

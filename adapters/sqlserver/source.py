@@ -87,7 +87,8 @@ class SqlServerSource:
         self._databases.close()
         self._windows.spare.empty()
         identity = self._checks.identity()
-        check_saved(state)
+        for known in state.perhaps_sent:
+            check_saved(known)
         check_identity(state.identity, identity)
         self._checks.note_forks(state)
         names = self._databases.names
@@ -95,7 +96,7 @@ class SqlServerSource:
             self._databases.note(name, self._databases.position(name), self._databases.look(name))
             self._checks.check_tables(name)
             self._tools.chunks.reach(name)
-        state = replace(_with_places(state, self._databases), identity=identity)
+        state = replace(_placed(state, self._databases), identity=identity)
         start = CaptureStart(self._settings, self._server, self._databases, self._initial)
         state = self._first.start(state, start)
         if state.position is None:
@@ -206,6 +207,14 @@ class SqlServerSource:
     def open_window(self, window: Window) -> SqlServerWindow | SqlServerOpening:
         """Set a watermark in each database, and start the tasks that read the window's runs; or begin to."""
         return self._windows.open(window)
+
+
+def _placed(state: State, databases: Databases) -> State:
+    """The state and its attempt with a position for every database."""
+    placed = [_with_places(known, databases).position for known in state.perhaps_sent]
+    if state.attempt is None or placed[1] is None:
+        return replace(state, position=placed[0])
+    return replace(state, position=placed[0], attempt=replace(state.attempt, position=placed[1]))
 
 
 def _with_places(state: State, databases: Databases) -> State:

@@ -14,7 +14,8 @@ Why no stop loses anything: the state moves only with the sink, because a pendin
 sink has committed its turn. The log is acknowledged last, so the database keeps every entry after the
 newest promoted state. A sink that can't know after a restart whether it has committed answers no. The turn is
 then sent again: at-least-once, where a sink that knows gives exactly-once. A repeated turn may end at another
-position of the log than the first attempt. A power failure that undoes the promotion is a crash before it.
+position of the log than the first attempt; `saved/attempt.py` says what is kept of that one. A power failure
+that undoes the promotion is a crash before it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Checkpoint:
         job_parts = self._parts
         job_parts.lease.check()
         after = replace(after, channels=dict(job_parts.desk.memory()), sink=job_parts.sink.memory())
-        after = self._with_beside(after)
+        after = self._with_beside(after.past_attempt())
         job_parts.store.save_pending(after.turn, saved.to_json(after, self._pace.state_version))
         job_parts.lease.check()
         job_parts.sink.commit(after.turn, parts)

@@ -54,7 +54,15 @@ def lost(state: State, error: PositionLost, since: str) -> State:
     recovery = Recovery(error.loss or Loss.LOG_REMOVED, str(error.message), since, after.turn)
     identity = {} if recovery.loss is Loss.REPLACED else state.identity
     snapshot = restart_all(state.snapshot)
-    return replace(after, position=None, memory={}, identity=identity, snapshot=snapshot, recovery=recovery)
+    return replace(
+        after,
+        position=None,
+        memory={},
+        identity=identity,
+        snapshot=snapshot,
+        recovery=recovery,
+        attempt=None,
+    )
 
 
 def begun(state: State, parts: JobParts) -> State:

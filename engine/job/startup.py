@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.errors import Loss, PositionLost, SinkRefused, StateError
 from engine.job.saved import state_document as saved
 from engine.job.saved.state import State
+from engine.ports.sink import KnowsTurns
 from engine.snapshot.changes.failures import forget_failures
 
 if TYPE_CHECKING:
@@ -22,19 +23,26 @@ _log = logging.getLogger("engine")
 
 
 def newest(job_parts: JobParts) -> State:
-    """The newest state. A pending one is promoted if the sink has committed its turn, else discarded."""
+    """The newest state. A pending one is promoted if the sink has committed its turn.
+
+    Else it is discarded, unless the sink can't tell: then it is kept until the turn is saved again, and the
+    newest state knows of the attempt.
+    """
     job_parts.lease.check()
-    states = job_parts.store.load()
-    if states.pending is not None:
-        turn = states.pending.turn
-        if job_parts.sink.applied(turn):
-            job_parts.store.promote(turn)
+    store, sink = job_parts.store, job_parts.sink
+    states, attempted = store.load(), None
+    if (pending := states.pending) is not None:
+        if sink.applied(pending.turn):
+            store.promote(pending.turn)
+        elif isinstance(sink, KnowsTurns) and sink.knows_turns:
+            store.discard(pending.turn)
         else:
-            job_parts.store.discard(turn)
-        states = job_parts.store.load()
+            attempted = saved.from_json(pending.document)
+        states = store.load()
     if states.promoted is None:
         return State()
-    return saved.from_json(states.promoted.document, job_parts.store.load_beside)
+    newest = saved.from_json(states.promoted.document, store.load_beside)
+    return newest if attempted is None else newest.after_attempt(attempted)
 
 
 def resume(state: State, job_parts: JobParts) -> None:

@@ -199,6 +199,11 @@ class SimSink:
         return events[: len(events) // 2]
 
     @property
+    def knows_turns(self) -> bool:
+        """Whether it does after a restart."""
+        return self._sent.knows
+
+    @property
     def takes_rows(self) -> bool:
         """Whether it takes rows beside the turns."""
         return self._beside > 0

@@ -74,7 +74,8 @@ def moved(settings: Settings, state: State, write: Callable[[State], object]) ->
                 position, memory = _replicated(settings, server, questions, _note(state)), {}
             else:
                 position, memory = _upgraded(state, identity, questions, found), _before_log(state)
-            write(replace(state, position=position, identity=identity.to_json(), memory=memory))
+            state = replace(state, position=position, identity=identity.to_json(), memory=memory)
+            write(replace(state, attempt=None))
             return f"the job goes on at {shown(position)} of the new server"
         check_identity(state.identity, identity)
         if str(identity.timeline) != state.identity.get("timeline"):

@@ -117,11 +117,24 @@ class SlotStart:
         return state
 
     def _on_this_timeline(self, state: State) -> State:
-        """The state, moved back to the fork if the server was promoted. Raises PositionLost."""
-        if state.position is None:
-            return state
+        """The state and its attempt, moved back to the fork if the server was promoted.
+
+        Raises PositionLost.
+        """
+        positions = [self._there(known, known.position) for known in state.perhaps_sent if known.position]
+        if self._left is not None:
+            _log.warning(
+                "the server was promoted at %s: timeline %d goes on from what was sent of timeline %s",
+                *(format_lsn(self._left.lsn), self._identity.timeline, state.identity["timeline"]),
+            )
+        if state.attempt is not None:
+            state = replace(state, attempt=replace(state.attempt, position=positions[-1]))
+        return replace(state, position=positions[0])
+
+    def _there(self, state: State, position: Position) -> Position:
+        """Its position, moved back to the fork. Raises PositionLost if the server lacks what was sent."""
         identity = self._identity
-        lsn, sequence = (int(element) for element in state.position.order)
+        lsn, sequence = (int(element) for element in position.order)
         saved = int(state.identity.get("timeline", identity.timeline))
         if saved != identity.timeline:
             commit, loose = _last_commit(state), state.memory.get("last_commit_end") or 0
@@ -129,15 +142,10 @@ class SlotStart:
             ends = lsn + 1 if sequence else lsn if commit is None else max(commit.end, loose)
             fork = check_fork(saved, identity.timeline, self._server.history(identity.timeline), ends)
             self._left = fork
-            _log.warning(
-                "the server was promoted at %s: timeline %d goes on from what was sent of timeline %d",
-                *(format_lsn(fork.lsn), identity.timeline, saved),
-            )
             if not sequence and lsn > fork.lsn:
-                lsn = fork.lsn
-                state = replace(state, position=position_at(lsn))
+                lsn, position = fork.lsn, position_at(fork.lsn)
         check_reach(lsn, identity.lsn or 0)
-        return state
+        return position
 
     def _sent_before(self, state: State, slot: Slot) -> SentCommit | None:
         """The last commit that was sent, if the slot begins before it and will bring it again unchanged."""

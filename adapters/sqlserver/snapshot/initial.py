@@ -33,7 +33,7 @@ from engine.model import CollectionId, Position
 from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
@@ -176,16 +176,24 @@ class CaptureStart:
             return None
         saved = state.memory.get("databases", {})
         try:
+            messages = [message for known in state.perhaps_sent for message in self._forked(known)]
             for name, position in zip(self._databases.names, positions_of(state.position), strict=True):
-                group = state.identity.get(name, "").partition("|")[0]
-                sent = SentPosition(name, saved_fork(state.memory, name), position, grouped=bool(group))
-                if told := check_fork(sent, self._databases.forks.told.get(name)):
-                    _log.warning(told)
                 known = marks_of(saved.get(name, {}).get("instances", ()))
                 check_reach(known, self._databases.instances(name).captures, position)
         except PositionLost as error:
             return error
+        for message in dict.fromkeys(messages):
+            _log.warning(message)
         return None
+
+    def _forked(self, state: State) -> Iterator[str]:
+        """What to say of databases that have left the state's fork. Raises PositionLost."""
+        positions = () if state.position is None else positions_of(state.position)
+        for name, position in zip(self._databases.names, positions, strict=True):
+            group = state.identity.get(name, "").partition("|")[0]
+            sent = SentPosition(name, saved_fork(state.memory, name), position, grouped=bool(group))
+            if message := check_fork(sent, self._databases.forks.told.get(name)):
+                yield message
 
     def _streamed(self, position: Position, began: Mapping[str, LogPosition]) -> bool:
         """Whether the log of any database has been streamed since it began."""

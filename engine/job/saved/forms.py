@@ -143,6 +143,13 @@ class IncompleteForm(Struct, kw_only=True):
     epochs: tuple[tuple[int, int], ...] = ()
 
 
+class AttemptForm(Struct, kw_only=True):
+    """A turn that may have been sent."""
+
+    position: tuple[int | str, ...]
+    memory: dict[str, Any]
+
+
 class SharedForm(Struct, kw_only=True):
     """What both versions have under the same names."""
 
@@ -157,6 +164,7 @@ class SharedForm(Struct, kw_only=True):
     incomplete: tuple[IncompleteForm, ...] = ()
     certificates: Chain = Chain()
     recovery: Recovery | None = None
+    attempt: AttemptForm | None = None
 
 
 class Previous(SharedForm, kw_only=True, rename={"queue": "snapshot", "queue_document": "beside"}):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.job.saved.attempt import Attempt
 from engine.job.saved.recovery import Recovery  # noqa: TC001  msgspec reads it
 from engine.snapshot.queue import Snapshot
 from engine.verify.certificate import Chain
@@ -34,6 +35,7 @@ class State:
       document has everything.
     - `certificates` are those of snapshots that have ended since the turn before.
     - `recovery` is the newest loss of the log, None if there was none.
+    - `attempt` is a turn that may have been sent and reached further than `position`, None if there is none.
     """
 
     turn: int = 0
@@ -48,10 +50,38 @@ class State:
     beside: str = ""
     certificates: Chain = field(default_factory=Chain)
     recovery: Recovery | None = None
+    attempt: Attempt | None = None
 
     def next_turn(self) -> State:
         """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
+
+    def after_attempt(self, attempted: State) -> State:
+        """This state, if the turn of another one may have been sent, and is sent again.
+
+        It may have been sent to a newer timeline of the server, where this position holds as well.
+        """
+        if self.position is None or attempted.position is None:
+            return self
+        attempt = attempted.attempt
+        if attempt is None or attempt.position < attempted.position:
+            attempt = Attempt(attempted.position, attempted.memory)
+        if attempt.position <= self.position:
+            return self
+        return replace(self, identity=attempted.identity, attempt=attempt)
+
+    def past_attempt(self) -> State:
+        """This state, without an attempt that it has come past."""
+        if self.attempt is None or self.position is None or self.position < self.attempt.position:
+            return self
+        return replace(self, attempt=None)
+
+    @property
+    def perhaps_sent(self) -> tuple[State, ...]:
+        """The states up to which events may have been sent: this one, and the attempt's."""
+        if self.attempt is None:
+            return (self,)
+        return self, replace(self, position=self.attempt.position, memory=self.attempt.memory)
 
     def queued(self, snapshot: Snapshot) -> State:
         """This state with another queue; itself if it is the same one."""

@@ -20,6 +20,7 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import PLACES
+from engine.job.saved.state import State
 from engine.snapshot import queue_entry
 from engine.snapshot.merge import SupersededKeys
 from tests.simulation.mends import Mends
@@ -94,6 +95,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(initial.SlotStart, "_sent_before", _nothing),
     ),
     "restored-volume": lambda: patch.object(initial.SlotStart, "_sent_before", _nothing),
+    "attempt-beyond-a-restore": lambda: patch.object(State, "after_attempt", lambda state, _attempted: state),
     "recreated-publication": lambda: patch.object(membership.Members, "gaps", _without_moves),
     "key-that-gains-a-column": lambda: patch(
         "adapters.postgres.events.relations.Relations._note_key", _nothing

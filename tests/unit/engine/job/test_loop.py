@@ -20,6 +20,7 @@ from engine.errors import (
 )
 from engine.job.loop import Job
 from engine.job.saved import state_document as saved
+from engine.job.saved.attempt import Attempt
 from engine.job.saved.state import State
 from engine.job.snapshots.queue_limits import requests
 from engine.model import Channel, Position
@@ -397,8 +398,37 @@ class TestSettling:
         before = bench.job.state
         bench.turns(1)
 
-        assert before == self.PROMOTED
+        assert before == replace(self.PROMOTED, attempt=Attempt(Position((8,)), {}))
         assert list(bench.sink.turns) == [7]
+        assert bench.store.pending == {}
+
+    def test_what_a_turn_may_have_sent_is_known_until_the_job_has_come_past_it(self, tmp_path):
+        bench = Bench(tmp_path)
+        bench.store.promoted[6] = saved.to_json(self.PROMOTED)
+        bench.store.pending[7] = saved.to_json(replace(self.PENDING, position=Position((9,))))
+        bench.job.settle()
+        bench.new_job().settle()
+        begun = bench.job.state
+        bench.turns(1)
+        short = bench.job.state
+        bench.new_job().settle()
+        again = bench.job.state
+        bench.database.commit(Change(T, 1, "new"))
+        bench.turns(1)
+
+        assert begun.attempt == short.attempt == again.attempt == Attempt(Position((9,)), {})
+        assert short.position == Position((8,))
+        assert bench.job.state.position == Position((9,))
+        assert bench.job.state.attempt is None
+
+    def test_what_a_sink_knows_that_it_has_not_was_not_sent(self, tmp_path, monkeypatch):
+        bench = Bench(tmp_path)
+        monkeypatch.setattr(bench.sink, "knows_turns", True, raising=False)
+        bench.store.promoted[6] = saved.to_json(self.PROMOTED)
+        bench.store.pending[7] = saved.to_json(self.PENDING)
+        bench.job.settle()
+
+        assert bench.job.state == self.PROMOTED
         assert bench.store.pending == {}
 
     def test_without_a_saved_state_it_begins_anew(self, bench):

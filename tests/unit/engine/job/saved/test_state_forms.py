@@ -46,6 +46,7 @@ IGNORED: dict[str, str] = {
     ),
     "Previous.recovery": "it goes on where a new log has begun; before that it takes an initial snapshot, or"
     " reads on from a slot that it finds, as where the checkpoint is empty",
+    "Previous.attempt": "it does not notice that a restored server lacks what an unsaved turn has sent",
     "Extent.schema": "it issues no certificate; without it this release issues one without the schema",
     "Progress.noted": "it sends all rows, as for Table.purpose; this release begins a verification anew then",
     "Queue.failed_scopes": "it forgets that some rows of a scope were not read",
