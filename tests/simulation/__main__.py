@@ -40,7 +40,7 @@ def report(seed: int, violation: str, world: str) -> None:
     """Cut a failing history down, tell it, and say how to play it again."""
     history = WORLDS[world].draw(seed)
     print(f"\nseed {seed}: {violation}\ncutting it down …", flush=True)
-    small = shrunk(history, lambda candidate: bool(violation_of(candidate)))
+    small = shrunk(history, lambda candidate: played(candidate).invariant)
     _SAVED.mkdir(parents=True, exist_ok=True)
     path = _SAVED / f"{world}-{seed}.json"
     path.write_text(to_json(small))

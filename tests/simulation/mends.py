@@ -37,12 +37,16 @@ class Mends:
         with self.without(name):
             return played(history).violation
 
+    def _invariant(self, name: str, history: History) -> str:
+        with self.without(name):
+            return played(history).invariant
+
     def search(self, name: str, first: int, count: int) -> History | None:
         """A history that finds a fault again, cut down; None if none of these seeds does."""
         for seed in range(first, first + count):
             history = self.draw(seed)
             if self.violated(name, history) and not played(history).violation:
-                return shrunk(history, lambda candidate: bool(self.violated(name, candidate)), most=300)
+                return shrunk(history, lambda candidate: self._invariant(name, candidate), most=300)
         return None
 
     def save(self, name: str, history: History) -> str:

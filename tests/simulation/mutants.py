@@ -179,7 +179,7 @@ def _saved(mutant: Mutant, first: int, count: int) -> str:
 
     for seed in range(first, first + count):
         if violation := World(draw(seed)).play().violation:
-            small = shrunk(draw(seed), lambda history: bool(World(history).play().violation))
+            small = shrunk(draw(seed), lambda history: World(history).play().invariant)
             violation = World(small).play().violation
             path = REGRESSIONS / f"{_slug(mutant.name)}.json"
             path.write_text(to_json(small, {"catches": mutant.name, "says": violation}))

@@ -70,8 +70,7 @@ def _found(module: ast.Module) -> Iterator[tuple[ast.AST, Mutation]]:
         seen: Counter[tuple[str, str]] = Counter()
         says = isinstance(tree.returns, ast.Name) and tree.returns.id == "bool"
         for node in [inner for statement in tree.body for inner in ast.walk(statement)]:
-            answers = says and isinstance(node, ast.Return)
-            for operator in ("always", "never") if answers else _operators(node):
+            for operator in _answers(node) if says and isinstance(node, ast.Return) else _operators(node):
                 text = _text(node)
                 seen[operator, text] += 1
                 line = getattr(node, "lineno", tree.lineno)
@@ -94,6 +93,12 @@ def _functions(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef):
                     yield f"{node.name}.{inner.name}", inner
+
+
+def _answers(answer: ast.Return) -> Iterator[str]:
+    """Other answers of a function that says yes or no than the one that it gives here."""
+    same = answer.value.value if isinstance(answer.value, ast.Constant) else None
+    yield from (name for name, truth in (("always", True), ("never", False)) if truth is not same)
 
 
 def _operators(node: ast.AST) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Cuts a failing history down to the steps that matter: fewer steps first, then smaller ones.
 
-Only the invariant must stay violated, not the very message: a smaller history may name other rows.
+The same invariant must stay violated, not with the very message: a smaller history may name other rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _MOST_TRIES = 3_000
 
 
-def shrunk(history: History, fails: Callable[[History], bool], most: int = _MOST_TRIES) -> History:
-    """The smallest history found that still fails, after `most` tries."""
-    tries = 0
+def shrunk(history: History, invariant_of: Callable[[History], object], most: int = _MOST_TRIES) -> History:
+    """The smallest history found that still violates the same invariant, after `most` tries."""
+    tries, wanted = 0, invariant_of(history)
 
     def still(candidate: History) -> bool:
         nonlocal tries
         tries += 1
-        return tries <= most and fails(candidate)
+        return tries <= most and invariant_of(candidate) == wanted
 
     before = None
     while before != history and tries < most:

@@ -186,6 +186,8 @@ class Played:
     happened: Counter[str]
     story: list[tuple[str, str]]
     violation: str = ""
+    invariant: str = ""
+    """The one that is violated: see `Violation.invariant`."""
 
 
 class World:
@@ -310,7 +312,7 @@ class World:
 
     def play(self) -> Played:
         """Play the history to its end."""
-        violation = ""
+        violation = invariant = ""
         try:
             with _silent():
                 self._sit(0)
@@ -319,7 +321,7 @@ class World:
             if not self.given_up:
                 self.oracle.end()
         except Violation as found:
-            violation = str(found)
+            violation, invariant = str(found), found.invariant
             self.note(f"VIOLATION: {violation}", "judge")
         finally:
             self._end_threads()
@@ -327,7 +329,7 @@ class World:
         self.happened["READ events"] += self.oracle.reads
         self.happened["turns sent again"] += self.oracle.resent
         self.happened["waits for rows beside turns"] += self.sent.waits
-        return Played(self.happened, self._told or [], violation)
+        return Played(self.happened, self._told or [], violation, invariant)
 
     def _sit(self, seat: int) -> None:
         """Run one process after the other on a seat."""
