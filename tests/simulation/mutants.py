@@ -153,7 +153,7 @@ def _played(mutant: Mutant, first: int, count: int) -> str:
     from tests.simulation.script import draw  # noqa: PLC0415  it imports what is mutated
     from tests.simulation.world import World  # noqa: PLC0415
 
-    for path in sorted(REGRESSIONS.glob("*.json")):
+    for path in _histories():
         document = path.read_bytes()
         if orjson.loads(document).get("catches") == mutant.name and (violation := _replayed(document)):
             return f"{path.name}: {violation}"
@@ -163,12 +163,17 @@ def _played(mutant: Mutant, first: int, count: int) -> str:
     return ""
 
 
+def _histories() -> list[Path]:
+    """The saved histories of all worlds that catch mutants, and all of the core."""
+    catching = [path for path in REGRESSIONS.glob("*/*.json") if b'"catches"' in path.read_bytes()]
+    return sorted([*REGRESSIONS.glob("*.json"), *catching])
+
+
 def _replayed(document: bytes) -> str:
     """In a fork: what a saved history violates."""
-    from tests.simulation.script import from_json  # noqa: PLC0415  it imports what is mutated
-    from tests.simulation.world import World  # noqa: PLC0415
+    from tests.simulation.worlds import played, saved  # noqa: PLC0415  it imports what is mutated
 
-    return World(from_json(document)).play().violation
+    return played(saved(document)).violation
 
 
 def _saved(mutant: Mutant, first: int, count: int) -> str:
@@ -240,7 +245,7 @@ def replayed() -> int:
     """Play each saved history, with its mutant and without; returns how many are not as they should be."""
     known = {mutant.name: mutant for mutant in all_mutants()}
     wrong = 0
-    for path in sorted(REGRESSIONS.glob("*.json")):
+    for path in _histories():
         document = path.read_bytes()
         says = in_fork(None, partial(_replayed, document))
         name = orjson.loads(document).get("catches")
