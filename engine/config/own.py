@@ -114,8 +114,8 @@ _SHARED = (
     P(
         "tidemark.sink.ahead",
         APPLIED,
-        "what to do if the sink holds turns that the checkpoint does not know: refuse, or send them again"
-        " (repeat)",
+        "what to do if the sink holds turns that the checkpoint does not know: refuse to start, or send"
+        " everything since the checkpoint again (repeat)",
         choice(SinkAhead),
         "refuse",
     ),
