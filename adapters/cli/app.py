@@ -79,7 +79,7 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def options(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
-    """Incremental snapshots on Spark, merged with the change log, as Debezium's events."""
+    """Stream database changes as Debezium-compatible events, with parallel snapshots on Spark."""
     if version:
         typer.echo(f"tidemark {_version()}")
         raise typer.Exit
@@ -87,17 +87,20 @@ def options(version: Annotated[bool, typer.Option("--version", help="print the v
 
 @app.command()
 def run(
-    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="files such as job.properties")],
+    configs: Annotated[
+        list[str],
+        typer.Argument(metavar="CONFIG...", help="configuration files: .properties, .json or .yaml"),
+    ],
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="log details, and what Spark writes when it starts")
+        bool, typer.Option("-v", "--verbose", help="log details, and Spark's output while it starts")
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="lines for people, or JSON")] = (
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="text for people, or JSON")] = (
         LogFormat.TEXT
     ),
 ) -> None:
     """Run the job that CONFIG describes until SIGTERM, SIGINT or SIGHUP.
 
-    Several jobs share one Spark session. One that fails ends alone, and its error is the command's.
+    Several jobs share one Spark session. If one fails, the others go on; the command ends with its error.
 
     Example: tidemark run orders.properties --log-format json
 
@@ -127,11 +130,13 @@ def _begun(config: str, *, several: bool) -> Settings:
 @app.command()
 def check(
     config: Config,
-    defaults: Annotated[bool, typer.Option("--defaults", help="show what applies unsaid, too")] = False,
-    connect: Annotated[bool, typer.Option("--connect", help="look at the database, too")] = False,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="show properties that apply by default, too")
+    ] = False,
+    connect: Annotated[bool, typer.Option("--connect", help="inspect the database, too")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Check CONFIG and say what becomes of each property; connects to nothing unless asked to.
+    """Check CONFIG and show how each property is handled; connects to nothing without --connect.
 
     With --connect, the exit code is 1 if the database lacks something.
 

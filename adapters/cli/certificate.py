@@ -17,9 +17,9 @@ def certificate(
     config: Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")],
     id_: Annotated[str, typer.Argument(metavar="ID", help="the signal's id, or its label in the answers")],
 ) -> None:
-    """Print the certificates of the snapshots that signal ID asked for, one JSON document a line.
+    """Print the certificates of the snapshots that signal ID requested, one JSON document per line.
 
-    Each collection that was read to its end has one. The job may run or not.
+    Each collection that was read completely has one. This works whether the job is running or not.
 
     Example: tidemark certificate orders.properties nightly-1 | jq .rows
     """

@@ -35,14 +35,15 @@ class StateOf(Protocol):
 
 def import_offsets(
     config: Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")],
-    file: Annotated[str, typer.Argument(help="offsets as JSON, a file of offsets, or topic:NAME")],
+    file: Annotated[str, typer.Argument(help="offsets as JSON, Debezium's offset file, or topic:NAME")],
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Make the job of CONFIG go on where a Debezium connector stopped. Stop the connector first.
+    """Let the job of CONFIG continue where a Debezium connector stopped. Stop the connector first.
 
-    FILE has its offsets: records of Kafka Connect's topic as kafka-console-consumer prints them with their
-    keys, the answer of GET /connectors/NAME/offsets, an offset alone, or the file of FileOffsetBackingStore.
-    topic:NAME reads the topic itself from the brokers of CONFIG. An existing state is never replaced.
+    FILE has the connector's offsets in one of these forms: the file of FileOffsetBackingStore, the records of
+    Kafka Connect's offset topic as kafka-console-consumer prints them with their keys, the answer of
+    GET /connectors/NAME/offsets, or a single offset. topic:NAME reads the topic itself from the brokers of
+    CONFIG. An existing state is never replaced.
 
     Example: tidemark import-offsets shop.properties /var/lib/debezium/offsets.dat
 

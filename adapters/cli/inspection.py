@@ -45,12 +45,16 @@ def init(
     file: Annotated[Path, typer.Option("--file", help="the configuration to write; must not exist")] = Path(
         "tidemark.properties"
     ),
-    apply: Annotated[bool, typer.Option("--apply", help="run the statements that are missing")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="run the statements that fix what is missing")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Look at the database behind URL, write a commented configuration, and print the statements it lacks.
+    """Inspect the database behind URL, write a commented configuration, and print what is missing.
 
-    The password is not written: the configuration takes it from TIDEMARK_PASSWORD, as does a URL without one.
+    The statements that would fix what is missing are printed, too; --apply runs them. The password is not
+    written: the configuration takes it from the environment variable TIDEMARK_PASSWORD. So does this command
+    if URL has no password.
 
     The exit code is 1 if the database lacks something.
 

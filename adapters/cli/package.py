@@ -14,11 +14,11 @@ from adapters.spark.cluster.archive import DIRECTORY, default_name, write_archiv
 
 def package(
     archive: Annotated[
-        str, typer.Argument(help="where to write it; a directory gets a name with platform and version")
+        str, typer.Argument(help="file to write; in a directory, the name is made of platform and version")
     ] = ".",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Pack the application and what its tasks import, for executors that have only Spark and Python.
+    """Pack the application and its dependencies for executors that have only Spark and Python.
 
     Example: tidemark package build/
     """

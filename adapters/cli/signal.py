@@ -38,9 +38,11 @@ Collections = Annotated[
     list[str], typer.Option("--collections", "-c", help="a regular expression or quoted name; repeatable")
 ]
 Kind = Annotated[str, typer.Option("--type", help="incremental, blocking, verify or repair")]
-By = Annotated[Channel | None, typer.Option("--channel", help="the channel, if there are several")]
-Wait = Annotated[bool, typer.Option("--wait", help="show its answers until it is done")]
-Timeout = Annotated[float, typer.Option("--timeout", help="seconds that --wait waits at most; 0: no limit")]
+By = Annotated[Channel | None, typer.Option("--channel", help="the channel to use, if there are several")]
+Wait = Annotated[bool, typer.Option("--wait", help="show the answers until the signal is done")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", help="how many seconds to wait for the answers; 0: no limit")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
 
 
@@ -72,7 +74,9 @@ class _Sending:
 def execute(
     config: Config,
     collections: Collections,
-    condition: Annotated[str | None, typer.Option("--condition", help="only rows that meet it")] = None,
+    condition: Annotated[
+        str | None, typer.Option("--condition", help="read only the rows that meet this condition")
+    ] = None,
     kind: Kind = "incremental",
     data: Annotated[
         str, typer.Option("--data", help="further fields of the signal, as a JSON object")
@@ -85,7 +89,7 @@ def execute(
     """Take a snapshot of collections while the job streams.
 
     Exit codes: 0 sent, or with --wait completed; 1 refused, stopped or failed; 4 not answered in time,
-    or no job runs.
+    or no job is running.
 
     Example: tidemark signal execute orders.properties -c public.orders --condition "id > 100" --wait
 
@@ -119,7 +123,7 @@ _PAUSE = """Pause the snapshots of collections, or all of them; the stream goes 
 
 Example: tidemark signal pause orders.properties
 """
-_RESUME = """Let paused snapshots go on where they were.
+_RESUME = """Resume paused snapshots where they stopped.
 
 Example: tidemark signal resume orders.properties -c public.orders
 """
@@ -154,7 +158,7 @@ def log(
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
-    """Write a text into the job's log, which shows that signals arrive.
+    """Write a text to the job's log, for instance to test that signals arrive.
 
     Example: tidemark signal log orders.properties "is anybody there?" --wait --timeout 10
     """
@@ -165,18 +169,21 @@ def verify(
     config: Config,
     collections: Collections,
     against: Annotated[
-        str, typer.Option("--against", help="a target of the settings, instead of what the sink holds")
+        str,
+        typer.Option(
+            "--against", help="a target from the settings (tidemark.verify.against.*) instead of the sink"
+        ),
     ] = "",
     channel: By = None,
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
-    """Compare collections with what the job's sink holds, or with tables that somebody else keeps.
+    """Compare collections with what the job's sink holds, or with tables that another program maintains.
 
-    The job must be running. It goes on streaming meanwhile. The verdicts are printed.
+    The job must be running, and streams on meanwhile. The command prints the verdicts.
 
-    Exit codes: 0 all accepted; 1 one rejected, or it can't be verified; 4 not answered in time, or
-    no job runs.
+    Exit codes: 0 all accepted; 1 one was rejected or can't be verified; 4 not answered in time, or
+    no job is running.
 
     Example: tidemark verify orders.properties -c public.orders
 
@@ -193,13 +200,13 @@ def repair(
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
-    """Compare collections with the events that the job has sent, send what differs, and compare them again.
+    """Compare collections with what the job's sink holds, send what differs, and compare again.
 
-    The job must be running, with the files sink. It goes on streaming meanwhile. Rows that are missing
-    or different are sent as READ events; rows that only the events have, as deletes.
+    The job must be running, and streams on meanwhile. It sends a READ event for each missing or different
+    row, and a delete event for each row that only the sink has.
 
-    Exit codes: 0 nothing differs any more; 1 something does, or it can't be repaired; 4 not answered in
-    time, or no job runs.
+    Exit codes: 0 nothing differs any more; 1 something still does, or can't be repaired; 4 not answered in
+    time, or no job is running.
 
     Example: tidemark repair orders.properties -c public.orders
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.config import Settings
     from engine.job.saved.state import State
 
-app = typer.Typer(no_args_is_help=True, help="Look at the saved state of a job, or change it.")
+app = typer.Typer(no_args_is_help=True, help="Show the saved state of a job, or change it.")
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
@@ -49,12 +49,12 @@ def show(config: Config) -> None:
 @app.command()
 def export(
     config: Config,
-    file: Annotated[Path, typer.Argument(help="where to write; must not exist")],
+    file: Annotated[Path, typer.Argument(help="the file to write; must not exist")],
     as_json: Json = False,
 ) -> None:
-    """Write the newest saved state of CONFIG's job into FILE, with everything that waits, as one document.
+    """Write the newest saved state of CONFIG's job, with everything that waits, to FILE as one document.
 
-    Only its owner may read FILE, because the state has keys of rows.
+    Only the owner of FILE may read it, because the state contains keys of rows.
 
     Example: tidemark state export orders.properties orders-state.json
     """
@@ -72,12 +72,12 @@ def export(
 @app.command("reset-table")
 def reset_table(
     config: Config,
-    table: Annotated[str, typer.Argument(help="as the log shows it, e.g. public.orders")],
+    table: Annotated[str, typer.Argument(help="the table as the log names it, e.g. public.orders")],
     as_json: Json = False,
 ) -> None:
-    """Forget the progress of TABLE's snapshots, those that failed among them; it is read when signalled anew.
+    """Forget the snapshots of TABLE, including failed ones. The next signal reads the table from its start.
 
-    What is known to be missing from its copy stays known. Refused while the job runs.
+    If its copy is known to be incomplete, that stays recorded. Refused while the job is running.
 
     Example: tidemark state reset-table orders.properties public.orders
     """
@@ -101,11 +101,11 @@ def set_position(
     position: Annotated[str, typer.Argument(help="an LSN, one LSN per database, or a resume token")],
     as_json: Json = False,
 ) -> None:
-    """Let the job go on at another POSITION of the log. Refused while the job runs.
+    """Let the job continue at another POSITION of the log. Refused while the job is running.
 
-    What lies between is sent again, or never, and the job can't tell which rows that concerns: take
-    snapshots after skipping. Running snapshots go on. The server must still have its log from there on, which
-    the next start checks.
+    If POSITION is earlier, the changes in between are sent again. If it is later, they are never sent, and
+    the job can't tell which rows that concerns: take snapshots afterwards. Running snapshots continue. The
+    server must still have its log from POSITION on; the next start checks that.
 
     Example: tidemark state set-position orders.properties 16/B374D848
     """
@@ -121,11 +121,11 @@ def set_position(
 
 @app.command()
 def move(config: Config, as_json: Json = False) -> None:
-    """Move the job to another server that continues this one, as after pg_upgrade. PostgreSQL only.
+    """Move the job to a server that continues the current one, as after pg_upgrade. PostgreSQL only.
 
-    Run it twice, with the job and all writers stopped: at the old server, and at the new one once it is up
-    and CONFIG names it. Refused unless everything was sent and the new server is the old one's upgrade, or a
-    replica that has received everything.
+    Stop the job and all writers, then run this twice: while CONFIG names the old server, and again once the
+    new one is up and CONFIG names that. Refused unless everything was sent, and unless the new server is the
+    old one's upgrade or a replica that has received everything.
 
     Example: tidemark state move orders.properties
     """

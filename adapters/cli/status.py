@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ANSWERS: Final = 10
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-Connect = Annotated[bool, typer.Option("--connect", help="ask the server how far its log is ahead")]
+Connect = Annotated[bool, typer.Option("--connect", help="also ask the server how far its log is ahead")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def status(
     as_json: Json = False,
     connect: Connect = False,
 ) -> None:
-    """Show how the job of CONFIG does, whether it runs or not: snapshots, lag, what is set aside.
+    """Show the state of CONFIG's job, running or not: snapshots, lag, and tables that are set aside.
 
     Example: tidemark status orders.properties --json
 

@@ -64,14 +64,20 @@ CONNECTION = (
     P("mongodb.hosts", APPLIED, "older: hosts of the replica set, as rs0/host:port,host:port", TEXT),
     P("mongodb.user", APPLIED, "the user to connect as", TEXT),
     P("mongodb.password", APPLIED, "its password"),
-    P("tidemark.mongodb.oidc.token", APPLIED, "a token to log in by (MONGODB-OIDC), by a reference"),
-    P("mongodb.authsource", APPLIED, "the database that knows the user", TEXT, "admin"),
+    P("tidemark.mongodb.oidc.token", APPLIED, "a reference to a token for logging in (MONGODB-OIDC)"),
+    P("mongodb.authsource", APPLIED, "the database that defines the user", TEXT, "admin"),
     P("mongodb.ssl.enabled", APPLIED, "use TLS", FLAG, "false"),
     P("mongodb.ssl.invalid.hostname.allowed", APPLIED, "accept any host name in certificates", FLAG, "false"),
     P("mongodb.connect.timeout.ms", APPLIED, "wait for a connection", _MS, "10000"),
     P("mongodb.socket.timeout.ms", APPLIED, "wait for an answer; 0: for ever", _MS, "0"),
     P("mongodb.server.selection.timeout.ms", APPLIED, "wait for a primary", _MS, "30000"),
-    P("mongodb.heartbeat.frequency.ms", APPLIED, "how often members are looked at", whole(500), "10000"),
+    P(
+        "mongodb.heartbeat.frequency.ms",
+        APPLIED,
+        "how often the replica set's members are checked",
+        whole(500),
+        "10000",
+    ),
 )
 STREAM = (
     P(
@@ -90,8 +96,8 @@ CAPTURE = (
     P("database.exclude.list", APPLIED, "databases not to capture", EXPRESSIONS),
     P("collection.include.list", APPLIED, "collections to capture, as database.collection", EXPRESSIONS),
     P("collection.exclude.list", APPLIED, "collections not to capture", EXPRESSIONS),
-    P("field.exclude.list", APPLIED, "fields left out of documents", _EXCLUDED),
-    P("field.renames", APPLIED, "fields under other names", _RENAMED),
+    P("field.exclude.list", APPLIED, "fields to leave out of documents", _EXCLUDED),
+    P("field.renames", APPLIED, "fields to rename", _RENAMED),
 )
 SIGNALS = (P("signal.data.collection", APPLIED, "the signal collection", _COLLECTION),)
 
@@ -124,8 +130,8 @@ _OTHERS = (
     P(
         "cursor.oversize.handling.mode",
         APPLIED,
-        "an event over 16 MB, also without its pre-image or looked-up document: fail stops the job, skip"
-        " leaves it out and tells of it, split takes it whole in parts (MongoDB 6.0.9)",
+        "what to do with an event that is over 16 MB even without its pre-image and looked-up document: fail"
+        " stops the job, skip leaves it out and reports it, split receives it in parts (MongoDB 6.0.9)",
         choice(Oversize),
         "fail",
     ),

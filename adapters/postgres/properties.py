@@ -50,11 +50,16 @@ DATABASE = (
     P(
         "database.query.timeout.ms",
         APPLIED,
-        "longest time of a query, and of waiting for an answer; 0: no bound",
+        "longest time for a query and for waiting for an answer; 0: no limit",
         _MS_32,
         "600000",
     ),
-    P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),
+    P(
+        "database.initial.statements",
+        APPLIED,
+        "statements to run at the start of every connection except replication",
+        STATEMENTS,
+    ),
 )
 
 REPLICATION = (
@@ -70,7 +75,7 @@ REPLICATION = (
     P(
         "slot.failover",
         APPLIED,
-        "have standbys keep the slot up to date; PostgreSQL 17 and later",
+        "let standbys keep the slot in sync; PostgreSQL 17 and later",
         FLAG,
         "false",
     ),
@@ -93,14 +98,14 @@ REPLICATION = (
     P(
         "publish.via.partition.root",
         LATER_REFUSED,
-        "create the publication with its partitions under their root",
+        "create the publication so that partitions are published under their root",
         FLAG,
         "false",
     ),
     P(
         "status.update.interval.ms",
         APPLIED,
-        "how often the server hears what was received",
+        "how often the job reports its received position to the server",
         whole(1, 2**31 - 1),
         "10000",
     ),

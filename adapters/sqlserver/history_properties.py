@@ -34,11 +34,17 @@ _CLASS = Shape(
 _MS = whole(1, 2**31 - 1)
 
 HISTORY = (
-    P("schema.history.internal", APPLIED, "where tables' earlier shapes are kept", _CLASS),
+    P("schema.history.internal", APPLIED, "where earlier schemas of the tables are kept", _CLASS),
     P(_FILE, APPLIED, "the file of the schema history", TEXT),
     P(_TOPIC, APPLIED, "the topic of the schema history", TEXT),
     P(_SERVERS, APPLIED, "the brokers that have it", TEXT),
-    P(f"{_PREFIX}kafka.recovery.poll.interval.ms", APPLIED, "wait of one poll in a recovery", _MS, "100"),
+    P(
+        f"{_PREFIX}kafka.recovery.poll.interval.ms",
+        APPLIED,
+        "how long one poll waits while the history is read",
+        _MS,
+        "100",
+    ),
     P(f"{_PREFIX}kafka.recovery.attempts", APPLIED, "polls without a record, at most", _MS, "100"),
     P(f"{_PREFIX}kafka.create.timeout.ms", APPLIED, "wait for the topic's creation", _MS, "30000"),
     P(f"{_PREFIX}producer.<option>", APPLIED, "option of its producer, as Java names it"),
@@ -46,7 +52,10 @@ HISTORY = (
     *(
         P(_PREFIX + name, IGNORED, why)
         for why, names in {
-            "shapes are read from the server, not parsed from DDL": ("skip.unparseable.ddl", "ddl.filter"),
+            "table schemas are read from the server, not parsed from DDL": (
+                "skip.unparseable.ddl",
+                "ddl.filter",
+            ),
             "captured tables are recorded, those of all named databases": (
                 *("store.only.captured.tables.ddl", "store.only.captured.databases.ddl"),
                 "store.only.monitored.tables.ddl",

@@ -69,16 +69,16 @@ _USER, _USER_TEXT = "database.user", "the login to connect as"
 CONNECTION = (
     HOST,
     P("database.port", APPLIED, "the server's port", whole(1, 65535), "1433"),
-    P("database.instance", APPLIED, "the instance, where the host has several", text(r"[\w$#]*", "a name")),
+    P("database.instance", APPLIED, "the instance, if the host has several", text(r"[\w$#]*", "a name")),
     P(_USER, APPLIED, _USER_TEXT, text(r"[^\0]*", "a name")),
     P("database.password", APPLIED, "its password"),
     P("database.names", APPLIED, "the databases whose changes are read", NAMES),
     P("database.dbname", APPLIED, "older: the one database whose changes are read", TEXT),
-    P("database.query.timeout.ms", APPLIED, "longest time of a query; 0: no bound", _MS, "600000"),
+    P("database.query.timeout.ms", APPLIED, "longest time for a query; 0: no limit", _MS, "600000"),
     P(
         "database.sqlserver.agent.status.query",
         APPLIED,
-        "asks whether SQL Server Agent runs: 1 or 0; [#db] is the database",
+        "query that returns 1 if SQL Server Agent is running, else 0; [#db] stands for the database",
         VERBATIM,
         AGENT_STATUS,
     ),
@@ -91,8 +91,14 @@ CONNECTION = (
     ),
 )
 STREAM = (
-    P("poll.interval.ms", APPLIED, "how often the greatest LSN is asked for", whole(1, 2**31 - 1), "500"),
-    P("include.schema.changes", APPLIED, "emit tables' shapes on the topic of the prefix", FLAG, "true"),
+    P("poll.interval.ms", APPLIED, "how often the greatest LSN is queried", whole(1, 2**31 - 1), "500"),
+    P(
+        "include.schema.changes",
+        APPLIED,
+        "emit the tables' schemas to the topic named by the prefix",
+        FLAG,
+        "true",
+    ),
 )
 SNAPSHOT = (
     P("snapshot.mode", APPLIED, "when the tables are read as a whole", _MODE, "initial"),
@@ -107,7 +113,7 @@ SNAPSHOT = (
     P(
         "incremental.snapshot.watermarking.strategy",
         APPLIED,
-        "rows of the signal table, or visibility: no row is written",
+        "write rows to the signal table (insert_insert, insert_delete), or write none (visibility)",
         choice(Watermarking),
         "insert_insert",
     ),
@@ -135,7 +141,7 @@ _OTHERS = (
     ),
 )
 _WHY = {
-    "change rows are read by cdc.fn_cdc_get_all_changes_…": ("data.query.mode", "streaming.fetch.size"),
+    "the job reads the change tables directly": ("data.query.mode", "streaming.fetch.size"),
     "a turn is bounded by tidemark.span.max.rows and tidemark.span.max.bytes": (
         *("max.iteration.transactions", "poll.dispatch.interval.ms"),
     ),

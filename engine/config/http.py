@@ -30,20 +30,25 @@ ROWS = (
     P(
         _PORT_NAME,
         APPLIED,
-        "port of the job's metrics, checks and page; 0: any free one; empty: none is opened",
+        "port of the job's page, metrics and health checks; 0: any free one; empty: none",
         _PORT,
     ),
     P(_HOST, APPLIED, "address that the port is opened on", text(r"\S+", "an address"), "127.0.0.1"),
     P(
         "tidemark.http.hosts",
         APPLIED,
-        "further names by which clients may address the port; others are refused",
+        "further host names by which clients may address the port; others are refused",
         NAMES,
     ),
     P(_TOKEN, APPLIED, "what clients of the port must send as a bearer token, or as a password", VERBATIM),
     P(_CERTIFICATE, APPLIED, "file of the port's certificate chain, in PEM", TEXT),
     P(_KEY, APPLIED, "file of its private key, in PEM; empty: in the certificate's file", TEXT),
-    P(_CLIENTS, APPLIED, "file of authorities whose certificates clients must show, in PEM", TEXT),
+    P(
+        _CLIENTS,
+        APPLIED,
+        "file of the authorities that must have issued the clients' certificates, in PEM",
+        TEXT,
+    ),
     P(_CONTROL, APPLIED, "whether the page has buttons that send signals", FLAG, "false"),
     P(
         _LINEAGE,

@@ -40,14 +40,14 @@ ROWS: Final = (
     Property(
         _SETTLE,
         APPLIED,
-        "how long a table may lag that somebody else keeps: a difference counts if it lasts longer",
+        "how long a table that another program maintains may lag; a difference counts if it lasts longer",
         whole(1, 3_600_000),
         "10000",
     ),
     Property(
         _URL,
         APPLIED,
-        "database with tables that somebody else keeps: jdbc:postgresql://host:port/database, or mongodb://host:port"
+        "database with tables that another program maintains: jdbc:postgresql://host:port/database, or mongodb://host:port"
         " for a source on MongoDB",
         _ADDRESS,
     ),
@@ -64,8 +64,8 @@ ROWS: Final = (
     Property(
         _MARKER,
         APPLIED,
-        "captured table, schema.table, into which the job inserts rows that tell how far the target is, which"
-        " must be filled in the order of the log",
+        "captured table, schema.table, into which the job inserts rows that show how far the target has come;"
+        " the target must be filled in the order of the log",
         text(r"[^.]+\.[^.]+", "schema.table"),
     ),
 )

@@ -72,7 +72,7 @@ ROWS: Final = (
     Property(
         FORMAT,
         APPLIED,
-        "name of a collection's table, with a schema or without, from ${topic}, ${source.db},"
+        "name of a collection's table, with or without a schema, from ${topic}, ${source.db},"
         " ${source.schema} and ${source.table}",
         NAME_FORMAT,
         TOPIC,
@@ -80,7 +80,7 @@ ROWS: Final = (
     Property(
         EVOLUTION,
         APPLIED,
-        "whether missing tables and columns are created (basic), or their table is set aside (none)",
+        "what to do if tables or columns are missing: create them (basic), or set their table aside (none)",
         choice(SchemaEvolution),
         "basic",
     ),

@@ -41,14 +41,14 @@ ROWS: Final = (
     Property(
         _CATALOG,
         APPLIED,
-        "catalog of the tables of the sinks delta and iceberg, set up by tidemark.spark.conf.*; without it"
+        "catalog of the tables of the sinks delta and iceberg, set up by tidemark.spark.conf.*; without it,"
         " tables are found by their directories in the warehouse",
         TEXT,
     ),
     Property(
         FORMAT,
         APPLIED,
-        "name of a collection's table in the lake, with a namespace or without, from ${topic}, ${source.db},"
+        "name of a collection's table in the lake, with or without a namespace, from ${topic}, ${source.db},"
         " ${source.schema} and ${source.table}",
         NAME_FORMAT,
         TOPIC,
@@ -63,45 +63,45 @@ ROWS: Final = (
     Property(
         EVOLUTION,
         APPLIED,
-        "whether missing tables and columns of the lake are created (basic), or their table is set aside"
-        " (none)",
+        "what to do if tables or columns are missing in the lake: create them (basic), or set their table"
+        " aside (none)",
         choice(SchemaEvolution),
         "basic",
     ),
     Property(
         TYPE_CHANGE,
         APPLIED,
-        "what to do where a column's type in the lake can't become the new one: its table is set aside"
-        " (refuse), or its values go to a new column (column)",
+        "what to do if a column in the lake can't take the column's new type: set its table aside (refuse),"
+        " or write new values to another column (column)",
         choice(TypeChange),
         "refuse",
     ),
     Property(
         _JOURNAL,
         APPLIED,
-        "local directory of the turns that are to be merged into the lake; without it, one in the checkpoint",
+        "local directory of turns that wait to be merged into the lake; by default, one in the checkpoint",
         TEXT,
     ),
     Property(_PROPERTIES, APPLIED, "a property of the tables that the sink creates in the lake", TEXT),
     Property(
         _PARTITIONS,
         APPLIED,
-        "what a new table of the lake is partitioned by: columns or, for iceberg, transforms of them",
+        "what a new table in the lake is partitioned by: columns or, for iceberg, transforms of them",
         TEXT,
     ),
     Property(_CLUSTERS, APPLIED, "columns that a new table of the lake is clustered by", TEXT),
     Property(
         _UPKEEP,
         APPLIED,
-        "how often small files of the lake's tables are compacted, with rows that were marked as gone, and"
-        " old snapshots expired, for a tenth of the time at most; 0: never",
+        "how often small files of the lake's tables are compacted, deleted rows removed and old snapshots"
+        " expired; this takes a tenth of the time at most; 0: never",
         _MS,
         "300000",
     ),
     Property(
         _RETENTION,
         APPLIED,
-        "how long snapshots of the lake's tables are kept; 0: as their properties say",
+        "how long snapshots of the lake's tables are kept; 0: as the tables' properties say",
         _MS,
         "0",
     ),

@@ -17,14 +17,14 @@ _NONE = harmless()
 
 FRAME = (
     P("name", APPLIED, "the job's name in logs and in Spark", TEXT),
-    P("connector.class", APPLIED, "the connector; PostgreSQL's when absent", TEXT),
+    P("connector.class", APPLIED, "the connector; by default, PostgreSQL's", TEXT),
 )
 
 REFUSALS = (
     P(
         "transforms",
         REFUSED,
-        "single message transforms are not run; transform the events behind the sink",
+        "single message transforms are not run; transform the events downstream of the sink",
         _NONE,
     ),
     P("predicates", REFUSED, "predicates belong to transforms, which are not run", _NONE),
@@ -103,30 +103,30 @@ _COUNT = whole(-1, 32767)
 KAFKA = (
     P("bootstrap.servers", APPLIED, "the brokers of the sink kafka", TEXT),
     P("producer.<option>", APPLIED, "option of the sink kafka's producers, as Java names it"),
-    P("producer.override.<option>", APPLIED, "the same; it counts before the others"),
+    P("producer.override.<option>", APPLIED, "the same; takes precedence over producer.*"),
     P(
         "topic.creation.enable",
         APPLIED,
-        "create topics that are missing; false: the broker may",
+        "create missing topics; false: leave that to the broker",
         FLAG,
         "true",
     ),
-    P("topic.creation.groups", APPLIED, "groups of topics that are created in their own way", NAMES),
+    P("topic.creation.groups", APPLIED, "groups of topics with creation settings of their own", NAMES),
     P("topic.creation.<group>.include", APPLIED, "the topics of a group", EXPRESSIONS),
-    P("topic.creation.<group>.exclude", APPLIED, "topics that are not of a group", EXPRESSIONS),
+    P("topic.creation.<group>.exclude", APPLIED, "topics that do not belong to a group", EXPRESSIONS),
     P(
         "topic.creation.<group>.partitions",
         APPLIED,
-        "a new topic's partitions; -1: the broker's number",
+        "number of partitions of a new topic; -1: the broker's default",
         _COUNT,
     ),
     P(
         "topic.creation.<group>.replication.factor",
         APPLIED,
-        "a new topic's copies; -1: as many as the broker makes",
+        "replication factor of a new topic; -1: the broker's default",
         _COUNT,
     ),
-    P("topic.creation.<group>.<name>", APPLIED, "a new topic's setting, as the broker names it", TEXT),
+    P("topic.creation.<group>.<name>", APPLIED, "a setting of a new topic, as the broker names it", TEXT),
 )
 _WHY = {
     "one job is one task": ("tasks.max", "tasks.max.enforce"),
@@ -190,7 +190,7 @@ _WHY = {
         *("openlineage.<option>", "custom.sanitize.pattern"),
     ),
     "it belongs to a property that is refused": ("transforms.<option>", "predicates.<option>"),
-    "it means nothing here": (
+    "it has no meaning here": (
         *("topic.cache.size", "table.ignore.builtin", "converted.timezone"),
         *("custom.retriable.exception", "guardrail.collections.max", "guardrail.collections.limit.action"),
         *("create.slot.command.timeout", "connection.validation.timeout.ms", "lsn.flush.timeout.ms"),
@@ -208,7 +208,13 @@ RETRIES = (
         whole(1),
         "10000",
     ),
-    P("errors.max.retries", APPLIED, "attempts after a failure; -1: no bound", whole(-1, 2**31 - 1), "-1"),
+    P(
+        "errors.max.retries",
+        APPLIED,
+        "how often the job retries after a failure; -1: no limit",
+        whole(-1, 2**31 - 1),
+        "-1",
+    ),
     P("errors.retry.delay.initial.ms", LATER, "first wait after a failure", whole(1), "300"),
     P("errors.retry.delay.max.ms", LATER, "longest wait after a failure", whole(1), "10000"),
 )
