@@ -14,7 +14,22 @@ _FORGOTTEN = (
     "`Throttle.given_up` forgets what was planned under a window's id; only `Throttle.read` of the same id"
     " would read it, a window that was given up is never read, and no id comes again"
 )
+_ASKED_AGAIN = (
+    "the next step asks for the lease before it writes, `load` raises LeaseLost where a newer epoch has saved"
+    " a state, and what a job promotes or discards before that has its own epoch and counts as the sink says"
+)
+_REPLACED = (
+    "a sink that knows its turns says no again at every start, and the state is replaced when its turn is"
+    " saved anew, before that is committed; only people who look at the files see it"
+)
+_LISTED_LATER = (
+    "`promote` lists the directory where the promoted turns are not known; a list from before this start"
+    " lacks turns of other jobs, so that fewer than all old states are removed, which are for people alone"
+)
 EQUIVALENT: dict[str, str] = {
+    "startup.newest: dropped: job_parts.lease.check()": _ASKED_AGAIN,
+    "startup.newest: dropped: store.discard(pending.turn)": _REPLACED,
+    "state.FileStateStore.load: dropped: self._promoted = promoted": _LISTED_LATER,
     "merge.SupersededKeys.__or__: always: len(parts) < _COMPACTED": _COMPACTION,
     "merge.SupersededKeys.__or__: never: len(parts) < _COMPACTED": _COMPACTION,
     "merge.SupersededKeys.__or__: boundary: len(parts) < _COMPACTED": _COMPACTION,

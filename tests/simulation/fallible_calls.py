@@ -52,6 +52,8 @@ ERRORS: dict[str, Callable[[], TidemarkError]] = {
 class Process(Protocol):
     """What the ports know of the process that they belong to."""
 
+    dead: bool
+
     def step(self, port: str) -> None:
         """Let time pass, and whatever the script wants to happen here. Raises Killed."""
 

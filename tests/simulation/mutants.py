@@ -155,7 +155,7 @@ def _played(mutant: Mutant, first: int, count: int) -> str:
 
     for path in _histories():
         document = path.read_bytes()
-        if orjson.loads(document).get("catches") == mutant.name and (violation := _replayed(document)):
+        if mutant.name in _caught_by(document) and (violation := _replayed(document)):
             return f"{path.name}: {violation}"
     for seed in range(first, first + count):
         if violation := World(draw(seed)).play().violation:
@@ -167,6 +167,12 @@ def _histories() -> list[Path]:
     """The saved histories of all worlds that catch mutants, and all of the core."""
     catching = [path for path in REGRESSIONS.glob("*/*.json") if b'"catches"' in path.read_bytes()]
     return sorted([*REGRESSIONS.glob("*.json"), *catching])
+
+
+def _caught_by(document: bytes) -> list[str]:
+    """The names of the mutants that a saved history catches."""
+    names = orjson.loads(document).get("catches", [])
+    return [names] if isinstance(names, str) else names
 
 
 def _replayed(document: bytes) -> str:
@@ -247,20 +253,20 @@ def replayed() -> int:
     wrong = 0
     for path in _histories():
         document = path.read_bytes()
-        says = in_fork(None, partial(_replayed, document))
-        name = orjson.loads(document).get("catches")
-        if says:
+        if says := in_fork(None, partial(_replayed, document)):
             print(f"{path.name}: {says}")
-        elif name is None:
+            wrong += 1
             continue
-        elif name not in known:
-            print(f"{path.name}: there is no mutant {name!r} any more; save another one with --save")
-        elif not (says := in_fork(known[name], partial(_replayed, document))):
-            print(f"{path.name}: does not catch {name!r} any more; save another one with --save")
-        else:
-            print(f"{path.name}: {says[:110]}")
-            continue
-        wrong += 1
+        for name in _caught_by(document):
+            if name not in known:
+                says = f"there is no mutant {name!r} any more; save another one with --save"
+            elif not (says := in_fork(known[name], partial(_replayed, document))):
+                says = f"does not catch {name!r} any more; save another one with --save"
+            else:
+                print(f"{path.name}: {says[:110]}")
+                continue
+            print(f"{path.name}: {says}")
+            wrong += 1
     return wrong
 
 

@@ -1,7 +1,7 @@
 """A directory in memory for the real state store and the real lease, with faults between any two steps.
 
-It checks the state protocol while it stores: a state is promoted after its turn was sent, and nothing is
-written under the epoch of a job that has been relieved.
+It checks the state protocol while it stores: a state is promoted after its turn was sent, nothing is written
+under the epoch of a job that has been relieved, and what a crash left is removed before a state is read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from tests.simulation.fallible_calls import fallible
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.simulation.fallible_calls import Process
 
 _FIRST = "turn-000000000000."
 """The state saved before the first turn. It is no step: nothing was sent that it could be too late for."""
 _PROMOTED = re.compile(r"turn-(\d+)\.json")
+_PENDING = re.compile(r"turn-(\d+)\.(?:\d+\.)?pending\.json")
 
 
 @dataclass
@@ -35,6 +36,8 @@ class Directory:
     """Names that a power failure undoes, with what each was before."""
     sent: Callable[[int], bool] = lambda _turn: True
     """Whether the sink has a turn."""
+    torn: dict[str, Process] = field(default_factory=dict)
+    """Files that were written in part, with who wrote them."""
 
     def write(self, name: str, content: bytes) -> None:
         """Put a file there at once."""
@@ -66,15 +69,32 @@ class MemoryStorage:
 
     def __init__(self, directory: Directory, process: Process) -> None:
         self._directory, self._process = directory, process
+        self._left: list[str] = []
+        """What no start needs, of the files that were listed last."""
 
     def names(self) -> list[str]:
         """All files."""
         self._process.step("names")
-        return list(self._directory.files)
+        names = list(self._directory.files)
+        self._left = [*self._in_part(names), *_settled(names)]
+        return names
+
+    def _in_part(self, names: Iterable[str]) -> Iterator[str]:
+        """States that dead processes had written in part.
+
+        A lease in part may be another process's that is about to take it, so it stays.
+        """
+        for name in names:
+            process = self._directory.torn.get(name)
+            if process is not None and process.dead and not name.startswith(".lease-"):
+                yield name
 
     def read(self, name: str) -> bytes:
         """A file's content."""
         self._process.step("read")
+        known = self._directory.files
+        if name.startswith("turn-") and (left := [name for name in self._left if name in known]):
+            raise Violation(f"a state is read, and what a crash left is still there: {left}")
         try:
             return self._directory.files[name]
         except KeyError:
@@ -87,9 +107,9 @@ class MemoryStorage:
             return
         with fallible(self._process, "create") as fault:
             if fault == "torn":
-                self._directory.write(
-                    f".{name}.{self._directory.changes:032x}.partial", content[: len(content) // 2]
-                )
+                partial = f".{name}.{self._directory.changes:032x}.partial"
+                self._directory.write(partial, content[: len(content) // 2])
+                self._directory.torn[partial] = self._process
             else:
                 self._directory.write(name, content)
                 if forced:
@@ -136,3 +156,11 @@ class MemoryStorage:
     def exists(self, name: str) -> bool:
         """Whether a file exists."""
         return name in self._directory.files
+
+
+def _settled(names: Sequence[str]) -> Iterator[str]:
+    """Pending states whose turns are promoted."""
+    promoted = [int(match[1]) for name in names if (match := _PROMOTED.fullmatch(name))]
+    for name in names:
+        if (match := _PENDING.fullmatch(name)) and int(match[1]) <= max(promoted, default=-1):
+            yield name

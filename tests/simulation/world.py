@@ -521,6 +521,8 @@ class World:
             raise Killed
         self._note_tickets(job.state)  # of a turn whose state could not be promoted, too
         self._check_windows(life, job)
+        if self.setup.knows and job.state.attempt is not None:
+            raise Violation("a turn counts as perhaps sent, and the sink knows what it has")
         return self.rests(job)
 
     def _check_windows(self, life: Life, job: Job) -> None:
