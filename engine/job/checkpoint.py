@@ -78,7 +78,7 @@ class Checkpoint:
         """The state, with a large part that rarely changes in a document of its own."""
         if self.state.beside and saved.same_beside(self.state, after):
             return replace(after, beside=self.state.beside)
-        if not saved.is_long(after):
+        if not saved.is_long(after, self._pace.few_entries):
             return replace(after, beside="") if after.beside else after
         beside = self._parts.store.save_beside(after.turn, saved.beside_to_json(after))
         return replace(after, beside=beside)

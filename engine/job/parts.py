@@ -56,7 +56,8 @@ class Pace:
     Signals may queue up to `most_queued` collections; each request counts. All of them have at most
     `most_keys` keys and ranges, and `most_conditions` characters of conditions. Without `blocking` no signal
     may ask for a blocking snapshot. `limit` is what all windows together may read per second. `state_version`
-    is the version of the documents that are saved.
+    is the version of the documents that are saved. Up to `few_entries` of the queue, its requests and the
+    sink's memory stay in the turn's own document.
     """
 
     chunk_rows: int = 1024
@@ -95,6 +96,7 @@ class Pace:
     blocking: bool = True
     limit: Limit = NO_LIMIT
     state_version: int = PREVIOUS
+    few_entries: int = 50
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after this many failures in a row."""

@@ -26,7 +26,19 @@ _LISTED_LATER = (
     "`promote` lists the directory where the promoted turns are not known; a list from before this start"
     " lacks turns of other jobs, so that fewer than all old states are removed, which are for people alone"
 )
+_FOUND_PROMOTED = (
+    "the rename fails where the file is gone, and then the turn is found promoted; one old state fewer is"
+    " kept, and those are for people alone"
+)
+_FOUND_LATER = (
+    "a StateError ends the session: the next one finds the turn promoted, or the lease lost, and goes on as it"
+    " would have"
+)
+_REMOVED_AGAIN = "old states are removed again at each promotion, and removing what is gone does nothing"
 EQUIVALENT: dict[str, str] = {
+    "state.FileStateStore.promote: never: turn in promoted": _FOUND_PROMOTED,
+    "state.FileStateStore.promote: always: self._storage.exists(source)": _FOUND_LATER,
+    "state.FileStateStore.promote: dropped: self._promoted = self._promoted[-KEPT:]": _REMOVED_AGAIN,
     "startup.newest: dropped: job_parts.lease.check()": _ASKED_AGAIN,
     "startup.newest: dropped: store.discard(pending.turn)": _REPLACED,
     "state.FileStateStore.load: dropped: self._promoted = promoted": _LISTED_LATER,

@@ -1,7 +1,8 @@
 """A directory in memory for the real state store and the real lease, with faults between any two steps.
 
 It checks the state protocol while it stores: a state is promoted after its turn was sent, nothing is written
-under the epoch of a job that has been relieved, and what a crash left is removed before a state is read.
+under the epoch of a job that has been relieved, what a crash left is removed before a state is read, and old
+states are removed.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from adapters.storage.state import KEPT
+from adapters.storage.state_files import QUEUE
 from engine.errors import StateError
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.simulation.fallible_calls import Process
 
 _FIRST = "turn-000000000000."
 """The state saved before the first turn. It is no step: nothing was sent that it could be too late for."""
 _PROMOTED = re.compile(r"turn-(\d+)\.json")
+_CRASHES = 7
+"""How many files more there may be: each crash may leave one that the next promotion removes."""
 _PENDING = re.compile(r"turn-(\d+)\.(?:\d+\.)?pending\.json")
 
 
@@ -71,13 +76,25 @@ class MemoryStorage:
         self._directory, self._process = directory, process
         self._left: list[str] = []
         """What no start needs, of the files that were listed last."""
+        self._newest = -1
 
     def names(self) -> list[str]:
         """All files."""
         self._process.step("names")
         names = list(self._directory.files)
-        self._left = [*self._in_part(names), *_settled(names)]
+        self._judge_old(names)
+        self._newest = max(_turns(_PROMOTED, names), default=-1)
+        self._left = [*self._in_part(names), *(name for name in names if self._is_settled(name))]
         return names
+
+    def _judge_old(self, names: Iterable[str]) -> None:
+        for kind, most in ((_PROMOTED, KEPT + _CRASHES), (QUEUE, KEPT + _CRASHES)):
+            if len(kept := [name for name in names if kind.fullmatch(name)]) > most:
+                raise Violation(f"what nobody needs any more is kept: {sorted(kept)}")
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether it is a pending state whose turn was promoted when the files were listed last."""
+        return max(_turns(_PENDING, [name]), default=self._newest + 1) <= self._newest
 
     def _in_part(self, names: Iterable[str]) -> Iterator[str]:
         """States that dead processes had written in part.
@@ -92,6 +109,8 @@ class MemoryStorage:
     def read(self, name: str) -> bytes:
         """A file's content."""
         self._process.step("read")
+        if self._is_settled(name):
+            raise Violation(f"{name} is read, and turn {self._newest} is promoted")
         known = self._directory.files
         if name.startswith("turn-") and (left := [name for name in self._left if name in known]):
             raise Violation(f"a state is read, and what a crash left is still there: {left}")
@@ -158,9 +177,6 @@ class MemoryStorage:
         return name in self._directory.files
 
 
-def _settled(names: Sequence[str]) -> Iterator[str]:
-    """Pending states whose turns are promoted."""
-    promoted = [int(match[1]) for name in names if (match := _PROMOTED.fullmatch(name))]
-    for name in names:
-        if (match := _PENDING.fullmatch(name)) and int(match[1]) <= max(promoted, default=-1):
-            yield name
+def _turns(kind: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
+    """The turns of these states."""
+    return (int(match[1]) for name in names if (match := kind.fullmatch(name)))

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 CURRENT: Final = 2
-_FEW: Final = 50
-"""How many entries, requests and values of the sink stay in the turn's own document."""
 KNOWN_NEEDS: Final[frozenset[str]] = frozenset()
 """What a document of the current form may need of its reader."""
 
@@ -111,10 +109,10 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
-def is_long(state: State) -> bool:
-    """Whether the rarely changing part is large enough for a document of its own."""
+def is_long(state: State, few: int) -> bool:
+    """Whether the rarely changing part has more than a few entries, requests and values of the sink."""
     waiting, merged = state.snapshot.waiting
-    return len(waiting) + sum(len(requests) for _ticket, requests in merged) + len(state.sink) > _FEW
+    return len(waiting) + sum(len(requests) for _ticket, requests in merged) + len(state.sink) > few
 
 
 def same_beside(before: State, after: State) -> bool:
