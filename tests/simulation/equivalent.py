@@ -31,8 +31,8 @@ _FOUND_PROMOTED = (
     " kept, and those are for people alone"
 )
 _FOUND_LATER = (
-    "a StateError ends the session: the next one finds the turn promoted, or the lease lost, and goes on as it"
-    " would have"
+    "a StateError ends the session: the next one finds the turn promoted, or the lease lost, and goes on as"
+    " it would have"
 )
 _REMOVED_AGAIN = "old states are removed again at each promotion, and removing what is gone does nothing"
 EQUIVALENT: dict[str, str] = {
