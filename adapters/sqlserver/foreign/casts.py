@@ -150,16 +150,17 @@ def _offset_stamp(value: str, style: int = 0) -> str:
 def _parsed(source: Column, text: str) -> Cast | None:
     """The cast of a text; None if there is none."""
     kind, column, made = source.type, _read(source), _tried(source, text)
-    exact = f"{text} {_BINARY}"
+    exact, there = f"{text} {_BINARY}", f"{made} IS NOT NULL"
     number = f"{exact} LIKE N'%[0-9]%'"
     if kind == "bit":
-        return Cast(column, made, f"{text} {_CASELESS} IN (N'0', N'1', N'true', N'false')")
+        known = f"{text} {_CASELESS} IN (N'0', N'1', N'true', N'false')"
+        return Cast(column, made, f"{there} AND {known}")
     if kind in _INTEGERS | _FLOATS:
-        return Cast(column, made, number)
+        return Cast(column, made, f"{there} AND {number}")
     if kind in _DECIMALS:
         scale = source.scale if kind in {"decimal", "numeric"} else _MONEY_SCALE
-        rounded = f"{exact} LIKE N'%.{'_' * scale}%[1-9]%'"
-        return Cast(column, made, f"{number} AND NOT {rounded} AND NOT {exact} LIKE N'%,%'")
+        rounded, grouped = f"{exact} LIKE N'%.{'_' * scale}%[1-9]%'", f"{exact} LIKE N'%,%'"
+        return Cast(column, made, f"{there} AND {number} AND NOT ({rounded}) AND NOT ({grouped})")
     if kind in _TIMES:
         moment = _moment_of_text(source, text)
         return moment._replace(faithful=f"{number} AND ({moment.faithful})")
