@@ -24,10 +24,16 @@ class ComparedEvents:
     events: ReadEvents
     mode: RowMode
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The columns that identify events."""
+        codec = self.events.codec
+        return frozenset(codec.columns[member.column] for member in codec.key)
+
     def check(self, known: Collection[str], table: str) -> None:
         """Raise SourceError if a table with these columns lacks some that the events have."""
         codec = self.events.codec
-        needed = {codec.columns[member.column] for member in (*codec.fields, *codec.key)}
+        needed = self.keys.union(codec.columns[member.column] for member in codec.fields)
         if lacking := sorted(needed.difference(known)):
             hint = "column.exclude.list leaves columns out of the events"
             raise SourceError(

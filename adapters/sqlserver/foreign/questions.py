@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 
 from adapters.sqlserver.foreign import statements
@@ -17,15 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from adapters.sqlserver.foreign.statements import ForeignRead
-    from adapters.sqlserver.server.table import Table
+    from adapters.sqlserver.server.table import Column, Table
     from engine.model import CollectionId, Key
+
+_NAMED, _OWN_KEY = 2, 3
+"""Where a row of `statements.page` says whether it is named, and where its own key begins."""
 
 
 class PageRows(NamedTuple):
-    """Some rows of a page: their texts, whether each has lost nothing, and the key of the last one."""
+    """Some rows of a page: their texts, whether each has lost nothing, and the key of the last one.
+
+    `named` says whether the source can have a row's key; `others` are the keys that it can't have, as JSON.
+    """
 
     texts: pa.Array
     faithful: pa.Array
+    named: pa.Array
+    others: pa.Array
     last: Key
 
 
@@ -72,7 +82,18 @@ class ForeignQuestions(Questions):
 
 
 def _page_rows(foreign: ForeignRead, found: Sequence[Sequence[Any]]) -> PageRows:
-    texts, faithful = list(zip(*found, strict=True))[:2]
-    columns, (_text, _faithful, *key) = foreign.read.keyset.columns, found[-1]
-    last = tuple(key_of(column, value) for column, value in zip(columns, key, strict=True))
-    return PageRows(pa.array(texts, pa.large_string()), pa.array(faithful, pa.int8()).cast(pa.bool_()), last)
+    texts, faithful, named = list(zip(*found, strict=True))[:_OWN_KEY]
+    columns, key = foreign.read.keyset.columns, found[-1][_OWN_KEY:]
+    return PageRows(
+        pa.array(texts, pa.large_string()),
+        pa.array(faithful, pa.int8()).cast(pa.bool_()),
+        pa.array(named, pa.int8()).cast(pa.bool_()),
+        pa.array([_own_name(columns, row) for row in found if not row[_NAMED]], pa.large_string()),
+        tuple(key_of(column, value) for column, value in zip(columns, key, strict=True)),
+    )
+
+
+def _own_name(columns: Sequence[Column], row: Sequence[Any]) -> str:
+    """A row by the target's own key, as texts; by a digest without a key."""
+    key = zip((column.name for column in columns), row[_OWN_KEY:], strict=True)
+    return orjson.dumps(dict(key) or {"row": sha256(row[0].encode()).hexdigest()}).decode()

@@ -21,6 +21,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.sqlserver.foreign.casts import absent, cast_of
 from adapters.sqlserver.foreign.statements import ForeignRead
@@ -31,6 +32,7 @@ from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from adapters.verify.foreign_tables import keys_found
 from engine.errors import ConfigError, InvariantError, SourceError
+from engine.verify.compared_digests import key_digests
 from engine.verify.settled import HeldRows
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class _Scan:
     def __init__(
         self, questions: ForeignQuestions, foreign: ForeignRead, compared: ComparedEvents, row_bytes: int
     ) -> None:
-        self._questions, self._foreign, self.compared = questions, foreign, compared
+        self._questions, self._foreign, self._compared = questions, foreign, compared
         row_bytes = max(1, row_bytes)
         self._page_rows = min(max(1, _PAGE_BYTES // row_bytes), _MOST_ROWS)
         self._fetched = min(max(1, _FETCHED_BYTES // row_bytes), self._page_rows)
@@ -78,6 +80,15 @@ class _Scan:
             yield found
         if last and count == self._page_rows and number == len(self._after) - 1:
             self._after.append(last)
+
+    def digested(self, found: PageRows) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The digests of keys and rows, and the keys as JSON. A key that the source can't have is the table's."""
+        keys, rows, shown = self._compared.digested(found.texts)
+        if len(found.others):
+            unnamed = pc.invert(found.named)
+            keys = pc.replace_with_mask(keys, unnamed, key_digests(found.others))
+            shown = pc.replace_with_mask(shown, unnamed, found.others)
+        return keys, rows, shown
 
 
 @contextmanager
@@ -157,14 +168,15 @@ class ForeignRows:
         key = tuple(known[name] for name in table.key)
         keyset = Keyset(key if all(column.type in READABLE for column in key) else ())
         read = ReadTable(table, keyset, keyset, hint="", object_id=described.object_id)
-        return ForeignRead(read, casts), compared
+        identifying = tuple(column for column in readable(reads.table) if column.name in reads.compared.keys)
+        return ForeignRead(read, casts, identifying), compared
 
     def rows(self) -> Iterator[HeldRows]:
         """The rows, page by page in the order of the key. Raises SourceError."""
         scan = self._begun()
         for number, page in enumerate(scan.pages()):
             for found in self._while_wanted(page):
-                keys, rows, _shown = scan.compared.digested(found.texts)
+                keys, rows, _shown = scan.digested(found)
                 places = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
                 yield HeldRows(keys, rows, places, found.faithful)
 
@@ -174,7 +186,7 @@ class ForeignRows:
         for number in dict.fromkeys(place.number for place in places):
             there = [place for place in places if place.number == number]
             with closing(scan.page(number)) as page:
-                digested = (scan.compared.digested(found.texts) for found in self._while_wanted(page))
+                digested = map(scan.digested, self._while_wanted(page))
                 known |= keys_found(there, ((keys, shown) for keys, _rows, shown in digested))
         return tuple(known[place.key] for place in places if place.key in known)
 

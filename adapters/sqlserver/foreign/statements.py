@@ -10,6 +10,7 @@ from engine.events.values.row_form import RowMode
 
 if TYPE_CHECKING:
     from adapters.sqlserver.foreign.casts import Cast
+    from adapters.sqlserver.server.table import Column
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import CollectionId, Key
 
@@ -19,10 +20,14 @@ BEGIN = "BEGIN TRANSACTION"
 
 @dataclass(frozen=True, slots=True)
 class ForeignRead:
-    """A target's table, and the casts of its columns. A table without a key has an empty keyset."""
+    """A target's table, and the casts of its columns. A table without a key has an empty keyset.
+
+    `keys` are the source's columns that identify rows; they say whether they may be NULL there.
+    """
 
     read: ReadTable
     casts: tuple[Cast, ...]
+    keys: tuple[Column, ...]
 
 
 def first_row(foreign: ForeignRead) -> str:
@@ -31,15 +36,18 @@ def first_row(foreign: ForeignRead) -> str:
 
 
 def page(foreign: ForeignRead, after: Key | None, rows: int) -> str:
-    """Rows as text, whether each is faithful, and its key's parts: `rows` of them behind a key, in its order.
+    """`rows` rows behind a key, in its order; all rows of a table without a key.
 
-    All rows of a table without a key.
+    Of each its text, whether it has lost nothing, whether the source can have its key, and its own key.
     """
     keyset, casts = foreign.read.keyset, foreign.casts
     text = joined([(cast.column, cast.value) for cast in casts], RowMode.ESCAPED)
-    lossless = [f"({cast.faithful})" for cast in casts if cast.faithful]
-    faithful = f"CASE WHEN {' AND '.join(lossless)} THEN 1 ELSE 0 END" if lossless else "1"
-    shown = [f"{text} AS [r]", f"{faithful} AS [f]"]
+    faithful = [f"({cast.faithful})" for cast in casts if cast.faithful]
+    may_be_null = {column.name: column.nullable for column in foreign.keys}
+    keys = [cast for cast in casts if cast.column.name in may_be_null]
+    named = [f"{cast.value} IS NOT NULL" for cast in keys if not may_be_null[cast.column.name]]
+    named += [f"({cast.faithful})" for cast in keys if cast.faithful]
+    shown = [f"{text} AS [r]", f"{_flag(faithful)} AS [f]", f"{_flag(named)} AS [k]"]
     if not keyset.columns:
         return f"SELECT {', '.join(shown)} FROM {foreign.read.relation}"
     shown += [f"{key_text(column)} AS [key{place}]" for place, column in enumerate(keyset.columns)]
@@ -47,6 +55,11 @@ def page(foreign: ForeignRead, after: Key | None, rows: int) -> str:
     return (
         f"SELECT TOP ({rows}) {', '.join(shown)} FROM {foreign.read.relation}{where} ORDER BY {keyset.order}"
     )
+
+
+def _flag(conditions: list[str]) -> str:
+    """1 if all conditions hold, 0 if one does not or is unknown."""
+    return f"CASE WHEN {' AND '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "1"
 
 
 def marker(table: CollectionId, row_id: str) -> str:

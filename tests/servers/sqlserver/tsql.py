@@ -153,10 +153,9 @@ def _changed(node: exp.Expr) -> exp.Expr:
             changed = exp.Var(this=PARAMETER)
         case exp.HexString():
             changed = _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
-        case exp.Convert() if node.args.get("safe"):
-            changed = _tried(kind_of(node.this), node.expression, node.args.get("style"))
         case exp.Convert():
-            changed = _converted(kind_of(node.this), node.expression, node.args.get("style"))
+            convert = _tried if node.args.get("safe") else _converted
+            changed = convert(kind_of(node.this), node.expression, node.args.get("style"))
         case exp.Cast() if not node.meta.get("ours"):
             changed = _converted(kind_of(node.to), node.this, None)
         case exp.Collate():
@@ -241,7 +240,9 @@ def _pattern(like: str) -> str:
     """A pattern of LIKE with sets of characters, as a regular expression."""
     parts = re.findall(r"\[[^\]]*\]|.", like, re.DOTALL)
     wild = {"%": ".*", "_": "."}
-    return "^" + "".join(wild.get(part) or (part if len(part) > 1 else re.escape(part)) for part in parts) + "$"
+    return (
+        "^" + "".join(wild.get(part) or (part if len(part) > 1 else re.escape(part)) for part in parts) + "$"
+    )
 
 
 def _as_text(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
