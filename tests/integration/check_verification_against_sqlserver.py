@@ -61,6 +61,8 @@ COLUMNS = {
     "cash": "cash",
 }
 """The columns that somebody copies, as the stand-in's own database reads them."""
+BROUGHT = """DELETE FROM copy.t_orders AS t WHERE {}
+    AND NOT EXISTS (SELECT FROM new AS n WHERE n.id = t.id AND n IS NOT DISTINCT FROM t)"""
 GIVEN = {
     "signal__data__collection": "shop.dbo.signals",
     "incremental__snapshot__chunk__size": "50",
@@ -89,8 +91,9 @@ def orders(shop: StandInDatabase) -> StandInDatabase:
     rows = (
         f"({key}, N'nöte {key % 7}', {key / 7:.2f}, '2024-02-29 12:00:00.{abs(key):03}',"
         f" '2024-02-29 12:00:00.{abs(key):03}', '2024-02-29 12:00:00.{abs(key):07} +02:00',"
-        f" '2024-01-{abs(key) % 28 + 1:02}', '12:00:00.{abs(key):03}', {key / 3}, {key % 2}, "
-        f" 0x{abs(key):06x}, '00112233-4455-6677-8899-{abs(key):012}', 'f{key % 9}', {large(key)}, {key / 8:.4f}, N'secret')"
+        f" '2024-01-{abs(key) % 28 + 1:02}', '12:00:00.{abs(key):03}', {key / 3}, {key % 2},"
+        f" 0x{abs(key):06x}, '00112233-4455-6677-8899-{abs(key):012}', 'f{key % 9}', {large(key)},"
+        f" {key / 8:.4f}, N'secret')"
         for key in range(-ROWS // 2, ROWS // 2)
     )
     names = ", ".join([*COLUMNS, "secret"])
@@ -114,8 +117,8 @@ def there(sqlserver: SqlServer) -> StandInDatabase:
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many pages, each of which is fetched in parts."""
-    monkeypatch.setattr(foreign_rows, "_PAGE_BYTES", 20_000)
-    monkeypatch.setattr(foreign_rows, "_FETCHED_BYTES", 5_000)
+    monkeypatch.setattr(foreign_rows, "_PAGE_BYTES", 60_000)
+    monkeypatch.setattr(foreign_rows, "_FETCHED_BYTES", 15_000)
 
 
 def copied(orders: StandInDatabase, there: StandInDatabase, where: str = "true", *, lag_s: float = 0) -> None:
@@ -131,9 +134,11 @@ def copied(orders: StandInDatabase, there: StandInDatabase, where: str = "true",
     time.sleep(lag_s)
     marks = ", ".join("%s::text" if "text" in shown else "%s" for shown in COLUMNS.values())
     with there.postgres.connect(there.name) as keeper, keeper.transaction(), keeper.cursor() as cursor:
-        cursor.execute(f"DELETE FROM copy.t_orders WHERE {where}".encode())
-        cursor.executemany(
-            f"INSERT INTO copy.t_orders ({', '.join(COLUMNS)}) VALUES ({marks})".encode(), found
+        cursor.execute("CREATE TEMPORARY TABLE new (LIKE copy.t_orders) ON COMMIT DROP")
+        cursor.executemany(f"INSERT INTO new ({', '.join(COLUMNS)}) VALUES ({marks})".encode(), found)
+        cursor.execute(BROUGHT.format(where).encode())
+        cursor.execute(
+            "INSERT INTO copy.t_orders SELECT * FROM new WHERE id NOT IN (SELECT id FROM copy.t_orders)"
         )
         cursor.executemany(
             "INSERT INTO copy.t_markers SELECT %s::text WHERE %s NOT IN (SELECT id FROM copy.t_markers)",

@@ -82,7 +82,7 @@ class _Scan:
             self._after.append(last)
 
     def digested(self, found: PageRows) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The digests of keys and rows, and the keys as JSON. A key that the source can't have is the table's."""
+        """The digests of keys and rows, and the keys as JSON. A key that the source can't have stays."""
         keys, rows, shown = self._compared.digested(found.texts)
         if len(found.others):
             unnamed = pc.invert(found.named)
