@@ -15,7 +15,7 @@ page, of which rows are fetched while they arrive.
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,7 @@ from adapters.sqlserver.server.table import Table
 from adapters.sqlserver.server.tsql import READABLE
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
+from adapters.verify.failures import as_source_errors
 from adapters.verify.foreign_tables import keys_found
 from engine.errors import ConfigError, InvariantError, SourceError
 from engine.verify.compared_digests import key_digests
@@ -91,15 +92,6 @@ class _Scan:
         return keys, rows, shown
 
 
-@contextmanager
-def _no_fault_of_the_job() -> Iterator[None]:
-    """A target that can't be used is no reason to stop the job."""
-    try:
-        yield
-    except ConfigError as error:
-        raise error.recast(SourceError) from error
-
-
 class ForeignRows:
     """Implements `ForeignTable`, and `HasMarkers` if there is a table of `markers`.
 
@@ -137,14 +129,14 @@ class ForeignRows:
         foreign, compared = self._chosen(questions)
         size = questions.probes.size(foreign.read)
         if snapshots:
-            with _no_fault_of_the_job():
+            with as_source_errors(ConfigError):
                 questions.take_snapshot(foreign)
         self._scan = _Scan(questions, foreign, compared, size.bytes // max(1, size.rows))
         return size.bytes
 
     def _asked(self) -> ForeignQuestions:
         if self._questions is None:
-            with _no_fault_of_the_job():
+            with as_source_errors(ConfigError):
                 self._questions = self._connect()
             self._questions.limit_lock_waits(_LOCK_TIMEOUT_MS)
         return self._questions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.lake.table_name import CollectionTables, TableNaming
 from adapters.sqlserver.foreign.questions import ForeignQuestions
 from adapters.sqlserver.foreign.rows import ForeignRows
-from adapters.sqlserver.settings import Encryption
+from adapters.sqlserver.settings import Encryption, SqlServerSettings
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from adapters.lake.table_name import TableName
     from adapters.sqlserver.server.connection import Server
-    from adapters.sqlserver.settings import SqlServerSettings
     from adapters.sqlserver.snapshot.table_reads import RowReads
     from engine.config.sinks.sqlserver_target import SqlServerTarget
 
@@ -26,24 +25,28 @@ _FIRST_SCHEMA: Final = "dbo"
 
 
 def settings_of(target: SqlServerTarget, source: SqlServerSettings) -> SqlServerSettings:
-    """How a target is reached: by the drivers that the source is reached by."""
-    return replace(
-        source,
-        host=target.host,
+    """How a target is reached: by the ODBC driver that the source is reached by."""
+    given = target.options
+    reached = SqlServerSettings(
+        target.host,
+        target.user,
+        (target.database,),
+        target.password,
         port=target.port,
         instance=target.instance,
-        databases=(target.database,),
-        user=target.user,
-        password=target.password,
-        access_token="",
-        encrypt=Encryption(target.encrypt),
-        trust_server_certificate=target.trust_server_certificate,
-        certificate_host=target.certificate_host,
-        server_certificate=target.server_certificate,
-        application=target.application,
-        login_timeout_s=target.login_timeout_s,
-        packet_size=target.packet_size,
-        multi_subnet_failover=target.multi_subnet_failover,
+        odbc_driver=source.odbc_driver,
+        query_timeout_ms=source.query_timeout_ms,
+        multi_subnet_failover=given.get("multiSubnetFailover") == "true",
+        trust_server_certificate=given.get("trustServerCertificate") == "true",
+        certificate_host=given.get("hostNameInCertificate", ""),
+        server_certificate=given.get("serverCertificate", ""),
+    )
+    return replace(
+        reached,
+        encrypt=Encryption(given.get("encrypt", reached.encrypt)),
+        application=given.get("applicationName", reached.application),
+        login_timeout_s=int(given.get("loginTimeout", reached.login_timeout_s)),
+        packet_size=int(given.get("packetSize", reached.packet_size)),
     )
 
 

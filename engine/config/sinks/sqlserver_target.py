@@ -8,7 +8,7 @@ Options have the driver's names, in any case of letters. User and password keep 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -22,31 +22,33 @@ _ADDRESS: Final = re.compile(
 )
 _OPTION: Final = re.compile(r";([^;={}]+)=(?:\{((?:[^}]|\}\})*)\}|([^;{}]*))")
 _STANDARD_PORT: Final = 1433
-_FLAGS: Final = frozenset({"true", "false"})
+_FLAG: Final = {"true": "true", "false": "false"}
 _ENCRYPTION: Final = {
     **{word: word for word in ("optional", "mandatory", "strict")},
     **dict.fromkeys(("true", "yes"), "mandatory"),
     **dict.fromkeys(("false", "no"), "optional"),
 }
-_OPTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "applicationName": bool,
-    "database": bool,
-    "databaseName": bool,
-    "encrypt": lambda word: word.lower() in _ENCRYPTION,
-    "hostNameInCertificate": bool,
-    "instanceName": bool,
-    "loginTimeout": str.isdecimal,
-    "multiSubnetFailover": lambda word: word.lower() in _FLAGS,
-    "packetSize": str.isdecimal,
-    "password": bool,
-    "port": str.isdecimal,
-    "portNumber": str.isdecimal,
-    "serverCertificate": bool,
-    "trustServerCertificate": lambda word: word.lower() in _FLAGS,
-    "user": bool,
-    "userName": bool,
+
+
+def _number(word: str) -> str:
+    return word if word.isdecimal() else ""
+
+
+_OPTIONS: Final[Mapping[str, Callable[[str], str]]] = {
+    **dict.fromkeys(
+        (
+            *("applicationName", "database", "databaseName", "hostNameInCertificate", "instanceName"),
+            *("password", "serverCertificate", "user", "userName"),
+        ),
+        str,
+    ),
+    **dict.fromkeys(("loginTimeout", "packetSize", "port", "portNumber"), _number),
+    **dict.fromkeys(
+        ("multiSubnetFailover", "trustServerCertificate"), lambda word: _FLAG.get(word.lower(), "")
+    ),
+    "encrypt": lambda word: _ENCRYPTION.get(word.lower(), ""),
 }
-"""What each option may be."""
+"""What each option's text means; empty: nothing."""
 _NAMES: Final = {name.lower(): name for name in _OPTIONS}
 _SYNONYMS: Final = {"database": "databaseName", "port": "portNumber", "userName": "user"}
 
@@ -55,7 +57,8 @@ _SYNONYMS: Final = {"database": "databaseName", "port": "portNumber", "userName"
 class SqlServerTarget:
     """A database of a SQL Server. `port` 0: the host is asked for it, by the `instance`.
 
-    `encrypt` is one of optional, mandatory and strict. `table_format` gives a table's schema and name.
+    `options` are the other ones of the address: flags are true or false, `encrypt` is optional, mandatory or
+    strict. `table_format` gives a table's schema and name.
     """
 
     host: str
@@ -64,14 +67,7 @@ class SqlServerTarget:
     instance: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
-    encrypt: str = "mandatory"
-    trust_server_certificate: bool = False
-    certificate_host: str = ""
-    server_certificate: str = ""
-    application: str = "tidemark"
-    login_timeout_s: int = 30
-    packet_size: int = 0
-    multi_subnet_failover: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
     table_format: str = "${source.schema}.${source.table}"
 
 
@@ -85,24 +81,14 @@ def sqlserver_target(connecting: ConnectionSettings, problems: list[str]) -> Sql
     found = _ADDRESS.fullmatch(connecting.address)
     given = dict(_given(connecting, found["options"] if found else "", problems))
     host, instance, port = found.group("host", "instance", "port") if found else ("", None, None)
-    instance = instance or given.get("instanceName", "")
-    port = port or given.get("portNumber") or ("0" if instance else str(_STANDARD_PORT))
-    if "databaseName" not in given:
+    user, password = (given.pop(name, "") for name in ("user", "password"))
+    instance = given.pop("instanceName", instance or "")
+    port = given.pop("portNumber", port or ("0" if instance else str(_STANDARD_PORT)))
+    database = given.pop("databaseName", "")
+    if not database:
         problems.append(f"{connecting.setting!r} lacks the parameter 'databaseName'")
-    target = SqlServerTarget(host, given.get("databaseName", ""), int(port), instance)
-    return replace(
-        target,
-        user=connecting.user or given.get("user", ""),
-        password=connecting.password or given.get("password", ""),
-        encrypt=_ENCRYPTION.get(given.get("encrypt", "").lower(), target.encrypt),
-        trust_server_certificate=given.get("trustServerCertificate", "").lower() == "true",
-        certificate_host=given.get("hostNameInCertificate", ""),
-        server_certificate=given.get("serverCertificate", ""),
-        application=given.get("applicationName", target.application),
-        login_timeout_s=int(given.get("loginTimeout", target.login_timeout_s)),
-        packet_size=int(given.get("packetSize", 0)),
-        multi_subnet_failover=given.get("multiSubnetFailover", "").lower() == "true",
-    )
+    login = connecting.user or user, connecting.password or password
+    return SqlServerTarget(host, database, int(port), instance, *login, given)
 
 
 def _given(connecting: ConnectionSettings, options: str, problems: list[str]) -> Iterator[tuple[str, str]]:
@@ -115,9 +101,9 @@ def _given(connecting: ConnectionSettings, options: str, problems: list[str]) ->
             problems.append(
                 f"{connecting.setting!r} has an unknown parameter {option[1].strip()!r}; known: {known}"
             )
-        elif not _OPTIONS[name](word):
+        elif meaning := _OPTIONS[name](word):
+            yield _SYNONYMS.get(name, name), meaning
+        else:
             problems.append(
                 f"{connecting.setting!r} has a parameter {name!r} with a value that it can't have"
             )
-        else:
-            yield _SYNONYMS.get(name, name), word

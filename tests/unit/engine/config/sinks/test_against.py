@@ -65,9 +65,8 @@ def test_a_database_on_sql_server():
         marker__collection="shop.dbo.markers",
     )
 
-    assert found.database == SqlServerTarget(
-        "h", "d;}", 1444, "i", "reader", "p", "mandatory", trust_server_certificate=True
-    )
+    options = {"encrypt": "mandatory", "trustServerCertificate": "true"}
+    assert found.database == SqlServerTarget("h", "d;}", 1444, "i", "reader", "p", options)
     assert found.marker == CollectionId(("shop", "dbo", "markers"))
     assert "'p'" not in repr(found)
 
@@ -90,15 +89,16 @@ def test_other_options_of_a_sql_server_are_its_driver_s():
         "multiSubnetFailover=true"
     )
 
-    assert found.database == SqlServerTarget(
-        *("h", "d", 1433, "", "u", "p;", "strict"),
-        certificate_host="n",
-        server_certificate="/c.pem",
-        application="a",
-        login_timeout_s=5,
-        packet_size=8000,
-        multi_subnet_failover=True,
-    )
+    options = {
+        "encrypt": "strict",
+        "serverCertificate": "/c.pem",
+        "hostNameInCertificate": "n",
+        "applicationName": "a",
+        "loginTimeout": "5",
+        "packetSize": "8000",
+        "multiSubnetFailover": "true",
+    }
+    assert found.database == SqlServerTarget("h", "d", 1433, "", "u", "p;", options)
 
 
 @pytest.mark.parametrize(
