@@ -83,17 +83,21 @@ class ForeignQuestions(Questions):
 
 def _page_rows(foreign: ForeignRead, found: Sequence[Sequence[Any]]) -> PageRows:
     texts, faithful, named = list(zip(*found, strict=True))[:_OWN_KEY]
-    columns, key = foreign.read.keyset.columns, found[-1][_OWN_KEY:]
+    columns = foreign.read.keyset.columns
     return PageRows(
         pa.array(texts, pa.large_string()),
         pa.array(faithful, pa.int8()).cast(pa.bool_()),
         pa.array(named, pa.int8()).cast(pa.bool_()),
         pa.array([_own_name(columns, row) for row in found if not row[_NAMED]], pa.large_string()),
-        tuple(key_of(column, value) for column, value in zip(columns, key, strict=True)),
+        _own_key(columns, found[-1]),
     )
+
+
+def _own_key(columns: Sequence[Column], row: Sequence[Any]) -> Key:
+    return tuple(key_of(column, value) for column, value in zip(columns, row[_OWN_KEY:], strict=True))
 
 
 def _own_name(columns: Sequence[Column], row: Sequence[Any]) -> str:
     """A row by the target's own key, as texts; by a digest without a key."""
-    key = zip((column.name for column in columns), row[_OWN_KEY:], strict=True)
+    key = zip((column.name for column in columns), _own_key(columns, row), strict=True)
     return orjson.dumps(dict(key) or {"row": sha256(row[0].encode()).hexdigest()}).decode()
