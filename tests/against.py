@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from tests.meanwhile import meanwhile
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import threading
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from signals.answers import Answer
     from tests.driven import Driven
@@ -29,22 +31,14 @@ def last_answer(job: Driven, id_: str) -> Answer:
     return ended()[0]
 
 
-@contextmanager
-def kept(keep: Callable[[], None]) -> Iterator[None]:
+def kept(keep: Callable[[], None]) -> AbstractContextManager[None]:
     """Somebody who brings rows to the table, now and then."""
-    stop = threading.Event()
 
-    def go_on() -> None:
+    def go_on(stop: threading.Event) -> None:
         while not stop.wait(LAG_S):
             keep()
 
-    keeper = threading.Thread(target=go_on)
-    keeper.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        keeper.join()
+    return meanwhile(go_on)
 
 
 def counts(answer: Answer) -> dict[str, int]:
