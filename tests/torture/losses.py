@@ -133,13 +133,22 @@ class FilesTables:
 
 
 def _apply(rows: dict[str, Row], event: dict[str, Any], types: Mapping[str, str]) -> None:
-    key, value = json.dumps(event["key"]), event["value"]
-    if value is None or value["op"] == "d":
-        rows.pop(key, None)
-    elif value["op"] == "t":
+    value = event["value"]
+    if value is not None and value["op"] == "t":
         rows.clear()
-    else:
-        before, row = rows.get(key, {}), texts(value["after"], types)
-        rows[key] = {
-            name: before.get(name, text) if text == UNCHANGED else text for name, text in row.items()
+        return
+    before, after = _keys(event)
+    known = rows.pop(before, {}) if value is None or value["op"] in "ud" else rows.get(after, {})
+    if value is not None and value["op"] != "d":
+        row = texts(value["after"], types)
+        rows[after] = {
+            name: known.get(name, text) if text == UNCHANGED else text for name, text in row.items()
         }
+
+
+def _keys(event: dict[str, Any]) -> tuple[str, str]:
+    """A row's key before and after an event; of a table without one, its version, which no other row has."""
+    if event["key"] is not None:
+        return json.dumps(event["key"]), json.dumps(event["key"])
+    before, after = (json.dumps((event["value"][side] or {}).get("ver")) for side in ("before", "after"))
+    return before, after

@@ -147,7 +147,7 @@ class Run:
                 restart=number % _RESTART_EVERY == 2,
                 broken=self.kafka and number % _BREAK_EVERY == 0,
                 kafka=self.kafka,
-                initial=self.tables != "" or (False if asks == "blocking" else self.initial),
+                initial=self.tables != "" or self.losses or (False if asks == "blocking" else self.initial),
                 tables=self.tables != "",
                 losses=self.losses,
                 moves=self._moves(seed, number, minutes),
