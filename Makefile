@@ -102,8 +102,8 @@ verify-jdbc: setup ## tables that the sink jdbc writes, broken behind its back, 
 verify-lake: setup ## tables of Delta Lake and Iceberg, broken behind the job's back, under writes too: verified, repaired, recovered
 	$(PYTEST) tests/integration/check_verification_lake.py $(ARGS)
 
-verify-against: setup ## tables that somebody else keeps, late and with faults, under writes too: verified (5 tests, 3 min)
-	$(PYTEST) tests/integration/check_verification_against.py $(ARGS)
+verify-against: setup ## tables that somebody else keeps, late and with faults, under writes too: verified (11 tests, 7 min)
+	$(PYTEST) tests/integration/check_verification_against.py tests/integration/check_verification_against_sqlserver.py $(ARGS)
 
 jvm-ends: setup ## a job whose JVM is killed under load, or has too little memory, and its restart (2 tests, 2 min)
 	$(PYTEST) tests/integration/check_jvm_ends.py $(ARGS)

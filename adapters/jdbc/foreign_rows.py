@@ -86,11 +86,7 @@ class ForeignRows:
         known = types_of(connection, self._name)
         if not known:
             raise SourceError("the target has no such table", where=str(self._name))
-        if lacking := sorted(self._reads.needed - known.keys()):
-            hint = "column.exclude.list leaves columns out of the events"
-            raise SourceError(
-                f"the target's table lacks the columns {', '.join(lacking)}", where=str(self._name), hint=hint
-            )
+        self._reads.compared.check(known, str(self._name))
         shown, faithful = [], []
         for name, (kind, modifier) in self._reads.types.items():
             column = sql.Identifier(name)
@@ -117,7 +113,7 @@ class ForeignRows:
         for number in range(len(self._ranges)):
             texts, faithful = self._texts(number)
             if len(texts):
-                keys, rows, _shown = self._reads.digested(texts)
+                keys, rows, _shown = self._reads.compared.digested(texts)
                 places = pa.array(number * _RANGES + np.arange(len(texts)))
                 yield HeldRows(keys, rows, places, faithful)
 
@@ -127,7 +123,7 @@ class ForeignRows:
         for place in places:
             number, row = divmod(place.number, _RANGES)
             texts, _faithful = self._texts(number)
-            found.append(self._reads.digested(texts.slice(row, 1))[2][0].as_py())
+            found.append(self._reads.compared.digested(texts.slice(row, 1))[2][0].as_py())
         return tuple(found)
 
     def _texts(self, number: int) -> tuple[pa.Array, pa.Array]:

@@ -19,6 +19,7 @@ from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.events.codecs import Codecs
+from adapters.sqlserver.foreign.tables import SqlServerTargetTables, settings_of
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.sqlserver.schema.history import history
@@ -34,6 +35,8 @@ from adapters.sqlserver.source import SourceParts, SqlServerSource
 from adapters.sqlserver.streamed_spans import StreamedSpans
 from adapters.sqlserver.tools import SourceTools
 from adapters.verify.copied_events import Traits
+from engine.config.sinks.sqlserver_target import SqlServerTarget
+from engine.events.names import topic_of
 from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -44,7 +47,10 @@ if TYPE_CHECKING:
     from adapters.source.assembly.supplied import Locations
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import HeldSnapshot
+    from adapters.verify.foreign_tables import ForeignTables
     from engine.config.settings import Settings
+    from engine.config.sinks.against import Against
+    from engine.model import CollectionId
 
     ReachOf = Callable[[SqlServerSettings], Reach]
 
@@ -92,8 +98,33 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, locations: L
         actions=source.actions,
         added=source.added,
         numbers=numbers,
-        verifiable=Verifiable(Traits(), source.deletes),
+        verifiable=Verifiable(
+            Traits(),
+            source.deletes,
+            others=partial(_others, reach, settings, source),
+            mark=partial(_write_marker, reach, settings),
+            truncates=False,
+        ),
     )
+
+
+def _others(
+    reach: ReachOf, settings: Settings, source: SqlServerSource, target: Against
+) -> ForeignTables | str:
+    """The tables of a target that somebody else keeps, or why there are none."""
+    if not isinstance(target.database, SqlServerTarget):
+        return "tables of SQL Server are compared with tables of SQL Server only"
+    there = settings_of(target.database, settings.source_as(SqlServerSettings))
+    marker = target.marker
+    markers = None if marker is None else (topic_of(marker, settings.events), marker)
+    server = Server(reach(there), connection.login_of(there))
+    return SqlServerTargetTables(target.database, server, source.row_reads, markers)
+
+
+def _write_marker(reach: ReachOf, settings: Settings, table: CollectionId, row_id: str) -> None:
+    """Insert a row that has nothing but an `id`, over a connection of its own. Raises SourceError."""
+    with closing(_server(reach, settings)) as found, closing(found.open(table.database)) as questions:
+        questions.write_signal(table, ("id",), row_id)
 
 
 def make_source(

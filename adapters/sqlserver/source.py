@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import HeldSnapshot, InitialReads
     from adapters.sqlserver.snapshot.opening_window import SqlServerOpening
+    from adapters.sqlserver.snapshot.table_reads import RowReads
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.snapshot.window import SqlServerWindow
     from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -183,7 +184,11 @@ class SqlServerSource:
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
-        return self._windows.deletes(collection)
+        return self._windows.table_reads.deletes(collection)
+
+    def row_reads(self, collection: CollectionId) -> RowReads:
+        """How rows of a collection are read from another table with its columns. Raises SourceError."""
+        return self._windows.table_reads.elsewhere(collection)
 
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from adapters.verify.threaded_comparison import Cancellable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.model import CollectionId
     from engine.verify.settled import HeldPlace, HeldRows
@@ -45,3 +49,20 @@ class ForeignTables(Protocol):
 
     def table(self, topic: str, collection: CollectionId, owner: str) -> ForeignTable:
         """The table of a topic with this collection's events. `owner` names the session there."""
+
+
+def keys_found(
+    places: Sequence[HeldPlace], digested: Iterable[tuple[pa.Array, pa.Array]]
+) -> dict[bytes, str]:
+    """The keys as JSON by their digests, of those of the places that are among digests and keys.
+
+    Reads no further than it must: rows may have gone, and others may have come before them.
+    """
+    wanted = {place.key for place in places}
+    found: dict[bytes, str] = {}
+    for digests, shown in digested if wanted else ():
+        for at in np.flatnonzero(pc.is_in(digests, pa.array(list(wanted), digests.type))).tolist():
+            found[digests[at].as_py()] = shown[at].as_py()
+        if found.keys() >= wanted:
+            break
+    return found

@@ -5,39 +5,57 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.events.values.row_form import RowMode
+from engine.errors import SourceError
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
+    from engine.events.values.row_form import RowMode
     from engine.staging.reads import ReadEvents
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedEvents:
+    """The events of one collection, of which its rows are made. `mode` is the form of the rows' texts."""
+
+    events: ReadEvents
+    mode: RowMode
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The columns that identify events."""
+        codec = self.events.codec
+        return frozenset(codec.columns[member.column] for member in codec.key)
+
+    def check(self, known: Collection[str], table: str) -> None:
+        """Raise SourceError if a table with these columns lacks some that the events have."""
+        codec = self.events.codec
+        needed = self.keys.union(codec.columns[member.column] for member in codec.fields)
+        if lacking := sorted(needed.difference(known)):
+            hint = "column.exclude.list leaves columns out of the events"
+            raise SourceError(
+                f"the target's table lacks the columns {', '.join(lacking)}", where=table, hint=hint
+            )
+
+    def digested(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The digests of keys and rows, and the keys as JSON."""
+        staged = self.events.staged(texts, self.mode)
+        keys, rows = bare_keys(staged.column("key")), staged.column("value")
+        return key_digests(keys), digests_of_rows(keys, rows), keys
+
+
+@dataclass(frozen=True, slots=True)
 class RowReads:
-    """The way of one collection's rows.
+    """The way of one collection's rows on PostgreSQL.
 
     `types` has each column's type and its modifier, as PostgreSQL numbers them. `expression` is SQL that
-    makes one text of the columns, in the exact form. `settings` are what a session needs so that values have
-    the source's texts.
+    makes one text of the columns. `settings` are what a session needs so that values have the source's texts.
     """
 
     types: Mapping[str, tuple[int, int]]
     expression: str
-    events: ReadEvents
+    compared: ComparedEvents
     settings: Mapping[str, str]
-
-    @property
-    def needed(self) -> frozenset[str]:
-        """The columns that events have."""
-        codec = self.events.codec
-        return frozenset(codec.columns[member.column] for member in (*codec.fields, *codec.key))
-
-    def digested(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The digests of keys and rows, and the keys as JSON."""
-        staged = self.events.staged(texts, RowMode.EXACT)
-        keys, rows = bare_keys(staged.column("key")), staged.column("value")
-        return key_digests(keys), digests_of_rows(keys, rows), keys

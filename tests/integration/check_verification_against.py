@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.against import KINDS, SETTLE_MS, counts, kept, last_answer
 from tests.driven import SIGNAL_TABLE, driven
 from tests.integration.test_jdbc_sink import target
 from tests.integration.test_verification import writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -28,8 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 __all__ = ["target"]
 
 ROWS = 600
-SETTLE_MS = 3000
-LAG_S = 0.3
 TABLES = (
     "CREATE TYPE mood AS ENUM ('calm', 'wild')",
     (
@@ -72,7 +69,6 @@ MARKED = {
     "tidemark__verify__settle__ms": "3600000",
     "skipped__operations": "none",
 }
-KINDS = ("equal", "missing", "different", "extra")
 
 
 @pytest.fixture
@@ -103,9 +99,7 @@ def asked(job: Driven, database: Database, id_: str, **more: str) -> Answer:
     data = json.dumps({"data-collections": ["public.orders"], "type": "verify", "against": "there", **more})
     with database.connect() as connection:
         connection.execute("INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)", [id_, data])
-    ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
-    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
+    return last_answer(job, id_)
 
 
 def copied(orders: Database, there: Database, where: str = "true", *, lag_s: float = 0.0) -> None:
@@ -132,28 +126,6 @@ def copied(orders: Database, there: Database, where: str = "true", *, lag_s: flo
             gone = sorted(set(present) - set(keys))
             cursor.executemany("DELETE FROM copy.t_orders WHERE id = %s AND part = %s", gone)
             cursor.executemany("INSERT INTO copy.t_markers VALUES (%s) ON CONFLICT DO NOTHING", markers)
-
-
-@contextmanager
-def kept(orders: Database, there: Database, where: str, lag_s: float = 0.0) -> Iterator[None]:
-    """Somebody who brings rows to the table, now and then."""
-    stop = threading.Event()
-
-    def keep() -> None:
-        while not stop.wait(LAG_S):
-            copied(orders, there, where, lag_s=lag_s)
-
-    keeper = threading.Thread(target=keep)
-    keeper.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        keeper.join()
-
-
-def counts(answer: Answer) -> dict[str, int]:
-    return {kind: answer.facts[kind] for kind in KINDS}
 
 
 def test_faults_in_a_table_of_others_are_found(
@@ -203,7 +175,7 @@ def test_what_lags_is_no_difference(orders: Database, there: Database, tmp_path:
         with there.connect() as connection:
             connection.execute("UPDATE copy.t_orders SET done = NOT done WHERE id = 500")
             connection.execute("INSERT INTO copy.t_orders (id, part) VALUES (9999, 'x')")
-        with kept(orders, there, f"id NOT IN {faults}"), writing(orders, step):
+        with kept(partial(copied, orders, there, f"id NOT IN {faults}")), writing(orders, step):
             rejected = asked(job, orders, "wrong")
         copied(orders, there)
         accepted = asked(job, orders, "right")
@@ -225,9 +197,9 @@ def test_a_table_that_shows_markers_needs_no_time_to_settle(
             connection.execute("UPDATE copy.t_orders SET done = NOT done WHERE id = 500")
             connection.execute("DELETE FROM copy.t_orders WHERE id = 501")
             connection.execute("INSERT INTO copy.t_orders (id, part) VALUES (9999, 'x')")
-        with kept(orders, there, f"id NOT IN {faults}", lag_s=2.0), writing(orders, step):
+        with kept(partial(copied, orders, there, f"id NOT IN {faults}", lag_s=2.0)), writing(orders, step):
             rejected = asked(job, orders, "wrong")
-        with kept(orders, there, "true"):
+        with kept(partial(copied, orders, there)):
             accepted = asked(job, orders, "right")
 
     assert [rejected.facts[kind] for kind in KINDS[1:]] == [1, 1, 1], rejected.text

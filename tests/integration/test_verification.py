@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,11 @@ from typer.testing import CliRunner
 
 from adapters.cli.app import app
 from tests.driven import SIGNAL_TABLE, driven, properties
+from tests.meanwhile import meanwhile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from signals.answers import Answer
@@ -91,25 +92,17 @@ def fault(event: dict[str, Any]) -> dict[str, Any] | None:
     return event
 
 
-@contextmanager
-def writing(database: Database, step: Callable[[Any, int], None]) -> Iterator[None]:
+def writing(database: Database, step: Callable[[Any, int], None]) -> AbstractContextManager[None]:
     """Take steps with a connection of their own meanwhile, which are numbered from 1."""
-    stop = threading.Event()
 
-    def write() -> None:
+    def write(stop: threading.Event) -> None:
         with database.connect() as connection:
             for number in count(1):
                 step(connection, number)
                 if stop.wait(0.002):
                     return
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        writer.join()
+    return meanwhile(write)
 
 
 def test_faults_are_found_and_nothing_else(orders, tmp_path, spark):

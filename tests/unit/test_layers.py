@@ -117,6 +117,7 @@ ORDER = {
                 "events",
                 "schema",
                 "snapshot",
+                "foreign",
                 "tools",
                 "saved",
                 "streamed",

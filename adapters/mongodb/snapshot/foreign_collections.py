@@ -15,6 +15,7 @@ from adapters.lake.table_name import CollectionTables, TableNaming
 from adapters.mongodb.server.connection import connection_of
 from adapters.mongodb.server.foreign_reader import ForeignReader
 from adapters.mongodb.settings import MongoSettings
+from adapters.verify.foreign_tables import keys_found
 from engine.errors import SinkRefused, SourceError
 from engine.model import CollectionId
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests
@@ -81,13 +82,8 @@ class ForeignCollection:
 
     def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of these documents, found by their digests: others may have come before them."""
-        wanted = {place.key: "" for place in places}
-        for keys, _rows, shown, _first in self._digested() if wanted else ():
-            for at in np.flatnonzero(pa.compute.is_in(keys, pa.array(list(wanted), keys.type))).tolist():
-                wanted[keys[at].as_py()] = shown[at].as_py()
-            if all(wanted.values()):
-                break
-        return tuple(wanted.values())
+        digested = ((keys, shown) for keys, _rows, shown, _first in self._digested())
+        return tuple(keys_found(places, digested).values())
 
     def cancel(self) -> None:
         """Close the client, which ends what is being asked."""

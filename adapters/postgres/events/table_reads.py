@@ -9,7 +9,7 @@ from adapters.postgres.events.rows import row_expression, row_shape
 from adapters.postgres.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
-from adapters.verify.row_reads import RowReads
+from adapters.verify.row_reads import ComparedEvents, RowReads
 from engine.config.settings import GeneratedColumns
 from engine.events.values.row_form import RowMode
 from engine.model import Target
@@ -69,7 +69,7 @@ class TableReads:
         return RowReads(
             {column.name: (column.type, column.typmod) for column in relation.columns},
             row_expression(shape, RowMode.EXACT),
-            ReadEvents(codec.unmasked, shape, "{}", 0, compared=True),
+            ComparedEvents(ReadEvents(codec.unmasked, shape, "{}", 0, compared=True), RowMode.EXACT),
             {name: value for name, value in TEXT_SETTINGS.items() if name != "client_encoding"},
         )
 

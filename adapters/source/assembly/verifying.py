@@ -44,7 +44,7 @@ class Verifiable:
     are `Verification`'s.
     `why` says why nothing can be compared, if the source's settings speak against it. `others` gives the
     tables of a target that somebody else keeps, or says why they can't be compared. `mark` inserts a row with
-    an id into a table; None: it can't.
+    an id into a table; None: it can't. `truncates`: captured tables can be truncated.
     """
 
     traits: Traits
@@ -54,6 +54,7 @@ class Verifiable:
     why: str = ""
     others: Callable[[Against], ForeignTables | str] = _no_others
     mark: Callable[[CollectionId, str], None] | None = None
+    truncates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _marker(settings: Settings, told: Verifiable, collection: CollectionId | Non
     """The markers of a target. Without the truncates that the log has, differences would be false."""
     if told.mark is None or collection is None:
         return None
-    skipped = "t" in settings.events.skipped_operations
+    skipped = told.truncates and "t" in settings.events.skipped_operations
     why = "with a marker, events need the truncates: set skipped.operations=none" if skipped else ""
     return Marker(collection, topic_of(collection, settings.events), told.mark, why)
 

@@ -226,20 +226,21 @@ class Server:
 
         Raises LoginRefused where the login has expired, ConfigError where it never worked.
         """
-        return Questions(self._opened(database, "connecting"), database)
+        return Questions(self.opened(database), database)
 
     def check(self, database: str) -> None:
         """Log in and have a question answered, or raise what keeps the server from it."""
         self.query(database, metadata.SERVER, "connecting")
 
-    def _opened(self, database: str, doing: str) -> Connection:
+    def opened(self, database: str, doing: str = "connecting") -> Connection:
+        """A new connection, which the caller must close. Raises as `open` does."""
         with admission(self._login), source_errors(doing, database):
             return self.engine(database).connect()
 
     @contextmanager
     def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
         """A connection of one's own, with autocommit. Failures become SourceErrors."""
-        with self._opened(database, doing) as connection, source_errors(doing, database):
+        with self.opened(database, doing) as connection, source_errors(doing, database):
             yield connection
 
     def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:

@@ -113,8 +113,11 @@ def row_text(columns: Sequence[Column], mode: RowMode = RowMode.FAST, alias: str
     if mode is RowMode.EXACT:
         raise InvariantError("the server does not count bytes of UTF-8; rows are read in escaped form")
     prefix = f"{alias}." if alias else ""
-    operands = [prefix + quote_ident(column.name) for column in columns]
-    pairs = list(zip(columns, operands, strict=True))
+    return joined([(column, prefix + quote_ident(column.name)) for column in columns], mode)
+
+
+def joined(pairs: Sequence[tuple[Column, str]], mode: RowMode) -> str:
+    """Like `row_text`, of expressions with values of the columns' types."""
     flags = [
         f"CASE WHEN {operand} IS NULL THEN N't' ELSE N'f' END"
         for column, operand in pairs

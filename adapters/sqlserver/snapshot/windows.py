@@ -10,20 +10,15 @@ from adapters.source.window_reader import reading_of
 from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
-from adapters.sqlserver.events.source_block import ReadPosition, marked_sources, read_source
-from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.spare_connections import SpareConnections
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.opening_window import OpeningWatch
+from adapters.sqlserver.snapshot.table_reads import TableReads, merge_columns
 from adapters.sqlserver.snapshot.tables import cataloged
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
 from engine.config.settings import Watermarking
 from engine.errors import SchemaChanged, TableBusy, TidemarkError
-from engine.events.record.envelope import PLAIN
-from engine.model import Target
-from engine.staging.reads import ReadEvents
-from engine.verify.deletes import DeleteEvents
 from signals.window_rows import ROOM, rows_of
 
 if TYPE_CHECKING:
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.snapshot.tables import SqlServerTables
     from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
-    from engine.model import CollectionId, Position, Window
+    from engine.model import CollectionId, Position, Target, Window
 
 _BOUNDED = frozenset({"char", "varchar", "nchar", "nvarchar"})
 
@@ -60,8 +55,9 @@ class OpenWindows:
         tools: SourceTools,
         initial: InitialReads,
     ) -> None:
-        self._settings, self._databases, self._codecs = settings, databases, codecs
+        self._settings, self._databases = settings, databases
         self._tables, self._tools, self._initial = tables, tools, initial
+        self.table_reads = TableReads(settings.events, databases, codecs, tables, initial, tools.clock)
         self.opened: dict[str, SqlServerWindow] = {}
         self.meanwhile: OpeningWatch | None = None
         self.spare = SpareConnections(databases.names, databases.open, tools.clock.monotonic)
@@ -184,7 +180,8 @@ class OpenWindows:
     ) -> list[RunRead[ReadTable]]:
         """The runs and how to read them. Raises SchemaChanged where a table differs from the plan."""
         events = {
-            target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
+            target: self.table_reads.events(target, read, merges[target.collection])
+            for target, read in tables.items()
         }
         for run in window.runs:
             if tables[run.target].fingerprint != run.key:
@@ -195,34 +192,6 @@ class OpenWindows:
             RunRead(run, tables[run.target], events[run.target], self._tables.row_bytes(run.target))
             for run in window.runs
         ]
-
-    def _events(self, target: Target, read: ReadTable, merge: tuple[str, ...]) -> ReadEvents:
-        now_ms, name = self._tools.clock.now_ms, target.collection.parts[0]
-        position = self._databases.position(name)
-        if target.initial:
-            position = self._initial.position(name) or position
-        at = ReadPosition(
-            now_ms,
-            position.commit,
-            None if position.whole or target.as_initial else position.change,
-            snapshot=PLAIN if target.as_initial else "incremental",
-        )
-        source = read_source(self._settings.events, target.collection, at)
-        marked = marked_sources(self._settings.events, target.collection, at)
-        codec = self._codecs.codec(read.table, merge)
-        return ReadEvents(codec, row_shape(read.table), source, now_ms, marked, target.compared)
-
-    def deletes(self, collection: CollectionId) -> DeleteEvents:
-        """How delete events of rows are written that only a copy has. Raises SourceError."""
-        settings, now_ms = self._settings.events, self._tools.clock.now_ms
-        (read,) = self._tables.readings([Target(collection)]).values()
-        codec = self._codecs.codec(read.table, merge_columns([read])[collection])
-        position = self._databases.position(collection.parts[0])
-        at = ReadPosition(
-            now_ms, position.commit, None if position.whole else position.change, snapshot="incremental"
-        )
-        source = read_source(settings, collection, at)
-        return DeleteEvents.of_table(codec, source, now_ms, tombstones=settings.tombstones)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._initial.waits:
@@ -250,19 +219,3 @@ def _room(columns: Sequence[Column]) -> int:
     """How many bytes the signal table's last column, that of the data, certainly takes."""
     length = columns[-1].length if columns and columns[-1].type in _BOUNDED else 0
     return length if length > 0 else ROOM
-
-
-def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:
-    """The columns that match rows to changes, for each table of a window.
-
-    A table without a key that is read by several surrogate keys has the columns of all of them, since its
-    changes are matched once for all. Large values, which old rows of the log may lack, count only if there
-    are no other columns.
-    """
-    found: dict[CollectionId, dict[str, Column]] = {}
-    for read in reads:
-        found.setdefault(read.table.id, {}).update({column.name: column for column in read.merge.columns})
-    return {
-        table: tuple(name for name, column in columns.items() if not column.large) or tuple(columns)
-        for table, columns in found.items()
-    }

@@ -6,13 +6,14 @@ They are named in the settings, so no signal has an address or a password.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, VERBATIM, Shape, text, whole
 from engine.config.sinks.jdbc import ADDRESS, ConnectionSettings, parameters_of
 from engine.config.sinks.settings import JdbcSettings
+from engine.config.sinks.sqlserver_target import SqlServerTarget, is_sqlserver, sqlserver_target
 from engine.config.sinks.table_names import NAME_FORMAT
 from engine.model import CollectionId
 
@@ -27,14 +28,19 @@ _MARKER: Final = f"{_PREFIX}marker.collection"
 _STANDARD_FORMAT: Final = "${source.schema}.${source.table}"
 _MONGODB: Final = re.compile(r"mongodb(?:\+srv)?://\S+")
 _MONGODB_FORMAT: Final = "${source.db}.${source.table}"
+_NAME, _SQLSERVER_NAME = "schema.table", "database.schema.table"
 _SETTLE: Final = "tidemark.verify.settle.ms"
 
 
 def _address(raw: str) -> object:
-    return raw.strip() if _MONGODB.fullmatch(raw.strip()) else ADDRESS.convert(raw)
+    given = raw.strip()
+    return given if _MONGODB.fullmatch(given) or is_sqlserver(given) else ADDRESS.convert(raw)
 
 
-_ADDRESS: Final = Shape(f"{ADDRESS.allowed}; or mongodb://host:port", _address)
+_ADDRESS: Final = Shape(
+    f"{ADDRESS.allowed}; or jdbc:sqlserver://host:port;databaseName=database; or mongodb://host:port",
+    _address,
+)
 
 ROWS: Final = (
     Property(
@@ -47,8 +53,9 @@ ROWS: Final = (
     Property(
         _URL,
         APPLIED,
-        "database with tables that another program maintains: jdbc:postgresql://host:port/database, or mongodb://host:port"
-        " for a source on MongoDB",
+        "database of the source's kind with tables that another program maintains:"
+        " jdbc:postgresql://host:port/database, jdbc:sqlserver://host:port;databaseName=database,"
+        " or mongodb://host:port",
         _ADDRESS,
     ),
     Property(_USER, APPLIED, "user who may read these tables", TEXT),
@@ -64,9 +71,9 @@ ROWS: Final = (
     Property(
         _MARKER,
         APPLIED,
-        "captured table, schema.table, into which the job inserts rows that show how far the target has come;"
-        " the target must be filled in the order of the log",
-        text(r"[^.]+\.[^.]+", "schema.table"),
+        "captured table, schema.table or on SQL Server database.schema.table, into which the job inserts rows"
+        " that show how far the target has come; the target must be filled in the order of the log",
+        text(r"[^.]+\.[^.]+(\.[^.]+)?", "schema.table, or database.schema.table on SQL Server"),
     ),
 )
 
@@ -81,6 +88,9 @@ class MongoTarget:
     collection_format: str = _MONGODB_FORMAT
 
 
+TargetDatabase: TypeAlias = JdbcSettings | SqlServerTarget | MongoTarget
+
+
 @dataclass(frozen=True, slots=True)
 class Against:
     """A database with tables that somebody else keeps.
@@ -88,7 +98,7 @@ class Against:
     `marker` is the table by whose rows the target tells how far it is; None: it can't tell.
     """
 
-    database: JdbcSettings | MongoTarget
+    database: TargetDatabase
     marker: CollectionId | None = None
 
 
@@ -116,12 +126,25 @@ def read_against(values: Values) -> AgainstRead:
         login = given[_USER].get(name, ""), given[_PASSWORD].get(name, "")
         connecting = ConnectionSettings(setting, given[_URL][name], *login)
         database = _database(connecting, given[_FORMAT].get(name, ""), found.problems)
-        marker = given[_MARKER].get(name)
-        found.targets[name] = Against(database, CollectionId(tuple(marker.split("."))) if marker else None)
+        marker = _marker(given[_MARKER].get(name), database, found.problems)
+        found.targets[name] = Against(database, marker)
     return found
 
 
-def _database(connecting: ConnectionSettings, form: str, problems: list[str]) -> JdbcSettings | MongoTarget:
+def _marker(given: str | None, database: TargetDatabase, problems: list[str]) -> CollectionId | None:
+    """The table of markers, by the name that the source's collections have."""
+    if given is None:
+        return None
+    parts = tuple(given.split("."))
+    form = _SQLSERVER_NAME if isinstance(database, SqlServerTarget) else _NAME
+    if len(parts) != len(form.split(".")):
+        problems.append(f"{_MARKER!r} must be {form} with such a target")
+    return CollectionId(parts)
+
+
+def _database(connecting: ConnectionSettings, form: str, problems: list[str]) -> TargetDatabase:
+    if is_sqlserver(connecting.address):
+        return replace(sqlserver_target(connecting, problems), table_format=form or _STANDARD_FORMAT)
     if _MONGODB.fullmatch(connecting.address):
         given = connecting.address, connecting.user, connecting.password
         return MongoTarget(*given, form or _MONGODB_FORMAT)

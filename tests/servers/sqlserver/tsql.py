@@ -154,11 +154,15 @@ def _changed(node: exp.Expr) -> exp.Expr:
         case exp.HexString():
             changed = _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
         case exp.Convert():
-            changed = _converted(kind_of(node.this), node.expression, node.args.get("style"))
+            convert = _tried if node.args.get("safe") else _converted
+            changed = convert(kind_of(node.this), node.expression, node.args.get("style"))
         case exp.Cast() if not node.meta.get("ours"):
             changed = _converted(kind_of(node.to), node.this, None)
         case exp.Collate():
             changed = _collated(node.this, node.expression.name)
+        case exp.Like() if "[" in node.expression.name:
+            pattern = exp.Literal.string(_pattern(node.expression.name))
+            changed = exp.RegexpLike(this=node.this, expression=pattern)
         case exp.CurrentTimestamp() | exp.CurrentTimestampLTZ() | exp.Extract() | exp.Parameter():
             changed = _of_the_session(node)
         case exp.Anonymous():
@@ -208,6 +212,8 @@ def _collated(value: exp.Expr, collation: str) -> exp.Expr:
 def _converted(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     if kind.name in TEXTS:
         return _as_text(kind, value, style)
+    if kind.name == "bit" and not isinstance(value, (exp.Literal, exp.Null)):
+        value = _call("sign", _call("abs", _cast(value, "numeric")))
     if kind.name in _CASTS:
         return _cast(value, _CASTS[kind.name])
     if kind.name in {"decimal", "numeric"}:
@@ -224,6 +230,21 @@ def _converted(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     return _call(f"to_{kind.name}_{kind.arguments[0]}" if kind.name in SCALED else f"to_{kind.name}", text)
 
 
+def _tried(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
+    """NULL for a value that can't be converted. The conversion is tried as text, with the value as $1."""
+    attempt = _sql(_call("text_of", _converted(kind, exp.Var(this="$1"), style)))
+    return _converted(kind, _call("tried", value, exp.Literal.string(attempt)), None)
+
+
+def _pattern(like: str) -> str:
+    """A pattern of LIKE with sets of characters, as a regular expression."""
+    parts = re.findall(r"\[[^\]]*\]|.", like, re.DOTALL)
+    wild = {"%": ".*", "_": "."}
+    return (
+        "^" + "".join(wild.get(part) or (part if len(part) > 1 else re.escape(part)) for part in parts) + "$"
+    )
+
+
 def _as_text(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     if isinstance(value, exp.Literal) and value.is_string:
         found = _cast(value, "citext")
@@ -237,6 +258,8 @@ def _as_text(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     length = kind.arguments[0] if kind.arguments else -1
     if length <= 0:
         return text
+    if kind.name in {"char", "nchar"}:
+        return _call("rpad", text, exp.Literal.number(length))
     return _call("substr", text, exp.Literal.number(1), exp.Literal.number(length))
 
 

@@ -45,7 +45,7 @@ CREATE FUNCTION mssql.to_uniqueidentifier(x text) RETURNS mssql.uniqueidentifier
   substr(replace(x, '-', ''), 7, 2) ||
   substr(replace(x, '-', ''), 5, 2) ||
   substr(replace(x, '-', ''), 3, 2) ||
-  substr(replace(x, '-', ''), 1, 2), 'hex'), upper(x))::mssql.uniqueidentifier END;
+  substr(replace(x, '-', ''), 1, 2), 'hex'), upper(x::uuid::text))::mssql.uniqueidentifier END;
 CREATE FUNCTION mssql.text_of(x mssql.uniqueidentifier, style int DEFAULT 0) RETURNS text IMMUTABLE
   LANGUAGE sql RETURN (x).t;
 CREATE CAST (text AS mssql.uniqueidentifier) WITH FUNCTION mssql.to_uniqueidentifier(text) AS ASSIGNMENT;
@@ -58,9 +58,11 @@ BEGIN
   RETURN ((m[1]::bigint * 60 + m[2]::bigint) * 60 + coalesce(m[3], '0')::bigint) * 10000000
     + rpad(left(coalesce(m[4], ''), 7), 7, '0')::bigint;
 END $$;
-CREATE FUNCTION mssql.stamp_ticks(x text) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
-  (left(x, 10)::date - date '0001-01-01')::bigint * 864000000000
-  + CASE WHEN length(x) > 10 THEN mssql.time_ticks(substr(x, 12)) ELSE 0 END;
+-- a time alone is one of 1900-01-01
+CREATE FUNCTION mssql.stamp_ticks(x text) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN CASE
+  WHEN x ~ '^\d{1,2}:' THEN (date '1900-01-01' - date '0001-01-01')::bigint * 864000000000 + mssql.time_ticks(x)
+  ELSE (left(x, 10)::date - date '0001-01-01')::bigint * 864000000000
+  + CASE WHEN length(x) > 10 THEN mssql.time_ticks(substr(x, 12)) ELSE 0 END END;
 CREATE FUNCTION mssql.rounded(ticks bigint, digits int) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
   (ticks + (10 ^ (7 - digits))::bigint / 2) / (10 ^ (7 - digits))::bigint * (10 ^ (7 - digits))::bigint;
 CREATE FUNCTION mssql.thirds(ticks bigint) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
@@ -81,3 +83,12 @@ CREATE FUNCTION mssql.offset_of(x text) RETURNS int IMMUTABLE LANGUAGE sql RETUR
 CREATE FUNCTION mssql.offset_text(z int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
   CASE WHEN z < 0 THEN '-' ELSE '+' END
   || lpad((abs(z) / 60)::text, 2, '0') || ':' || lpad((abs(z) % 60)::text, 2, '0');
+
+-- TRY_CONVERT: an expression of $1 as text, NULL if the value is none of its type
+CREATE FUNCTION mssql.tried(x anyelement, expression text) RETURNS text STABLE LANGUAGE plpgsql AS $$
+DECLARE found text;
+BEGIN
+  EXECUTE 'SELECT ' || expression INTO found USING x;
+  RETURN found;
+EXCEPTION WHEN data_exception THEN RETURN NULL;
+END $$;

@@ -48,6 +48,7 @@ PAGES = {
     "CONCAT": _FUNCTION.format("concat"),
     "CONVERT": _FUNCTION.format("cast-and-convert"),
     "COUNT_BIG": _FUNCTION.format("count-big"),
+    "DATALENGTH": _FUNCTION.format("datalength"),
     "DATABASEPROPERTYEX": _FUNCTION.format("databasepropertyex"),
     "DATEPART": _FUNCTION.format("datepart"),
     "DB_ID": _FUNCTION.format("db-id"),
@@ -56,10 +57,12 @@ PAGES = {
     "NCHAR": _FUNCTION.format("nchar"),
     "REPLACE": _FUNCTION.format("replace"),
     "ROW_NUMBER": _FUNCTION.format("row-number"),
+    "RTRIM": _FUNCTION.format("rtrim"),
     "SERVERPROPERTY": _FUNCTION.format("serverproperty"),
     "SUM": _FUNCTION.format("sum"),
     "CURRENT_TIMESTAMP": _FUNCTION.format("getdate"),
     "SYSDATETIMEOFFSET": _FUNCTION.format("sysdatetimeoffset"),
+    "TRY_CONVERT": _FUNCTION.format("try-convert"),
     "@@TRANCOUNT": _FUNCTION.format("trancount"),
     "BEGIN TRANSACTION": _ELEMENT.format("begin-transaction"),
     "CASE": _ELEMENT.format("case"),
@@ -119,6 +122,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.RowNumber: "ROW_NUMBER",
     exp.Select: "SELECT",
     exp.Sum: "SUM",
+    exp.Trim: "RTRIM",
     exp.Union: "UNION ALL",
     exp.Window: "OVER",
 }
@@ -142,16 +146,16 @@ def _parts(node: exp.Expr) -> Iterator[str]:
             yield "cdc.<instance>_CT" if re.search("_CT$", name) else f"{node.db}.{name.lower()}"
         case exp.Anonymous() if isinstance(node.parent, exp.Dot):
             yield f"{node.parent.this.name}.{node.name.lower()}"
-        case exp.Anonymous() if isinstance(node.parent, exp.Table):
+        case exp.Anonymous() | exp.Parameter() if isinstance(node.parent, exp.Table | exp.Parameter):
             return
         case exp.Anonymous():
             yield node.name.upper()
-        case exp.Parameter() if isinstance(node.parent, exp.Parameter):
-            return
         case exp.Parameter():
             yield f"@@{node.this.name.upper()}"
         case exp.WithTableHint():
             yield from (expression.name.upper() for expression in node.expressions)
+        case exp.Convert() if node.args.get("safe"):
+            yield "TRY_CONVERT"
         case exp.Func() if not isinstance(node, (*_PART_OF_OTHERS, *_NAMES)):
             yield node.sql_name()
         case _ if type(node) in _NAMES:

@@ -10,6 +10,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from adapters.sqlserver.foreign import statements as foreign_statements
+from adapters.sqlserver.foreign.casts import absent, cast_of
 from adapters.sqlserver.log.span_planner import Share
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import change_statements, metadata, table_statements, tsql
@@ -73,6 +75,23 @@ def shares() -> Iterator[Share]:
 
 NARROW = Table(ID, COLUMNS[3:5], primary_key=("c int",))
 
+NONE = Keyset(())
+TYPES_ELSEWHERE = (
+    *((column, column) for column in COLUMNS),
+    (Column("c", 1, "int", nullable=False), Column("c]", 1, "bigint")),
+    (Column("c", 1, "decimal", precision=10, scale=2), Column("c", 1, "float")),
+    (Column("c", 1, "char", 10), Column("c", 1, "nvarchar", 20)),
+    (Column("c", 1, "varchar", 10), Column("c", 1, "xml")),
+    (Column("c", 1, "datetime"), Column("c", 1, "datetime2", scale=7)),
+    (Column("c", 1, "datetime2", scale=3), Column("c", 1, "datetime")),
+    (Column("c", 1, "timestamp"), Column("c", 1, "binary", 8)),
+    *(
+        (Column("c", 1, kind, precision=10, scale=2), Column("c", 1, "nvarchar", 50))
+        for kind in ("bit", "int", "real", "decimal", "money", "date", "datetime", "uniqueidentifier")
+    ),
+)
+"""Columns of a source, each with the one that a target has for it."""
+
 
 def read_tables() -> Iterator[ReadTable]:
     for at in range(0, len(KEY), 3):
@@ -109,6 +128,24 @@ def built() -> Iterator[str]:
         table_statements.signal_row(name, ("id", "ty]pe", "data"), "a'b", "snapshot-window-open"),
     )
     yield table_statements.signal_gone(name, "id", "a'b")
+    yield from _of_a_target()
+
+
+def _of_a_target() -> Iterator[str]:
+    yield foreign_statements.marker(ID, "a'b")
+    for read in (
+        ReadTable(WIDE, Keyset(KEY[:2]), Keyset(KEY[:2]), hint=""),
+        ReadTable(WIDE, NONE, NONE, hint=""),
+    ):
+        for source, target in TYPES_ELSEWHERE:
+            foreign = foreign_statements.ForeignRead(
+                read, (cast_of(source, target), absent(source)), (source,)
+            )
+            yield foreign_statements.first_row(foreign)
+            yield foreign_statements.page(foreign, None, 10)
+            yield foreign_statements.page(
+                foreign, tuple(TEXTS.get(column.type, "7") for column in KEY[:2]), 10
+            )
 
 
 def bound(asked: list[Share]) -> Iterator[change_statements.BoundStatement]:
