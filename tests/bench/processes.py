@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_PSS_OF_FILES = re.compile(rb"^Pss_File:\s+(\d+) kB", re.MULTILINE)
 _EVERY_S = 0.2
 
 
@@ -88,8 +89,17 @@ def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
 
 def resident_mib(process: int) -> float:
     """Resident memory in MiB, shared pages in proportion; 0 for a process that has ended."""
+    return _mib(process, _PSS)
+
+
+def mapped_mib(process: int) -> float:
+    """What of it are pages of files, which the system takes back when memory is short."""
+    return _mib(process, _PSS_OF_FILES)
+
+
+def _mib(process: int, kind: re.Pattern[bytes]) -> float:
     try:
-        found = _PSS.search((_PROC / str(process) / "smaps_rollup").read_bytes())
+        found = kind.search((_PROC / str(process) / "smaps_rollup").read_bytes())
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return int(found[1]) / 1024 if found else 0.0
@@ -97,25 +107,33 @@ def resident_mib(process: int) -> float:
 
 @dataclass(slots=True)
 class Peak:
-    """The most that was resident at once, in MiB, and what of it each part had then."""
+    """The most that was resident at once, in MiB, and what of it each part had then.
+
+    `own` is the most at once without pages of files.
+    """
 
     total: float = 0.0
+    own: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
 
-    def add(self, parts: dict[str, float]) -> None:
+    def add(self, parts: dict[str, float], mapped: float) -> None:
         """Another sample."""
         total = sum(parts.values())
+        self.own = max(self.own, total - mapped)
         if total > self.total:
             self.total, self.parts = total, parts
 
 
 def sample(without: Collection[int] = ()) -> dict[str, float]:
     """MiB of this process as the driver, of its JVM, and of the workers, everything else below it."""
-    parents = {process: stat.parent for process, stat in stats().items()}
     parts = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
-    for process in below(os.getpid(), parents, without):
+    for process in _stats_below(os.getpid(), without):
         parts[_part(process)] += resident_mib(process)
     return parts
+
+
+def _mapped_below(without: Collection[int]) -> float:
+    return sum(map(mapped_mib, _stats_below(os.getpid(), without)))
 
 
 def _part(process: int) -> str:
@@ -134,7 +152,7 @@ def peaking(without: Collection[int] = ()) -> Iterator[Peak]:
 
     def watch() -> None:
         while not stop.wait(_EVERY_S):
-            peak.add(sample(without))
+            peak.add(sample(without), _mapped_below(without))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -143,4 +161,4 @@ def peaking(without: Collection[int] = ()) -> Iterator[Peak]:
     finally:
         stop.set()
         thread.join()
-        peak.add(sample(without))
+        peak.add(sample(without), _mapped_below(without))

@@ -1,7 +1,8 @@
 """What a verification takes, beside the snapshot that has sent the rows: of equal rows, and of extra ones.
 
 The database and the job share the machine, and a files sink is both written to and compared. The ratio of the
-rates counts, since both are measured in one run. Memory is that of the job, whatever a table's rows.
+rates counts, since both are measured in one run. Memory is that of the job, whatever a table's rows; `own` is
+without pages of files, which the system takes back when memory is short.
 """
 
 from __future__ import annotations
@@ -78,5 +79,6 @@ def _empty(bench: Bench, table: str) -> None:
 def _peak(name: str, peak: Peak) -> dict[str, int]:
     return {
         f"{name}_mib": round(peak.total),
+        f"{name}_own_mib": round(peak.own),
         **{f"{name}_{part}_mib": round(mib) for part, mib in peak.parts.items()},
     }

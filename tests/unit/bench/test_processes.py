@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +23,9 @@ from tests.bench.processes import (
     sample,
     spent_s,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FIELDS = "S 41 7 7 0 -1 4194560 100 200 0 0 250 50 30 20 20 0 1 0 123 456 789"
 
@@ -40,7 +45,7 @@ def test_a_tree_is_a_process_with_all_below_it_less_the_servers() -> None:
 def test_the_peak_is_of_one_moment_not_of_each_part() -> None:
     peak = Peak()
     for driver, jvm in ((10, 50), (40, 30), (5, 55)):
-        peak.add({"driver": driver, "jvm": jvm})
+        peak.add({"driver": driver, "jvm": jvm}, 0.0)
 
     assert (peak.total, peak.parts) == (70, {"driver": 40, "jvm": 30})
 
@@ -73,6 +78,21 @@ def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
     assert peak.parts["driver"] - after > 200
     # Another test of the same process may have started Spark.
     assert abs(peak.parts["jvm"] - before["jvm"]) < 100
+
+
+def test_pages_of_a_file_are_not_memory_of_its_own(tmp_path: Path) -> None:
+    size = 256 << 20
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * size)
+    with (
+        peaking() as peak,
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as read,
+    ):
+        assert read[:: mmap.PAGESIZE] == b"x" * (size // mmap.PAGESIZE)
+        time.sleep(0.6)
+
+    assert peak.total - peak.own > 200
 
 
 def test_a_process_that_has_ended_holds_nothing() -> None:
