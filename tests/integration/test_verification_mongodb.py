@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from bson import Decimal128, ObjectId
+from pymongo import DeleteOne, ReplaceOne
 
 from tests.faulty_copy import FaultyCopy
 from tests.integration.test_mongodb_job import driven, replayed, signal, stands, writing
@@ -121,12 +122,12 @@ def test_a_collection_that_somebody_else_keeps_is_verified_once_it_has_settled(m
     faults = [2.5, 'nöte\t"', "odd"]
 
     def keep(client: Any) -> None:
-        for document in list(client["inventory"]["t"].find({"_id": {"$nin": faults}})):
-            client["warehouse"]["copy_t"].replace_one({"_id": document["_id"]}, document, upsert=True)
-        present = {repr(found["_id"]) for found in client["inventory"]["t"].find({}, {"_id": 1})}
-        for found in list(client["warehouse"]["copy_t"].find({"_id": {"$nin": faults}}, {"_id": 1})):
-            if repr(found["_id"]) not in present:
-                client["warehouse"]["copy_t"].delete_one({"_id": found["_id"]})
+        copy, there = client["warehouse"]["copy_t"], client["inventory"]["t"]
+        found = [document for document in there.find() if document["_id"] not in faults]
+        present = {repr(document["_id"]) for document in found}
+        kept = copy.find({"_id": {"$nin": faults}}, {"_id": 1})
+        gone = [DeleteOne(document) for document in kept if repr(document["_id"]) not in present]
+        copy.bulk_write([*(ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in found), *gone])
 
     def follow(stop: threading.Event) -> None:
         with mongodb.connect() as own:
