@@ -7,6 +7,7 @@ b       no key; a signal cuts it by `n`
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from adapters.sqlserver.server.position import lsn_of_hex
@@ -26,9 +27,16 @@ Values: TypeAlias = "dict[str, Any]"
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 
+@lru_cache(1 << 12)
 def lsn(number: int) -> str:
     """An LSN as the adapter writes it."""
     return lsn_of_hex(f"{number:020x}")
+
+
+@lru_cache(1 << 12)
+def number_of(lsn: str) -> int:
+    """The number of an LSN. Numbers are in the order of their LSNs."""
+    return int(lsn.replace(":", ""), 16)
 
 
 class ChangeRow(NamedTuple):
