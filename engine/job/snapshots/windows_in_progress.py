@@ -127,4 +127,5 @@ class WindowsInProgress:
 
 def _superseded_in(opened: OpenedWindow, encoded: EncodingResult) -> SupersededKeys:
     """What a span superseded of a window's rows."""
-    return encoded.superseded | encoded.superseded_in.get(opened.window.id, SupersededKeys())
+    own = encoded.superseded_in.get(opened.window.id)
+    return encoded.superseded if own is None else encoded.superseded | own
