@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from engine.snapshot.merge import SupersededKeys
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from engine.model import Window
     from engine.ports.source import EncodingResult
     from engine.snapshot.extent import Advance
+    from engine.snapshot.merge import SupersededKeys
     from engine.snapshot.queue_entry import Table
 
 _AT_ONCE = 2
