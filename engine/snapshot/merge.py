@@ -30,7 +30,7 @@ window is open and removes them from the window's rows. Rows without a key are c
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -97,7 +97,7 @@ class SupersededKeys:
     def of(self, collection: CollectionId) -> NewerKeys:
         """What supersedes rows of one collection, as a value that is fast to query."""
         arrays = self.keys.get(collection, ())
-        keys = pa.concat_arrays(arrays) if arrays else pa.array([], KEY_TYPE)
+        keys = pa.concat_arrays(arrays) if arrays else _NO_KEYS
         lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
         return NewerKeys(
             keys,
@@ -105,6 +105,9 @@ class SupersededKeys:
             pa.array(sorted(lacking), KEY_TYPE),
             copies.taken(self.copies.get(collection, ())),
         )
+
+
+_NO_KEYS: Final = pa.array([], KEY_TYPE)
 
 
 def _bounded(arrays: tuple[pa.LargeBinaryArray, ...]) -> tuple[pa.LargeBinaryArray, ...]:
@@ -127,7 +130,7 @@ class NewerKeys:
 
     keys: pa.LargeBinaryArray
     truncated: bool = False
-    lacking: pa.LargeBinaryArray = field(default_factory=lambda: pa.array([], KEY_TYPE))
+    lacking: pa.LargeBinaryArray = field(default_factory=lambda: _NO_KEYS)
     taken: pa.Table = field(default_factory=lambda: copies.NOTHING)
 
     def within(self, rows: KeyHashes) -> NewerKeys:

@@ -53,10 +53,11 @@ class Snapshot:
         """Whether anything is left of the initial snapshot, whose entries come before all others."""
         return bool(self.tables) and self.tables[0].initial
 
-    @property
+    @cached_property
     def leading(self) -> tuple[Table, ...]:
         """The entries of the queue's first stage."""
-        return tuple(takewhile(lambda table: table.stage == self.tables[0].stage, self.tables))
+        first = self.tables[0].stage if self.tables else None
+        return tuple(takewhile(lambda table: table.stage == first, self.tables))
 
     @property
     def active(self) -> Snapshot:

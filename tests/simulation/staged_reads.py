@@ -30,7 +30,7 @@ class StagedReads:
 
     def __init__(self, reads: Sequence[Read], merge_keys: Sequence[bytes]) -> None:
         self._reads: Sequence[Read] | None = reads
-        self._keys = pa.RecordBatch.from_arrays([pa.array(merge_keys, KEY_TYPE)], schema=_KEYS)
+        self._merge_keys = merge_keys
 
     def clear(self) -> None:
         """Remove the rows."""
@@ -40,7 +40,8 @@ class StagedReads:
         """Write the surviving events."""
         if self._reads is None:
             raise SourceError("the staged rows are gone")
-        left = survivors([self._keys], newer)
+        keys = pa.RecordBatch.from_arrays([pa.array(self._merge_keys, KEY_TYPE)], schema=_KEYS)
+        left = survivors([keys], newer)
         reads = self._reads
         if left.mask is not None:
             reads = [read for read, stays in zip(reads, left.mask.to_pylist(), strict=True) if stays]

@@ -218,6 +218,7 @@ class World:
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
         self._tickets: dict[str, set[int]] = {}
+        self._noted: Any = None
         judge: Any = self.oracle
         judge.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
@@ -485,6 +486,9 @@ class World:
         self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
 
     def _note_tickets(self, state: Any) -> None:
+        if state.snapshot is self._noted:
+            return
+        self._noted = state.snapshot
         for table in state.snapshot.tables:
             for request in table.requests:
                 self._tickets.setdefault(request.signal, set()).add(table.ticket)
@@ -851,15 +855,12 @@ _SILENT = {"go", "rival", "switch"}
 @contextmanager
 def _silent() -> Iterator[None]:
     """Log nothing meanwhile: a history fails in too many ways to tell of each."""
-    loggers = [logging.getLogger(name) for name in ("engine", "signals", "adapters")]
-    levels = [logger.level for logger in loggers]
+    before = logging.root.manager.disable
+    logging.disable()
     try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 class _Nothing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, column_members
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.events.source_block import ReadPosition
 
 Shapes = dict[CollectionId, Table]
+_MEMBERS = tuple(field.name for field in fields(Column))
 
 
 def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Table]) -> list[Table]:
@@ -69,12 +70,17 @@ def to_json(tables: Mapping[CollectionId, Table]) -> list[dict[str, Any]]:
     return [
         {
             "name": list(name.parts),
-            "columns": [asdict(column) for column in table.columns],
+            "columns": [_saved(column) for column in table.columns],
             "primary_key": list(table.primary_key),
             "unique_key": list(table.unique_key),
         }
         for name, table in tables.items()
     ]
+
+
+def _saved(column: Column) -> dict[str, Any]:
+    """A column's members by name: plain values, so nothing is copied although each turn saves them all."""
+    return {name: getattr(column, name) for name in _MEMBERS}
 
 
 def from_json(saved: Sequence[Mapping[str, Any]]) -> Shapes:

@@ -67,6 +67,8 @@ _AS_VERSION: Final = msgspec.json.Decoder(_Version)
 _AS_PREVIOUS: Final = msgspec.json.Decoder(Previous)
 _AS_CURRENT: Final = msgspec.json.Decoder(Current)
 _AS_WAITING: Final = msgspec.json.Decoder(Waiting)
+_Gap, _ScopedGap = GapForm[RangeForm], GapForm[ScopedRangeForm]
+_Progress, _ScopedProgress = ProgressForm[RangeForm], ProgressForm[ScopedRangeForm]
 
 
 def to_json(state: State, version: int = PREVIOUS) -> bytes:
@@ -74,12 +76,12 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
     conditions: dict[str, int] = {}
     tables = (_begun if state.beside else _tables)(state.snapshot, conditions)
     whole = tuple(
-        _failed_out(failed, conditions, GapForm[RangeForm])
+        _failed_out(failed, conditions, _Gap)
         for failed in state.snapshot.failed
         if failed.target.scope is None
     )
     scoped = tuple(
-        _failed_out(failed, conditions, GapForm[ScopedRangeForm])
+        _failed_out(failed, conditions, _ScopedGap)
         for failed in state.snapshot.failed
         if failed.target.scope is not None
     )
@@ -249,12 +251,12 @@ def _begun_out(table: Table, conditions: dict[str, int]) -> dict[str, Any]:
     progress, resumes = table.progress, table.resumes
     if table.target.scope is None:
         return {
-            "progress": None if progress is None else _converted(progress, ProgressForm[RangeForm]),
-            "resumes": None if resumes is None else _failed_out(resumes, conditions, GapForm[RangeForm]),
+            "progress": None if progress is None else _converted(progress, _Progress),
+            "resumes": None if resumes is None else _failed_out(resumes, conditions, _Gap),
         }
     scoped = ScopedForm(
-        progress=None if progress is None else _converted(progress, ProgressForm[ScopedRangeForm]),
-        resumes=None if resumes is None else _failed_out(resumes, conditions, GapForm[ScopedRangeForm]),
+        progress=None if progress is None else _converted(progress, _ScopedProgress),
+        resumes=None if resumes is None else _failed_out(resumes, conditions, _ScopedGap),
     )
     begun = progress is not None or resumes is not None
     return {"progress": None, "resumes": None, "scoped": scoped if begun else None}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from engine.snapshot.merge import SupersededKeys
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from engine.model import Window
     from engine.ports.source import EncodingResult
     from engine.snapshot.extent import Advance
+    from engine.snapshot.merge import SupersededKeys
     from engine.snapshot.queue_entry import Table
 
 _AT_ONCE = 2
@@ -127,4 +126,5 @@ class WindowsInProgress:
 
 def _superseded_in(opened: OpenedWindow, encoded: EncodingResult) -> SupersededKeys:
     """What a span superseded of a window's rows."""
-    return encoded.superseded | encoded.superseded_in.get(opened.window.id, SupersededKeys())
+    own = encoded.superseded_in.get(opened.window.id)
+    return encoded.superseded if own is None else encoded.superseded | own

@@ -21,7 +21,7 @@ from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.snapshot.scope import RankedKey
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.sqlserver.sql import condition
-from tests.simulation.sqlserver.tables import lsn, row_text
+from tests.simulation.sqlserver.tables import lsn, number_of, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -209,9 +209,10 @@ class SimCatalog(_Asked, Catalog):
         self._session.asked()
         return tuple(
             table.capture(instance)
-            for table in sorted(self._there.tables.values(), key=lambda table: table.id)
+            for table in sorted(self._there.tables.values(), key=lambda table: table.id.parts)
+            if selected(table.id)
             for instance in sorted(table.instances, key=lambda instance: (instance.start, instance.created))
-            if instance.start >= 0 and selected(table.id)
+            if instance.start >= 0
         )
 
     def tables(self, captures: Sequence[Capture]) -> tuple[Table, ...]:
@@ -324,7 +325,7 @@ class SimChangeTables(_Asked, ChangeTables):
         instance = self._instance(share)
         if instance is None:
             raise SourceError("invalid object name", where=share.capture.table)
-        return [row for row in instance.rows if _inside(share, row)]
+        return list(filter(_inside(share), instance.rows))
 
     def _instance(self, share: Share) -> Instance | None:
         table = self._there.tables[share.capture.table]
@@ -333,17 +334,23 @@ class SimChangeTables(_Asked, ChangeTables):
         )
 
 
-def _inside(share: Share, row: ChangeRow) -> bool:
-    """Whether a row belongs to a share: what `change_statements._rows` says."""
-    commit, change = lsn(row.commit), lsn(row.change)
-    if not share.first <= commit <= share.last:
-        return False
+def _inside(share: Share) -> Callable[[ChangeRow], bool]:
+    """What chooses the rows of a share: what `change_statements._rows` says."""
     after, upto = share.after, share.upto
-    if not after.whole and share.first == after.commit and after.change != ZERO:
-        beyond = (row.command, change) > (after.command, after.change)
-        if not (commit > after.commit or beyond):
+    first, last = number_of(share.first), number_of(share.last)
+    streamed = (after.command, number_of(after.change))
+    end = (upto.command, number_of(upto.change))
+    begins_inside = not after.whole and share.first == after.commit and after.change != ZERO
+    ends_inside = not upto.whole
+
+    def inside(row: ChangeRow) -> bool:
+        if not first <= row.commit <= last:
             return False
-    return upto.whole or commit < upto.commit or (row.command, change) <= (upto.command, upto.change)
+        if begins_inside and row.commit == first and (row.command, row.change) <= streamed:
+            return False
+        return not ends_inside or row.commit < last or (row.command, row.change) <= end
+
+    return inside
 
 
 class SimProbes(_Asked, TableProbes):

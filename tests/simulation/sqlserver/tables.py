@@ -7,6 +7,7 @@ b       no key; a signal cuts it by `n`
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from adapters.sqlserver.server.position import lsn_of_hex
@@ -26,9 +27,16 @@ Values: TypeAlias = "dict[str, Any]"
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 
+@lru_cache(1 << 12)
 def lsn(number: int) -> str:
     """An LSN as the adapter writes it."""
     return lsn_of_hex(f"{number:020x}")
+
+
+@lru_cache(1 << 12)
+def number_of(lsn: str) -> int:
+    """The number of an LSN. Numbers are in the order of their LSNs."""
+    return int(lsn.replace(":", ""), 16)
 
 
 class ChangeRow(NamedTuple):
@@ -53,6 +61,10 @@ class Instance:
     enabled: int
     start: int = -1
     rows: list[ChangeRow] = field(default_factory=list)
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = tuple(column.name for column in self.captured)
 
 
 @dataclass(slots=True)
@@ -77,21 +89,29 @@ class SimTable:
         """The table with the columns of a capture instance, as they are defined now."""
         now = {column.name: column for column in self.columns}
         columns = tuple(
-            replace(now.get(column.name, column), position=number)
-            for number, column in enumerate(instance.captured, 1)
+            _at(now.get(column.name, column), number) for number, column in enumerate(instance.captured, 1)
         )
         have = {column.name for column in columns}
         return Table(self.id, columns, self.primary if have.issuperset(self.primary) else ())
 
     def capture(self, instance: Instance) -> Capture:
         """A capture instance as the catalog has it."""
-        names = tuple(column.name for column in instance.captured)
         ids = (instance.object_id, self.object_id)
-        return Capture(instance.name, self.id, lsn(instance.start), names, *ids, instance.created)
+        return _capture(instance.name, self.id, instance.start, instance.names, *ids, instance.created)
 
     def whole(self, values: Values) -> Values:
         """A row with all columns."""
         return {column.name: values.get(column.name) for column in self.columns}
+
+
+def _at(column: Column, place: int) -> Column:
+    return column if column.position == place else replace(column, position=place)
+
+
+@lru_cache(1 << 8)
+def _capture(name: str, table: CollectionId, start: int, names: tuple[str, ...], *rest: Any) -> Capture:
+    """The same instance is asked for again and again, and is the same value then."""
+    return Capture(name, table, lsn(start), names, *rest)
 
 
 def keyed(number: int, name: CollectionId, *, nullable: bool) -> SimTable:
