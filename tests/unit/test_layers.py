@@ -1,4 +1,4 @@
-"""The house rules: engine ← signals ← adapters, the rooms in their order, and what pure rooms may import."""
+"""The house rules: engine ← signals ← adapters, packages in order, and what pure packages may import."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ BLOCKING = {
     *("signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid"),
 }
 """Modules of the standard library that open files, wait, read a clock or make ids."""
-PURE_ROOMS = ("engine/snapshot/", "engine/verify/", "engine/events/", "engine/patterns/", "engine/isolation/")
+PURE_PACKAGES = (
+    "engine/snapshot/",
+    "engine/verify/",
+    "engine/events/",
+    "engine/patterns/",
+    "engine/isolation/",
+)
 DRIVERS = {
     "psycopg": (
         "adapters/postgres/server/",
@@ -65,7 +71,7 @@ READS_TIME = {
     "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
     "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
 }
-"""Modules and rooms that read a clock, wait, or make ids by themselves, and what for.
+"""Modules and packages that read a clock, wait, or make ids by themselves, and what for.
 
 All others are given a `Clock`.
 """
@@ -128,7 +134,7 @@ ORDER = {
         for source in SOURCES
     },
 }
-"""A room may import those before it; what only type checkers see is free."""
+"""A package may import those before it; what only type checkers see is free."""
 
 
 parsed = functools.cache(ast.parse)
@@ -190,8 +196,8 @@ def foreign(module: str, source: str) -> set[str]:
 
 
 def blocking(module: str, source: str) -> set[str]:
-    """What a pure room imports of the standard library, or calls, that blocks or reads a clock."""
-    if not module.startswith(PURE_ROOMS):
+    """What a pure package imports of the standard library, or calls, that blocks or reads a clock."""
+    if not module.startswith(PURE_PACKAGES):
         return set()
     found = {name.split(".")[0] for name, types in imports(source) if not types} & BLOCKING
     calls = (node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call))
@@ -218,21 +224,21 @@ def timed(source: str) -> set[str]:
 
 
 def upward(module: str, source: str) -> set[str]:
-    """Rooms that `module` imports although they come after its own."""
+    """Packages that `module` imports although they come after its own."""
     found = set()
-    for house, rooms in ORDER.items():
-        own = _room(module.removesuffix(".py").replace("/", "."), house)
-        if own not in rooms:
+    for house, packages in ORDER.items():
+        own = _package(module.removesuffix(".py").replace("/", "."), house)
+        if own not in packages:
             continue
         for name, types in imports(source):
-            room = _room(name, house)
-            if not types and room in rooms and rooms.index(room) > rooms.index(own):
-                found.add(room)
+            package = _package(name, house)
+            if not types and package in packages and packages.index(package) > packages.index(own):
+                found.add(package)
     return found
 
 
-def _room(module: str, house: str) -> str:
-    """The room of a house that a module stands in; empty if it stands elsewhere."""
+def _package(module: str, house: str) -> str:
+    """The package of a house that a module stands in; empty if it stands elsewhere."""
     prefix = house.replace("/", ".") + "."
     return module.removeprefix(prefix).split(".")[0] if module.startswith(prefix) else ""
 
@@ -332,7 +338,7 @@ def test_a_forbidden_package_is_found(module: str, source: str, expected: set[st
         ("engine/staging/files.py", "import os", set()),
     ],
 )
-def test_what_blocks_is_found_in_a_pure_room(module: str, source: str, expected: set[str]):
+def test_what_blocks_is_found_in_a_pure_package(module: str, source: str, expected: set[str]):
     assert blocking(module, source) == expected
 
 
@@ -387,12 +393,12 @@ def test_a_reading_of_time_is_found(source: str, expected: set[str]):
         ("adapters/postgres/source.py", "from adapters.mongodb.job import building", {"mongodb"}),
     ],
 )
-def test_an_import_of_a_later_room_is_found(module: str, source: str, expected: set[str]):
+def test_an_import_of_a_later_package_is_found(module: str, source: str, expected: set[str]):
     assert upward(module, source) == expected
 
 
 @pytest.mark.parametrize(("source", "driver"), [("sqlserver", "sqlalchemy"), ("mongodb", "pymongo")])
-def test_a_server_is_asked_in_its_own_room_alone(source: str, driver: str):
+def test_a_server_is_asked_in_its_own_package_alone(source: str, driver: str):
     asking = {
         module
         for module in MODULES
