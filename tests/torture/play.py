@@ -28,7 +28,7 @@ from tests.torture.replicas import judge
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
-from tests.torture.verified import Faults, numbered, put, signal, trusted, verifiable
+from tests.torture.verified import Faults, keyless_deletes, numbered, put, signal, trusted, verifiable
 from tests.torture.verified import judge as judge_verdicts
 
 if TYPE_CHECKING:
@@ -595,7 +595,8 @@ class Play:
         list(self.site.entries())
         heard = self._hear(journal, heard)
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
-        names = [name for name in self.oracle.tables if name not in self._signals]
+        without = keyless_deletes(self.script) if isinstance(tables, FilesTables) else set()
+        names = [name for name in self.oracle.tables if name not in {*self._signals, *without}]
         judge(tables, self.site, names, self.figures.kinds)
         return heard
 

@@ -80,6 +80,12 @@ def verifiable(script: Script) -> list[str]:
     return [name for _shape, name in _verifiable(script)]
 
 
+def keyless_deletes(script: Script) -> set[str]:
+    """The collections whose deletes don't tell the primary key, so that no consumer can apply them."""
+    shapes = (shape for shape in script.tables if shape.identity == "i")
+    return {name for shape in shapes for name in collections(shape, via_root=script.via_root)}
+
+
 def _verifiable(script: Script) -> Iterator[tuple[TableShape, str]]:
     """The collections that can be verified, with the tables that they are of.
 
