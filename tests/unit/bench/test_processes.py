@@ -16,6 +16,7 @@ from tests.bench.processes import (
     Stat,
     below,
     cpu_seconds,
+    mapped_mib,
     own_seconds,
     parse_stat,
     peaking,
@@ -80,19 +81,24 @@ def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
     assert abs(peak.parts["jvm"] - before["jvm"]) < 100
 
 
-def test_pages_of_a_file_are_not_memory_of_its_own(tmp_path: Path) -> None:
+def test_pages_of_a_file_are_told_apart(tmp_path: Path) -> None:
     size = 256 << 20
     path = tmp_path / "file"
     path.write_bytes(b"x" * size)
-    with (
-        peaking() as peak,
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as read,
-    ):
+    before = mapped_mib(os.getpid())
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as read:
         assert read[:: mmap.PAGESIZE] == b"x" * (size // mmap.PAGESIZE)
-        time.sleep(0.6)
+        there = mapped_mib(os.getpid())
 
-    assert peak.total - peak.own > 200
+    assert there - before > 200
+
+
+def test_what_is_mapped_is_not_memory_of_its_own() -> None:
+    peak = Peak()
+    peak.add({"driver": 40.0, "workers": 60.0}, 70.0)
+    peak.add({"driver": 50.0, "workers": 10.0}, 5.0)
+
+    assert (peak.total, peak.own) == (100.0, 55.0)
 
 
 def test_a_process_that_has_ended_holds_nothing() -> None:
