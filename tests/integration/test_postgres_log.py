@@ -97,21 +97,21 @@ def begins_before(lsn: int, message: bytes) -> bool:
 def whole(database, start: Position, slot: str, end: int, *, streaming: bool) -> list[bytes]:
     """What a slot sends up to an LSN: each message with the LSN of its record.
 
-    The last span may have a transaction that came after it, or not.
+    The last spans may have a transaction that came after it, or a part of it, or not.
     """
-    log, found = opened(database, start, slot, streaming=streaming), []
+    log, found = opened(database, start, slot, streaming=streaming), list[bytes]()
     deadline = time.monotonic() + 60.0
     while log.failure is None and time.monotonic() < deadline:
         span = log.take(0.1)
         for cut in span.cuts if span else ():
-            found += [
-                message[1:9] * (message[25] in b"IUDTM") + message[25:]
-                for message in takewhile(partial(begins_before, end), cut.part.messages.to_pylist())
-            ]
+            found += cut.part.messages.to_pylist()
         if span and int(span.end.order[0]) >= end and not span.end.order[1]:
             break
     log.close()
-    return found
+    return [
+        message[1:9] * (message[25] in b"IUDTM") + message[25:]
+        for message in takewhile(partial(begins_before, end), found)
+    ]
 
 
 def interleaved(database) -> None:
