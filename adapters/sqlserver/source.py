@@ -216,10 +216,7 @@ class SqlServerSource:
 
 def _placed(state: State, databases: Databases) -> State:
     """The state and its attempt with a position for every database."""
-    placed = [_with_places(known, databases).position for known in state.perhaps_sent]
-    if state.attempt is None or placed[1] is None:
-        return replace(state, position=placed[0])
-    return replace(state, position=placed[0], attempt=replace(state.attempt, position=placed[1]))
+    return state.at(*(_with_places(known, databases).position for known in state.perhaps_sent))
 
 
 def _with_places(state: State, databases: Databases) -> State:

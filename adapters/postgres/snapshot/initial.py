@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log.assembler import Commit
@@ -127,9 +127,7 @@ class SlotStart:
                 "the server was promoted at %s: timeline %d goes on from what was sent of timeline %s",
                 *(format_lsn(self._left.lsn), self._identity.timeline, state.identity["timeline"]),
             )
-        if state.attempt is not None:
-            state = replace(state, attempt=replace(state.attempt, position=positions[-1]))
-        return replace(state, position=positions[0])
+        return state.at(*positions)
 
     def _there(self, state: State, position: Position) -> Position:
         """Its position, moved back to the fork. Raises PositionLost if the server lacks what was sent."""

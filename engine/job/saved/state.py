@@ -83,6 +83,12 @@ class State:
             return (self,)
         return self, replace(self, position=self.attempt.position, memory=self.attempt.memory)
 
+    def at(self, position: Position | None, attempted: Position | None = None) -> State:
+        """This state at another position, with its attempt, if there is one, at `attempted`."""
+        if self.attempt is None or attempted is None:
+            return replace(self, position=position)
+        return replace(self, position=position, attempt=replace(self.attempt, position=attempted))
+
     def queued(self, snapshot: Snapshot) -> State:
         """This state with another queue; itself if it is the same one."""
         return self if snapshot is self.snapshot else replace(self, snapshot=snapshot)
