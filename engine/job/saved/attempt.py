@@ -13,10 +13,9 @@ has reached is checked at each start like the state itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from engine.model import Position
+from engine.model import Position  # noqa: TC001  msgspec reads it
 
 
 @dataclass(frozen=True, slots=True)

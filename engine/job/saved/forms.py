@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from engine.isolation.incomplete import Cause  # noqa: TC001  msgspec reads it
+from engine.job.saved.attempt import Attempt  # noqa: TC001  msgspec reads it
 from engine.job.saved.recovery import Recovery  # noqa: TC001  msgspec reads it
 from engine.model import NO_LIMIT, Key, Limit, Purpose, Scope
 from engine.snapshot.extent import Extent  # noqa: TC001  msgspec reads it
@@ -143,13 +144,6 @@ class IncompleteForm(Struct, kw_only=True):
     epochs: tuple[tuple[int, int], ...] = ()
 
 
-class AttemptForm(Struct, kw_only=True):
-    """A turn that may have been sent."""
-
-    position: tuple[int | str, ...]
-    memory: dict[str, Any]
-
-
 class SharedForm(Struct, kw_only=True):
     """What both versions have under the same names."""
 
@@ -164,7 +158,7 @@ class SharedForm(Struct, kw_only=True):
     incomplete: tuple[IncompleteForm, ...] = ()
     certificates: Chain = Chain()
     recovery: Recovery | None = None
-    attempt: AttemptForm | None = None
+    attempt: Attempt | None = None
 
 
 class Previous(SharedForm, kw_only=True, rename={"queue": "snapshot", "queue_document": "beside"}):

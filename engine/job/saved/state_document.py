@@ -24,10 +24,8 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from engine.errors import StateError
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.job.saved.attempt import Attempt
 from engine.job.saved.forms import (
     PREVIOUS,
-    AttemptForm,
     Bounds,
     Current,
     FailedForm,
@@ -106,7 +104,7 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
         incomplete=tuple(_incomplete_out(incomplete) for incomplete in state.incomplete),
         certificates=state.certificates,
         recovery=state.recovery,
-        attempt=_attempt_out(state.attempt),
+        attempt=state.attempt,
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
@@ -197,16 +195,8 @@ def _state(document: Previous | Current, waiting: Waiting | None) -> State:
         beside=document.queue_document,
         certificates=document.certificates,
         recovery=document.recovery,
-        attempt=_attempt_in(document.attempt),
+        attempt=document.attempt,
     )
-
-
-def _attempt_out(attempt: Attempt | None) -> AttemptForm | None:
-    return None if attempt is None else AttemptForm(position=attempt.position.order, memory=attempt.memory)
-
-
-def _attempt_in(attempt: AttemptForm | None) -> Attempt | None:
-    return None if attempt is None else Attempt(Position(attempt.position), attempt.memory)
 
 
 def _with_waiting(begun: list[Table], places: list[int | UnsetType], waiting: Waiting) -> Iterator[Table]:
