@@ -72,7 +72,7 @@ def cost(jobs: int, servers: Iterable[int], seconds: float) -> Cost:
     before_s, at_s = cpu_seconds(os.getpid(), without), time.monotonic()
     time.sleep(seconds)
     spent_s, took_s = cpu_seconds(os.getpid(), without) - before_s, time.monotonic() - at_s
-    parts = sample(without)
+    parts = sample(without).parts
     return Cost(jobs, sum(parts.values()), spent_s / took_s, parts)
 
 

@@ -11,7 +11,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -87,22 +87,25 @@ def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(after[process] - before[process] for process in before.keys() & after.keys())
 
 
-def resident_mib(process: int) -> float:
-    """Resident memory in MiB, shared pages in proportion; 0 for a process that has ended."""
-    return _mib(process, _PSS)
+class Memory(NamedTuple):
+    """Resident memory in MiB, shared pages in proportion.
+
+    `mapped` is what of it are pages of files, which the system takes back when memory is short.
+    """
+
+    resident: float = 0.0
+    mapped: float = 0.0
 
 
-def mapped_mib(process: int) -> float:
-    """What of it are pages of files, which the system takes back when memory is short."""
-    return _mib(process, _PSS_OF_FILES)
-
-
-def _mib(process: int, kind: re.Pattern[bytes]) -> float:
+def memory_of(process: int) -> Memory:
+    """The memory of a process; nothing of one that has ended."""
     try:
-        found = kind.search((_PROC / str(process) / "smaps_rollup").read_bytes())
+        told = (_PROC / str(process) / "smaps_rollup").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return int(found[1]) / 1024 if found else 0.0
+        return Memory()
+    return Memory(
+        *(int(found[1]) / 1024 if (found := kind.search(told)) else 0.0 for kind in (_PSS, _PSS_OF_FILES))
+    )
 
 
 @dataclass(slots=True)
@@ -116,24 +119,33 @@ class Peak:
     own: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
 
-    def add(self, parts: dict[str, float], mapped: float) -> None:
+    def add(self, sample: Sample) -> None:
         """Another sample."""
-        total = sum(parts.values())
-        self.own = max(self.own, total - mapped)
+        total = sum(sample.parts.values())
+        self.own = max(self.own, total - sample.mapped)
         if total > self.total:
-            self.total, self.parts = total, parts
+            self.total, self.parts = total, sample.parts
 
 
-def sample(without: Collection[int] = ()) -> dict[str, float]:
-    """MiB of this process as the driver, of its JVM, and of the workers, everything else below it."""
-    parts = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
+@dataclass(slots=True)
+class Sample:
+    """MiB of this process as the driver, of its JVM, and of the workers, everything else below it.
+
+    `mapped` is what of all these are pages of files.
+    """
+
+    parts: dict[str, float] = field(default_factory=lambda: {"driver": 0.0, "jvm": 0.0, "workers": 0.0})
+    mapped: float = 0.0
+
+
+def sample(without: Collection[int] = ()) -> Sample:
+    """The memory of all that runs now."""
+    found = Sample()
     for process in _stats_below(os.getpid(), without):
-        parts[_part(process)] += resident_mib(process)
-    return parts
-
-
-def _mapped_below(without: Collection[int]) -> float:
-    return sum(map(mapped_mib, _stats_below(os.getpid(), without)))
+        memory = memory_of(process)
+        found.parts[_part(process)] += memory.resident
+        found.mapped += memory.mapped
+    return found
 
 
 def _part(process: int) -> str:
@@ -152,7 +164,7 @@ def peaking(without: Collection[int] = ()) -> Iterator[Peak]:
 
     def watch() -> None:
         while not stop.wait(_EVERY_S):
-            peak.add(sample(without), _mapped_below(without))
+            peak.add(sample(without))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -161,4 +173,4 @@ def peaking(without: Collection[int] = ()) -> Iterator[Peak]:
     finally:
         stop.set()
         thread.join()
-        peak.add(sample(without), _mapped_below(without))
+        peak.add(sample(without))

@@ -13,14 +13,14 @@ import pytest
 
 from tests.bench.processes import (
     Peak,
+    Sample,
     Stat,
     below,
     cpu_seconds,
-    mapped_mib,
+    memory_of,
     own_seconds,
     parse_stat,
     peaking,
-    resident_mib,
     sample,
     spent_s,
 )
@@ -46,7 +46,7 @@ def test_a_tree_is_a_process_with_all_below_it_less_the_servers() -> None:
 def test_the_peak_is_of_one_moment_not_of_each_part() -> None:
     peak = Peak()
     for driver, jvm in ((10, 50), (40, 30), (5, 55)):
-        peak.add({"driver": driver, "jvm": jvm}, 0.0)
+        peak.add(Sample({"driver": driver, "jvm": jvm}))
 
     assert (peak.total, peak.parts) == (70, {"driver": 40, "jvm": 30})
 
@@ -68,13 +68,13 @@ def test_who_has_gone_takes_nothing_of_what_the_others_have_spent() -> None:
 
 def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
     size = 256 << 20
-    before = sample()
+    before = sample().parts
     with peaking() as peak:
         held = bytearray(b"x") * size
         time.sleep(0.6)
         assert len(held) == size
         del held
-    after = sample()["driver"]
+    after = sample().parts["driver"]
 
     assert peak.parts["driver"] - after > 200
     # Another test of the same process may have started Spark.
@@ -85,18 +85,18 @@ def test_pages_of_a_file_are_told_apart(tmp_path: Path) -> None:
     size = 256 << 20
     path = tmp_path / "file"
     path.write_bytes(b"x" * size)
-    before = mapped_mib(os.getpid())
+    before = memory_of(os.getpid()).mapped
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as read:
         assert read[:: mmap.PAGESIZE] == b"x" * (size // mmap.PAGESIZE)
-        there = mapped_mib(os.getpid())
+        there = memory_of(os.getpid()).mapped
 
     assert there - before > 200
 
 
 def test_what_is_mapped_is_not_memory_of_its_own() -> None:
     peak = Peak()
-    peak.add({"driver": 40.0, "workers": 60.0}, 70.0)
-    peak.add({"driver": 50.0, "workers": 10.0}, 5.0)
+    peak.add(Sample({"driver": 40.0, "workers": 60.0}, 70.0))
+    peak.add(Sample({"driver": 50.0, "workers": 10.0}, 5.0))
 
     assert (peak.total, peak.own) == (100.0, 55.0)
 
@@ -105,4 +105,4 @@ def test_a_process_that_has_ended_holds_nothing() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
 
-    assert resident_mib(ended.pid) == 0.0
+    assert memory_of(ended.pid) == (0.0, 0.0)
