@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.meanwhile import meanwhile
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from signals.answers import Answer
-    from tests.driven import Driven
 
 LAG_S: Final = 0.3
 """How often somebody brings rows to the table."""
@@ -21,7 +20,16 @@ KINDS: Final = ("equal", "missing", "different", "extra")
 _ENDS: Final = frozenset({"finished", "failed", "rejected"})
 
 
-def last_answer(job: Driven, id_: str) -> Answer:
+class Answering(Protocol):
+    """A job turned by hand, and what it has answered."""
+
+    answers: list[Answer]
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """Turn until the condition holds."""
+
+
+def last_answer(job: Answering, id_: str) -> Answer:
     """The last answer to a signal that was sent; the job is turned until it is there."""
 
     def ended() -> list[Answer]:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adapters.cli.app import app
+from tests.against import last_answer
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.meanwhile import meanwhile
 
@@ -60,9 +61,7 @@ def verified(job: Driven, database: Database, id_: str) -> Answer:
 def answered(job: Driven, database: Database, type_: str, id_: str) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     ask(database, type_, id_)
-    ends = {"finished", "failed", "rejected"}
-    job.until(lambda: [answer for answer in job.answers if answer.id == id_ and answer.outcome in ends])
-    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ends)
+    return last_answer(job, id_)
 
 
 def falsify(

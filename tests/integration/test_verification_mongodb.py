@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pytest
 from bson import Decimal128, ObjectId
 from pymongo import DeleteOne, ReplaceOne
 
+from tests.against import kept, last_answer
 from tests.faulty_copy import FaultyCopy
 from tests.integration.test_mongodb_job import driven, replayed, signal, stands, writing
 
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 SMALL = {"incremental__snapshot__chunk__size": "100", "tidemark__window__max__chunks": "4"}
-ENDS = {"finished", "failed", "rejected"}
 
 
 def asked(job: Driven, client: Any, type_: str, id_: str, **more: str) -> Answer:
     """The last answer to a signal of this type, which is sent now."""
     data = {"data-collections": ["inventory.t"], "type": type_, **more}
     client["inventory"]["signals"].insert_one({"_id": id_, "type": "execute-snapshot", "data": data})
-    job.until(lambda: any(answer.id == id_ and answer.outcome in ENDS for answer in job.answers))
-    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ENDS)
+    return last_answer(job, id_)
 
 
 def documents() -> list[dict[str, Any]]:
@@ -129,23 +128,13 @@ def test_a_collection_that_somebody_else_keeps_is_verified_once_it_has_settled(m
         gone = [DeleteOne(document) for document in kept if repr(document["_id"]) not in present]
         copy.bulk_write([*(ReplaceOne({"_id": each["_id"]}, each, upsert=True) for each in found), *gone])
 
-    def follow(stop: threading.Event) -> None:
-        with mongodb.connect() as own:
-            while not stop.wait(0.2):
-                keep(own)
-
     with mongodb.connect() as client, driven(mongodb, tmp_path, spark, **more) as job:
         client["inventory"]["t"].insert_many(documents())
         client["inventory"].create_collection("signals")
         client["warehouse"]["copy_t"].insert_many([{"_id": 2.5, "v": 1.1}, {"_id": "odd", "v": 1}])
         keep(client)
-        stop = threading.Event()
-        keeper = threading.Thread(target=follow, args=[stop])
-        keeper.start()
-        with writing(mongodb, 11):
+        with kept(partial(keep, client)), writing(mongodb, 11):
             rejected = asked(job, client, "verify", "wrong", against="there")
-        stop.set()
-        keeper.join()
         client["warehouse"]["copy_t"].delete_one({"_id": "odd"})
         faults.clear()
         keep(client)

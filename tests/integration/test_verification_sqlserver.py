@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.against import last_answer
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver, writing
 from tests.faulty_copy import FaultyCopy
@@ -25,7 +26,6 @@ GIVEN = {
     "incremental__snapshot__chunk__size": "100",
     "tidemark__window__max__chunks": "3",
 }
-ENDS = {"finished", "failed", "rejected"}
 TABLE = (
     "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v nvarchar(50) NULL, price decimal(10, 2) NULL,"
     " big nvarchar(max) NULL, at datetime2 NULL, double AS (id * 2))"
@@ -36,8 +36,7 @@ def asked(job: DrivenSqlServer, shop: StandInDatabase, type_: str, id_: str) -> 
     """The last answer to a signal of this type, which is sent now."""
     data = orjson.dumps({"data-collections": ["shop.dbo.t"], "type": type_}).decode()
     shop.execute(f"INSERT INTO dbo.signals VALUES ('{id_}', 'execute-snapshot', '{data}')")
-    job.until(lambda: any(answer.id == id_ and answer.outcome in ENDS for answer in job.answers))
-    return next(answer for answer in job.answers if answer.id == id_ and answer.outcome in ENDS)
+    return last_answer(job, id_)
 
 
 def fill(shop: StandInDatabase) -> None:
