@@ -286,7 +286,9 @@ def _deletes(collection: CollectionId) -> DeleteEvents:
 
 
 def _is_settled(one: Said, asked: ComparisonRequest) -> bool:
-    return one.transaction is None or asked.settled(str(one.transaction).encode())
+    if one.transaction is None or one.turn <= asked.earlier:
+        return True
+    return asked.settled(str(one.transaction).encode())
 
 
 def _copied(events: Sequence[Said]) -> pa.Table:
@@ -477,7 +479,7 @@ class VerifyingWorld(World):
         return [
             label
             for label, asked in self.answers.asked.items()
-            if asked.kind == "execute"
+            if asked.kind in {"execute", "initial"}
             and collection in asked.collections
             and str(collection) not in asked.outcomes
         ]
