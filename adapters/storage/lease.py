@@ -22,6 +22,12 @@ A newcomer may sleep, too, between its look at the lease and the creation of its
 lease meanwhile and remove the file of that number. So it looks again: whoever has an older number than
 another has nothing.
 
+The holder may wake just after that look, and go on. So each of the two writes first and looks then, and at
+least one of them sees the other:
+
+    holder      gives its file a new stamp, then looks for a newer file: it has lost the lease
+    newcomer    creates its file, then looks at the holder's stamp again: it removes its file, and stands by
+
 A holder that died on this machine is recognised by its process, so a restart need not wait.
 """
 
@@ -146,12 +152,21 @@ class FileLease:
         newest, owner = self._holder()
         if owner is not None:
             return owner
-        epoch = max(newest, self._epoch_in(self._storage.names())) + 1
+        names = self._storage.names()
+        if (taken := max(_epochs_in(names, self._prefix), default=0)) > newest:
+            # Another job has taken it since it was looked at, and may have saved a state under its epoch.
+            self._known = taken
+            return self._owner(taken)
+        epoch = max(newest, self._epoch_in(names)) + 1
         if not self._storage.create_new(self._name(epoch), document_of(self._claim.owner)):
             return self._owner(epoch)  # another job was faster
         epochs = self._epochs()
-        if (taken := max(epochs, default=epoch)) > epoch:
-            # Others have taken it since it was looked at, and removed the file of this number.
+        # Others have taken it since it was looked at, and removed the file of this number; or its holder has
+        # woken and renewed it.
+        taken = max(epochs, default=epoch)
+        if taken == epoch and self._has_woken(newest):
+            taken = newest
+        if taken != epoch:
             self._storage.delete(self._name(epoch))
             self._known = taken
             return self._owner(taken)
@@ -160,6 +175,14 @@ class FileLease:
             if older < newest:  # the one before still shows who held it
                 self._storage.delete(self._name(older))
         return None
+
+    def _has_woken(self, epoch: int) -> bool:
+        """Whether the holder that was looked at has given its lease another stamp since."""
+        return (
+            self._watched is not None
+            and self._watched.epoch == epoch
+            and self._stamp(epoch) != self._watched.stamp
+        )
 
     def observe(self) -> None:
         """Look at the holder's stamp ahead of time, to learn for how long it has not changed."""
@@ -193,6 +216,11 @@ class FileLease:
 
     def renew(self) -> None:
         """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
+        self._check_newest()
+        self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
+        self._check_newest()
+
+    def _check_newest(self) -> None:
         newest = self._newest()
         if newest < self.epoch:
             raise LeaseLost("the lease's file is gone", where=self.location)
@@ -201,7 +229,6 @@ class FileLease:
             raise LeaseLost(
                 f"taken over by {by} (epoch {newest}, ours was {self.epoch})", where=self.location
             )
-        self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
 
     def release(self) -> None:
         """Free the lease at once; does nothing if it is not ours any more."""

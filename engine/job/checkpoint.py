@@ -63,10 +63,13 @@ class Checkpoint:
 
         A sink may have taken the first turn, or part of it, and not say so. Without this state the next start
         would begin at what is then the end of the log, and consumers would lack what came in between. Where
-        all rows are read first, the next start reads them again.
+        all rows are read first, the next start reads them again. Where a lost log is recovered from, the next
+        start begins another one, and the repairs find what it lacks.
         """
         job_parts = self._parts
-        if self.state.position is not None or state.position is None or state.snapshot.initial:
+        if self.state.position is not None or state.position is None:
+            return
+        if state.snapshot.initial or state.recovery is not None:
             return
         job_parts.lease.check()
         job_parts.store.save_pending(state.turn, saved.to_json(state, self._pace.state_version))

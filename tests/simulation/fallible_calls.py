@@ -53,6 +53,7 @@ class Process(Protocol):
     """What the ports know of the process that they belong to."""
 
     dead: bool
+    epoch: int
 
     def step(self, port: str) -> None:
         """Let time pass, and whatever the script wants to happen here. Raises Killed."""

@@ -95,12 +95,16 @@ class Oracle:
         begin = self.begins.get(number)
         if begin is None or number < self.last_turn:
             raise Violation(f"turn {number} was sent again after turn {self.last_turn}")
+        self.go_to(begin, number)
+
+    def go_to(self, begin: int, again: int = -1) -> None:
+        """The stream goes on from here; a turn that is sent `again` reads its rows again."""
         self.rows = {T: {}, U: {}}
         past = self.database.log[:begin]
         for entry in past:
             if entry.collection in self.rows:
                 apply(self.rows[entry.collection], entry)
-        self.copies.again(number, map(self._change, (entry for entry in past if entry.collection == B)))
+        self.copies.again(again, map(self._change, (entry for entry in past if entry.collection == B)))
         self.position = begin
 
     def _apply(self, entry: Entry) -> None:

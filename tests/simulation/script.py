@@ -1,7 +1,8 @@
 """A history as data: the setup, and the steps that the world takes. Drawn from a seed, saved as JSON.
 
 A step is a tuple: its verb, then integers and words. `go n` lets the running job make n calls of its ports;
-everything else happens between two such calls. A step that makes no sense where it comes does nothing, so any
+everything else happens between two such calls. `until p n` does so, too, but stops before the next call of
+port p. A step that makes no sense where it comes does nothing, so any
 part of a history is a history, too: that is what makes shrinking simple.
 """
 
@@ -98,6 +99,8 @@ def _tuple(value: Any) -> Any:
 
 
 _KEYS: Final = 8
+_LONGEST_STOP: Final = 150
+"""Calls that a job makes at most to get to a port: a job that stands by needs most of them."""
 _HOW: Final = ("before", "before", "after", "torn")
 
 
@@ -205,6 +208,28 @@ def with_blow(
     return tuple(steps)
 
 
+_STOPS: Final = (
+    *("names", "names", "create_new", "rename", "rename", "create", "delete", "read"),
+    *("open_log", "take", "writer", "commit", "turn"),
+)
+_DUEL: Final = ("rival", "switch", "switch")
+
+
+def with_duel(choose: Generator, steps: list[Step], *, percent: int) -> list[Step]:
+    """The steps, in some histories with two jobs that fall asleep just before calls of certain ports.
+
+    Drawn numbers of calls seldom let both sleep at the one call where it matters.
+    """
+    if not choose.chance(percent):
+        return steps
+    duel: list[Step] = [("crash",)] if choose.chance(40) else []
+    for verb in _DUEL:
+        duel += [("until", choose.pick(_STOPS), _LONGEST_STOP)] * choose.between(1, 4)
+        duel.append((verb,))
+    at = choose.below(len(steps))
+    return [*steps[:at], *duel, *steps[at:]]
+
+
 def drawn_alike(
     choose: Generator, *, late: int = 40, reading_polls: tuple[int, int] = (2, 5)
 ) -> dict[str, Any]:
@@ -292,7 +317,7 @@ def draw(seed: int) -> History:
     length = choose.between(40, 85)
     steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]
-    return History(setup, tuple(steps))
+    return History(setup, tuple(with_duel(choose, steps, percent=15)))
 
 
 def _setup(choose: Generator) -> Setup:

@@ -102,7 +102,7 @@ class SimLog:
     """A session of the log: it hands over what was delivered, in spans that may end inside a transaction."""
 
     def __init__(self, life: Life, start: int, source: SimSource) -> None:
-        self._life, self._at, self._source = life, start, source
+        self._life, self.at, self._source = life, start, source
         self._share = 1.0
 
     def take(self, timeout_s: float) -> SimSpan | None:
@@ -110,14 +110,14 @@ class SimLog:
         life = self._life
         with fallible(life, "take"):
             database, most = life.world.database, life.world.setup.span_rows
-            end = min(self._at + max(1, int(most * self._share)), database.delivered)
+            end = min(self.at + max(1, int(most * self._share)), database.delivered)
             if (view := self._source.view) is not None:
                 end = min(end, view.horizon)
-            if end <= self._at:
+            if end <= self.at:
                 life.world.pass_time(timeout_s)
                 return None
-            logged = tuple(database.log[self._at : end])
-            self._at = end
+            logged = tuple(database.log[self.at : end])
+            self.at = end
             return SimSpan(Position((end,)), logged, committed_at_s=life.world.now())
 
     def acknowledge(self, position: Position) -> None:
@@ -271,6 +271,8 @@ class SimSource:
             return [self._measured(target, bounded=bounded) for target in targets]
 
     def _measured(self, target: Target, *, bounded: bool) -> Extent | SignalError | TableBusy:
+        if target.collection == B and target.compared:
+            return SignalError("its rows have no key to be compared by", where=target.collection)
         shown = self._shown(initial=target.initial)
         if shown is None:
             return TableBusy("waits for what was committed before the log began", where=target.collection)

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from adapters.storage.lease import newest_lease
 from adapters.storage.state import KEPT
 from adapters.storage.state_files import QUEUE
 from engine.errors import StateError
@@ -27,7 +28,7 @@ _FIRST = "turn-000000000000."
 _PROMOTED = re.compile(r"turn-(\d+)\.json")
 _CRASHES = 7
 """How many files more there may be: each crash may leave one that the next promotion removes."""
-_PENDING = re.compile(r"turn-(\d+)\.(?:\d+\.)?pending\.json")
+_PENDING = re.compile(r"turn-(\d+)\.(?:(\d+)\.)?pending\.json")
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Directory:
     """Names that a power failure undoes, with what each was before."""
     sent: Callable[[int], bool] = lambda _turn: True
     """Whether the sink has a turn."""
+    newest_lease: int = 0
+    """The greatest number that a lease ever had."""
     torn: dict[str, Process] = field(default_factory=dict)
     """Files that were written in part, with who wrote them."""
 
@@ -92,6 +95,12 @@ class MemoryStorage:
             if len(kept := [name for name in names if kind.fullmatch(name)]) > most:
                 raise Violation(f"what nobody needs any more is kept: {sorted(kept)}")
 
+    def _judge_taken(self, name: str) -> None:
+        """A pending state of a newer job is none of an older one's business."""
+        pending = _PENDING.fullmatch(name)
+        if pending and int(pending[2] or 0) > self._process.epoch and name in self._directory.files:
+            raise Violation(f"{name} is taken away by the job of epoch {self._process.epoch}")
+
     def _is_settled(self, name: str) -> bool:
         """Whether it is a pending state whose turn was promoted when the files were listed last."""
         return max(_turns(_PENDING, [name]), default=self._newest + 1) <= self._newest
@@ -141,6 +150,7 @@ class MemoryStorage:
             return False
         self._directory.write(name, content)
         self._directory.unforced.clear()
+        self._directory.newest_lease = max(self._directory.newest_lease, newest_lease([name]))
         return True
 
     def refresh(self, name: str, content: bytes) -> None:
@@ -161,7 +171,10 @@ class MemoryStorage:
         with fallible(self._process, "rename") as fault:
             if source not in self._directory.files:
                 raise StateError("there is no such file", where=source)
-            if fault != "torn":
+            self._judge_taken(source)
+            if fault == "torn":  # an object store copies the file, and then removes it
+                self._directory.write(target, self._directory.files[source])
+            else:
                 promoted = _PROMOTED.fullmatch(target)
                 if promoted and not self._directory.sent(int(promoted[1])):
                     raise Violation(f"state {target} was promoted, and its turn was not sent")
@@ -170,6 +183,7 @@ class MemoryStorage:
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
         self._process.step("delete")
+        self._judge_taken(name)
         self._directory.files.pop(name, None)
 
     def exists(self, name: str) -> bool:

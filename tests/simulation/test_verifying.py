@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from engine.job.verify import course, courses
+from engine.job.verify import course, courses, repair
 from engine.verify import comparison
 from tests.memory_copy import MemoryRows
 from tests.simulation import verifying
@@ -20,6 +21,9 @@ from tests.simulation.worlds import WORLDS, played, saved
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.verify.copy import TouchedKeys
+
+_SAVED = Path(__file__).parent / "regressions" / "verify"
 _HISTORIES = 25
 _MOST = 160
 _FIRST = {"unsaved_rows_count": 230}
@@ -34,6 +38,8 @@ def test_no_verdict_is_false():
     assert happened["verdicts that accept"] > 20
     assert happened["verdicts that reject"] > 3
     assert happened["comparisons that look again"] > 5
+    assert happened["deletes of repairs"] > 10
+    assert happened["READs of repairs"] > 0
 
 
 def none_extra(patch: pytest.MonkeyPatch) -> None:
@@ -87,6 +93,15 @@ def truncates_outdate_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(courses.Courses, "streamed", lambda _self, state, _encoded: state)
 
 
+def later_events_touch_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A repair deletes what was extra when it was compared, whatever was sent since."""
+    patch.setattr(repair.Repair, "follow", _follow_blindly)
+
+
+def _follow_blindly(mended: repair.Repair, touched: TouchedKeys) -> None:
+    mended.known = touched.upto
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "guard",
@@ -97,6 +112,7 @@ def truncates_outdate_nothing(patch: pytest.MonkeyPatch) -> None:
         unsaved_rows_count,
         visible_by_then,
         truncates_outdate_nothing,
+        later_events_touch_nothing,
     ],
 )
 def test_without_a_guard_a_verdict_is_false(
@@ -122,6 +138,11 @@ def test_a_lost_row_that_windows_can_not_see_yet_is_missed_nowhere(monkeypatch: 
     assert not played(history).violation
     nothing_hidden(monkeypatch)
     assert "a false Accept" in played(history).violation
+
+
+@pytest.mark.parametrize("path", sorted(_SAVED.glob("*.json")), ids=lambda path: path.stem)
+def test_a_fault_that_was_found_stays_mended(path: Path):
+    assert not played(saved(path.read_bytes())).violation
 
 
 def test_a_history_survives_being_saved():

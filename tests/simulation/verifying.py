@@ -1,8 +1,9 @@
-"""A world whose tables are verified: the turns of the sink are the copy. Faults come, verdicts are judged.
+"""A world whose tables are verified and repaired: the turns of the sink are the copy. Verdicts are judged.
 
 The judge knows what the copy holds and what the source held, turn by turn. When the engine compares them,
 what it finds must be just what differs: a difference that it misses is a false Accept, one that it invents a
-false Reject. Faults come while nothing is verified, since nobody but the job changes the files of its sink
+false Reject. A repair may send what differed, and nothing else: no row that was equal, no delete of a row
+that is there. Faults come while nothing is verified, since nobody but the job changes the files of its sink
 while it runs.
 """
 
@@ -10,40 +11,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
+from engine.model import Part
 from engine.verify.compared_digests import digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, EventPosition, compare
-from engine.verify.copy import Findings
+from engine.verify.copy import ExtraRow, Findings, TouchedKeys
+from engine.verify.deletes import DeleteEvents
 from signals.answers import Outcome
 from tests.memory_copy import Found, MemoryRows
 from tests.simulation import script
 from tests.simulation.database import T, U, apply
+from tests.simulation.fallible_calls import fallible
 from tests.simulation.generator import Generator
 from tests.simulation.script import History, Setup, Step
-from tests.simulation.sink import Read, read_text
+from tests.simulation.sink import Read, SimSink, SimWriter, read_text
 from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
-    from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Settled, Span, TouchedKeys
+    from engine.verify.copy import ComparisonRequest, SeenRows, Settled, Span
     from signals.answers import Answer
     from tests.simulation.answers import Asked
     from tests.simulation.database import Entry, Key, Rows
-    from tests.simulation.sink import Event
     from tests.simulation.world import Life
 
 _KINDS: Final = ("missing", "different", "extra")
+_TABLES: Final = {str(table): table for table in (T, U)}
+_FOLLOWED: Final = 2
+"""How many turns of the copy are read at once."""
 _ODD: Final = 100
 """Keys from here on are in copies alone."""
-_MORE: Final = (*(["verify"] * 5), *(["spoil"] * 10), *(["truncate"] * 2))
+_MORE: Final = (*(["verify"] * 3), *(["repair"] * 4), *(["spoil"] * 6), "truncate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +67,30 @@ def draw(seed: int) -> History:
     for step in core.steps:
         steps.append(step)
         if choose.chance(25):
-            verb = choose.pick(_MORE)
-            steps += [_STEPS[verb](choose), ("go", choose.between(1, 60))]
+            steps += [*_STEPS[choose.pick(_MORE)](choose), ("go", choose.between(1, 60))]
     known = {name: getattr(core.setup, name) for name in Setup.__dataclass_fields__}
     skips = choose.chance(50)
     setup = VerifyingSetup(**known | {"world": "verify", "knows": True, "beside": 0, "skips": skips})
     return History(setup, tuple(steps))
 
 
-_STEPS: Final[Mapping[str, Callable[[Generator], Step]]] = {
-    "verify": lambda choose: ("verify", choose.between(1, 3)),
-    "spoil": lambda choose: ("spoil", choose.pick(("t", "u")), choose.pick(_KINDS), choose.below(9)),
-    "truncate": lambda choose: ("tx", (choose.pick(("t", "u")), "truncate"), int(choose.chance(60))),
+def _spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
+    return [
+        ("spoil", choose.pick(tables), choose.pick(_KINDS), choose.below(9))
+        for _ in range(choose.between(1, most))
+    ]
+
+
+def _spoilt_and_repaired(choose: Generator) -> list[Step]:
+    mask, tables = choose.pick(((1, "t"), (2, "u"), (3, "tu")))
+    return [*_spoils(choose, tables, 4), ("repair", mask)]
+
+
+_STEPS: Final[Mapping[str, Callable[[Generator], list[Step]]]] = {
+    "verify": lambda choose: [("verify", choose.between(1, 3))],
+    "repair": _spoilt_and_repaired,
+    "spoil": lambda choose: _spoils(choose, "tu", 2),
+    "truncate": lambda choose: [("tx", (choose.pick("tu"), "truncate"), int(choose.chance(60)))],
 }
 
 
@@ -139,8 +157,37 @@ class CopyHistory:
         }
 
 
+class Removed(NamedTuple):
+    """A delete event that a repair made, or its tombstone."""
+
+    collection: CollectionId
+    key: Key
+    tombstone: bool
+
+
+class RepairWriter(SimWriter):
+    """Keeps the delete events of repairs, too."""
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Write delete events."""
+        with fallible(self._process, "write"):
+            removed: list[Any] = [
+                Removed(_TABLES[topic], int(key), value is None)
+                for batch in batches
+                for topic, key, value in zip(*(batch.column(at).to_pylist() for at in range(3)), strict=True)
+            ]
+            self.parts[part] = removed
+            return Part(part, len(removed))
+
+
+class RepairSink(SimSink):
+    """A sink that takes the delete events of repairs."""
+
+    written = RepairWriter
+
+
 class SimCopy:
-    """Implements `Copy` for what the sink was told. Repairs are not played."""
+    """Implements `Copy` for what the sink was told."""
 
     def __init__(self, world: VerifyingWorld, life: Life) -> None:
         self._world, self._life = world, life
@@ -177,6 +224,11 @@ class SimCopy:
             undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
             unsettled=len(extra) - len(settled),
         )
+        wrong = [*found.missing.tolist(), *found.different.tolist()]
+        if asked.mends:
+            self._world.wrong[seen[1]] = {digests[at] for at in wrong}
+            rows_of = tuple(keys[at] for at in wrong)
+            findings = replace(findings, wrong=rows_of, extra=tuple(map(_extra_row, settled)))
         again = findings.undecided or findings.unsettled
         if isinstance(asked.settled, Shown):
             again = again or asked.settled.hides_sent
@@ -186,12 +238,16 @@ class SimCopy:
         return Found(findings, self._world.setup.reading_polls)
 
     def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
-        """Repairs are not played."""
-        raise NotImplementedError
+        """The keys that the copy was told of, a few turns at a time."""
+        told, upto = self._world.told[topic], min(span.upto, span.since + _FOLLOWED)
+        keys = frozenset(_digest(said.key) for said in told.said if span.since < said.turn <= upto)
+        emptied = any(span.since < place.turn <= upto for place in told.truncates)
+        return TouchedKeys(keys, upto, emptied)
 
     def rows(self, topic: str, extra: Sequence[ExtraRow]) -> list[tuple[str, str | None]]:
-        """Repairs are not played."""
-        raise NotImplementedError
+        """The keys of these events. Nobody looks at the rows in delete events."""
+        keys = {(said.turn, said.number): said.key for said in self._world.told[topic].said}
+        return [(str(keys[row.turn, row.offset]), None) for row in extra]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +272,23 @@ def shown_then(saved: str) -> Shown:
     return Shown(frozenset(map(int, filter(None, transactions.split(",")))), bool(int(hides_sent)))
 
 
+def _digest(key: Key) -> bytes:
+    digest: bytes = key_digests(pa.array([str(key)], pa.large_string()))[0].as_py()
+    return digest
+
+
+def _extra_row(said: Said) -> ExtraRow:
+    return ExtraRow(_digest(said.key), said.turn, 0, said.number, 0)
+
+
+def _deletes(collection: CollectionId) -> DeleteEvents:
+    return DeleteEvents(str(collection), ("", ""), ("{", "}"), ("value",), tombstones=True)
+
+
 def _is_settled(one: Said, asked: ComparisonRequest) -> bool:
-    return one.transaction is None or asked.settled(str(one.transaction).encode())
+    if one.transaction is None or one.turn <= asked.earlier:
+        return True
+    return asked.settled(str(one.transaction).encode())
 
 
 def _copied(events: Sequence[Said]) -> pa.Table:
@@ -246,6 +317,8 @@ class VerifyingWorld(World):
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
         self._compared: dict[str, list[tuple[int, Compared]]] = {}
         self._seen = MemoryRows()
+        self.wrong: dict[int, set[bytes]] = {}
+        """The digests of the keys that a repair may send, by the ticket of its entry."""
         self._skips = getattr(history.setup, "skips", False)
         super().__init__(replace(history), story=story)
 
@@ -258,7 +331,11 @@ class VerifyingWorld(World):
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
         copies, settled = Copies(SimCopy(self, life)), partial(self._settled, life)
-        return Verification(copies, self._seen, settled=settled, settled_then=shown_then)
+        return Verification(copies, self._seen, _deletes, settled, shown_then)
+
+    def sink_of(self, life: Life) -> RepairSink:
+        """The sink of a job that starts."""
+        return RepairSink(self.sent, life, life.epoch, self.setup.beside)
 
     def unsent(self, logged: Sequence[Entry]) -> frozenset[CollectionId]:
         """The tables that these entries truncate, if the copies are not told."""
@@ -273,19 +350,45 @@ class VerifyingWorld(World):
         """Whether a transaction was streamed and is not visible yet."""
         return not self.database.visible >= life.source.pending
 
-    def _judge(self, turn: int, epoch: int, events: Sequence[Event]) -> None:
-        super()._judge(turn, epoch, events)
+    def _judge(self, turn: int, epoch: int, events: Sequence[Any]) -> None:
+        super()._judge(turn, epoch, [event for event in events if not isinstance(event, Removed)])
         for number, event in enumerate(events):
             table = event.collection
             if table not in self._held:
                 continue
-            if isinstance(event, Read):
+            if isinstance(event, Removed):
+                self._remove(turn, number, event)
+            elif isinstance(event, Read):
+                self._check_repaired(event)
                 self._say(table, Said(turn, number, event.key, read_text(*self._held[table][event.key])))
             else:
                 self._tell(turn, number, event)
         for table, rows in self._held.items():
             shown = {key: read_text(*row) for key, row in rows.items()}
             self.told[str(table)].source[turn] = shown
+
+    def _remove(self, turn: int, number: int, event: Removed) -> None:
+        """A repair deletes a row, which must be in the copy alone."""
+        table, key = event.collection, event.key
+        if event.tombstone:
+            return
+        name = f"row {key} of {table.parts[-1]}"
+        self.note(f"{name} deleted by a repair", "sink")
+        if key in self._held[table]:
+            raise Violation(f"turn {turn}: a repair deletes {name}, which is there")
+        if key not in self.told[str(table)].rows(turn):
+            raise Violation(f"turn {turn}: a repair deletes {name}, which the copy does not have")
+        self._say(table, Said(turn, number, key, None))
+        self.happened["deletes of repairs"] += 1
+
+    def _check_repaired(self, event: Read) -> None:
+        """A repair sends only rows that differed."""
+        labels = [label for label, tickets in self._tickets.items() if event.ticket in tickets]
+        if not labels or not all(self._asks(label, "repair") for label in labels):
+            return
+        self.happened["READs of repairs"] += 1
+        if _digest(event.key) not in self.wrong[event.ticket]:
+            raise Violation(f"a repair sends {event.collection.parts[-1]} {event.key}, which did not differ")
 
     def _tell(self, turn: int, number: int, entry: Entry) -> None:
         table, rows = entry.collection, self._held[entry.collection]
@@ -337,12 +440,15 @@ class VerifyingWorld(World):
         self.happened["verdicts that accept" if accepted else "verdicts that reject"] += 1
 
     def finished(self, asked: Asked, collection: CollectionId, label: str) -> None:
-        """A snapshot must be complete; a verification has sent nothing."""
+        """A snapshot must be complete. A verification has sent nothing, a repair what differed."""
         if not self._verifies(label):
             super().finished(asked, collection, label)
 
     def _verifies(self, label: str) -> bool:
-        return label != self.initial and "verify" in self.database.log[int(label)].value
+        return self._asks(label, "verify") or self._asks(label, "repair")
+
+    def _asks(self, label: str, type_: str) -> bool:
+        return label != self.initial and f'"{type_}"' in self.database.log[int(label)].value
 
     # Steps.
 
@@ -350,9 +456,13 @@ class VerifyingWorld(World):
         self._execute(life, mask, "verify")
         self.happened["verifications"] += 1
 
+    def _repair(self, life: Life, mask: int) -> None:
+        self._execute(life, mask, "repair")
+        self.happened["repairs"] += 1
+
     def _spoil(self, _life: Life, table: str, kind: str, index: int) -> None:
-        """Put a fault into the copy, unless something is verified."""
-        if any(map(self._verifies, self._open_signals())):
+        """Put a fault into the copy, unless it is verified."""
+        if any(map(self._verifies, self._open_signals(self.names[table]))):
             return
         told, turn = self.told[str(self.names[table])], self.oracle.last_turn
         rows = told.rows(turn)
@@ -365,17 +475,20 @@ class VerifyingWorld(World):
         told.said.append(Said(turn, _ODD + len(told.said), key, text, known[-1] if known else None))
         self.happened[f"spoilt: {kind}"] += 1
 
-    def _open_signals(self) -> list[str]:
+    def _open_signals(self, collection: CollectionId) -> list[str]:
         return [
             label
             for label, asked in self.answers.asked.items()
-            if asked.kind == "execute"
-            and any(str(collection) not in asked.outcomes for collection in asked.collections)
+            if asked.kind in {"execute", "initial"}
+            and collection in asked.collections
+            and str(collection) not in asked.outcomes
         ]
 
 
 FLOORS: Final[dict[str, Any]] = {
     "verdicts that accept": 300,
+    "READs of repairs": 50,
+    "deletes of repairs": 600,
     "verdicts that reject": 100,
     "comparisons that look again": 20,
     "verifications that go on": 20,

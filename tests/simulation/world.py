@@ -79,7 +79,7 @@ class Life:
         self.sessions: list[Any] = []
         self.leases: Leases | None = None
         self.tally = Tally()
-        self.renewed_ms = 0
+        self.renewed_ms = self.unrenewed_ms = 0
         self.renewing = False
         self.ports: list[str] = []
 
@@ -143,6 +143,12 @@ class Life:
         self.world.pass_time(seconds)
         return self.world.over
 
+    def may_have_lost(self) -> bool:
+        """Whether a newer job took the lease, or could have because this one stood still."""
+        world = self.world
+        unrenewed_ms = max(self.unrenewed_ms, world.time_ms - self.renewed_ms)
+        return world.directory.newest_lease != self.epoch or unrenewed_ms > _TTL_MS // 2
+
     def forget(self) -> None:
         """Whoever wants the lease next sees that this process has ended, as on the same machine."""
         if self.leases is not None:
@@ -152,6 +158,8 @@ class Life:
     def renew(self) -> None:
         """The lease's thread, were it one."""
         if self.leases is not None and self.world.time_ms - self.renewed_ms >= _TTL_MS // 4:
+            if self.renewed_ms:
+                self.unrenewed_ms = max(self.unrenewed_ms, self.world.time_ms - self.renewed_ms)
             self.renewed_ms = self.world.time_ms
             self.renewing = True
             self.leases.renew()
@@ -223,7 +231,7 @@ class World:
         judge.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
         self.time_ms, self._ahead_ms = self.begins_ms, 0
-        self._budget, self.calls = 0, 0
+        self._budget, self._until, self.calls = 0, "", 0
         self._faults: dict[str, list[str]] = {}
         self._straggling = 0
         self._altering: list[CollectionId] = []
@@ -345,6 +353,8 @@ class World:
                     life.forget()
             except LeaseLost as error:
                 self.note(f"process {life.number} stands by: {error}")
+                if not life.may_have_lost():
+                    raise Violation(f"a job gives way to nobody: {error}") from error
                 self.happened["leases lost"] += 1
                 self._pardon()
             except TidemarkError as error:
@@ -412,6 +422,8 @@ class World:
         life.renew()
         if life.sink is not None and not life.dead:
             life.sink.go_on()
+        if port == self._until:
+            self._budget, self._until = 0, ""
         while self._budget <= 0 and not self.draining:
             self._next(life, port)
             if life.dead:
@@ -577,7 +589,10 @@ class World:
         self._at += 1
         verb = step[0]
         if verb == "go":
-            self._budget = step[1]
+            self._until, self._budget = "", step[1]
+            return
+        if verb == "until":
+            self._until, self._budget = step[1:]
             return
         self.happened["steps"] += 1
         getattr(self, "_" + verb.replace("-", "_"))(life, *step[1:])
@@ -849,7 +864,7 @@ class World:
             self._told.append((column, text))
 
 
-_SILENT = {"go", "rival", "switch"}
+_SILENT = {"rival", "switch"}
 
 
 @contextmanager

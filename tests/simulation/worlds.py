@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import figures, script
+from tests.simulation import figures, recovering, script
 from tests.simulation.mongodb import script as mongodb_script
 from tests.simulation.mongodb.world import MongoWorld
 from tests.simulation.postgres import script as postgres_script
@@ -36,6 +36,9 @@ class Kind:
 
 WORLDS: Mapping[str, Kind] = {
     "verify": Kind(draw_verifying, VerifyingSetup, VerifyingWorld, FLOORS),
+    "recover": Kind(
+        recovering.draw, recovering.RecoveringSetup, recovering.RecoveringWorld, recovering.FLOORS
+    ),
     CORE: Kind(script.draw, script.Setup, World, figures.FLOORS),
     "mongodb": Kind(mongodb_script.draw, mongodb_script.MongoSetup, MongoWorld, figures.MONGODB_FLOORS),
     "postgres": Kind(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.model import Key
+    from engine.model import CollectionId, Key
     from engine.verify.copy import ExtraRow, Findings, Span, TouchedKeys
 
 _KEYS_AT_ONCE: Final = 5_000
@@ -47,6 +47,7 @@ _DELETED_BYTES: Final = 4 << 20
 class Deletes:
     """Delete events for a turn of their own. Call `sent` once it is committed."""
 
+    collection: CollectionId
     events: pa.RecordBatch
     sent: Callable[[], None]
 

@@ -172,6 +172,8 @@ class Verification:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
         if self.copies.own is None or self._deletes is None:
             raise InvariantError("a repair was begun that can't send deletes")
+        if any(deletes.collection == collection for deletes in self.due):
+            return  # another repair of it sends first: the keys that it deletes are left out then
         topic = parts.topic(collection)
         repair.follow(self.copies.own.touched_keys(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):
@@ -179,7 +181,7 @@ class Verification:
                 events = rows.deletes(topic, extra)
             else:
                 events = self._deletes(collection).batch(self.copies.own.rows(topic, extra))
-            self.due.append(Deletes(events, partial(repair.deleted, len(extra))))
+            self.due.append(Deletes(collection, events, partial(repair.deleted, len(extra))))
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:

@@ -14,6 +14,7 @@ from tests.simulation.script import (
     drawn_alike,
     opening_late,
     with_blow,
+    with_duel,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def draw(seed: int) -> History:
     steps += [words.step(choose, setup) for _ in range(length)]
     if setup.scope == "database" and choose.chance(40):
         steps.insert(choose.between(length // 2, length), ("drop-database",))
+    steps = with_duel(choose, steps, percent=10)
     return History(setup, with_blow(choose, steps, _BLOWS, percent=25, length=length))
 
 

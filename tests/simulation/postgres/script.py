@@ -14,6 +14,7 @@ from tests.simulation.script import (
     drawn_alike,
     opening_late,
     with_blow,
+    with_duel,
 )
 
 
@@ -97,6 +98,7 @@ def draw(seed: int) -> History:
     length = choose.between(40, 80)
     steps: list[Step] = [("execute", 15)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]
+    steps = with_duel(choose, steps, percent=10)
     return History(setup, with_blow(choose, steps, _BLOWS, percent=40, length=length))
 
 

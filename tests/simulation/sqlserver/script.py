@@ -14,6 +14,7 @@ from tests.simulation.script import (
     drawn_alike,
     opening_late,
     with_blow,
+    with_duel,
 )
 
 
@@ -94,6 +95,7 @@ def draw(seed: int) -> History:
     # A signal that comes before the log's beginning is known is in no log.
     steps: list[Step] = [("go", 60), ("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]
+    steps = with_duel(choose, steps, percent=10)
     return History(setup, with_blow(choose, steps, _BLOWS, percent=40, length=length))
 
 

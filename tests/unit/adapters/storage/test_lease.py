@@ -17,6 +17,7 @@ from adapters.storage import owner as owners
 from adapters.storage.directory import LocalStorage
 from adapters.storage.lease import FileLease, Leases
 from adapters.storage.owner import Claim, Process, this_process
+from adapters.storage.state_files import newest_epoch, state_name
 from engine.errors import LeaseHeld, LeaseLost
 
 TTL_S = 60.0
@@ -199,6 +200,62 @@ def test_whoever_stood_still_before_creating_it_has_no_older_one_than_others(tmp
     assert slow.try_take() is not None
     assert slow.epoch == 0
     assert names(tmp_path) == ["lease-000000000002.json", "lease-000000000003.json"]
+
+
+def test_whoever_stood_still_after_its_look_does_not_pass_over_who_has_come(tmp_path, monkeypatch):
+    slow = FileLease(LocalStorage(tmp_path), Claim("shop"), epoch_in=newest_epoch)
+    listed = LocalStorage.names
+    listings: list[LocalStorage] = []
+
+    def another_comes(storage):
+        if listings:
+            monkeypatch.setattr(LocalStorage, "names", listed)
+            assert opened(tmp_path).try_take() is None
+            storage.create(state_name(1, epoch=1), b"")
+        listings.append(storage)
+        return listed(storage)
+
+    monkeypatch.setattr(LocalStorage, "names", another_comes)
+
+    assert slow.try_take() is not None
+    assert (len(listings), slow.epoch) == (2, 0)
+    assert names(tmp_path) == ["lease-000000000001.json", state_name(1, epoch=1)]
+
+
+def test_a_holder_that_wakes_just_before_it_is_taken_over_keeps_it(tmp_path, clock, monkeypatch):
+    holder, newcomer = opened(tmp_path), opened(tmp_path)
+    holder.try_take()
+    newcomer.observe()
+    clock[0] += TTL_S + 1
+    create = LocalStorage.create_new
+
+    def holder_wakes(storage, name, content):
+        holder.renew()
+        return create(storage, name, content)
+
+    monkeypatch.setattr(LocalStorage, "create_new", holder_wakes)
+
+    assert newcomer.try_take() is not None
+    assert (holder.epoch, newcomer.epoch) == (1, 0)
+    holder.renew()
+    assert names(tmp_path) == ["lease-000000000001.json"]
+
+
+def test_a_holder_that_is_taken_over_while_it_renews_knows_at_once(tmp_path, clock, monkeypatch):
+    holder, newcomer = opened(tmp_path), opened(tmp_path)
+    holder.try_take()
+    newcomer.observe()
+    clock[0] += TTL_S + 1
+    refresh = LocalStorage.refresh
+
+    def newcomer_comes(storage, name, content):
+        assert newcomer.try_take() is None
+        refresh(storage, name, content)
+
+    monkeypatch.setattr(LocalStorage, "refresh", newcomer_comes)
+
+    with pytest.raises(LeaseLost):
+        holder.renew()
 
 
 def test_whoever_has_an_older_one_than_others_waits_for_theirs(tmp_path):
