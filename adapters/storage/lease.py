@@ -22,11 +22,16 @@ A newcomer may sleep, too, between its look at the lease and the creation of its
 lease meanwhile and remove the file of that number. So it looks again: whoever has an older number than
 another has nothing.
 
-The holder may wake just after that look, and go on. So each of the two writes first and looks then, and at
-least one of them sees the other:
+The holder may wake just after that look, and go on. So each of the two writes first, then looks. At least
+one of them sees the other:
 
-    holder      gives its file a new stamp, then looks for a newer file: it has lost the lease
-    newcomer    creates its file, then looks at the holder's stamp again: it removes its file, and stands by
+    holder      gives its file a new stamp, then looks for newer files; if there is one, it has lost the lease
+    newcomer    creates its file, then looks at the holder's stamp; if that has changed, it removes its file
+                and stands by
+
+A newcomer that dies between these two steps leaves a file. Whoever sees that its process is gone takes the
+lease at once, and a holder that has just woken goes on until it renews next. Only a sink that fences keeps it
+from writing meanwhile.
 
 A holder that died on this machine is recognised by its process, so a restart need not wait.
 """
@@ -119,6 +124,8 @@ def _lease_name(epoch: int, prefix: str) -> str:
 class FileLease:
     """A lease kept in a directory, in files whose names begin with `prefix`. Not thread-safe by itself.
 
+    A `crowded` directory has far more files than leases. It is listed only where nothing else will do.
+
     `epoch_in` returns the newest epoch in the names of other files there. So epochs don't start over if
     somebody removes the lease's files or restores old ones.
     """
@@ -130,8 +137,11 @@ class FileLease:
         prefix: str = "",
         epoch_in: Callable[[Iterable[str]], int] = lambda _names: 0,
         now_s: Callable[[], float] | None = None,
+        *,
+        crowded: bool = False,
     ) -> None:
         self._storage, self._claim, self._prefix, self._epoch_in = storage, claim, prefix, epoch_in
+        self._crowded = crowded
         self._now_s = now_s or _clock
         self._watched: _WatchedLease | None = None
         self._known = 0
@@ -177,12 +187,12 @@ class FileLease:
         return None
 
     def _has_woken(self, epoch: int) -> bool:
-        """Whether the holder that was looked at has given its lease another stamp since."""
-        return (
-            self._watched is not None
-            and self._watched.epoch == epoch
-            and self._stamp(epoch) != self._watched.stamp
-        )
+        """Whether the holder that was looked at has renewed its lease since, or may have."""
+        watched = self._watched
+        if watched is None or watched.epoch != epoch:
+            return False
+        stamp = self._stamp(epoch)
+        return not stamp or stamp != watched.stamp
 
     def observe(self) -> None:
         """Look at the holder's stamp ahead of time, to learn for how long it has not changed."""
@@ -218,6 +228,9 @@ class FileLease:
         """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
         self._check_newest()
         self._storage.refresh(self._name(self.epoch), document_of(self._claim.owner))
+        if not self._crowded:
+            # An object store writes the file again, though holders since may have removed it and the next.
+            self._known = 0
         self._check_newest()
 
     def _check_newest(self) -> None:

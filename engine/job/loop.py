@@ -180,8 +180,8 @@ class Job:
 
     def _recovers(self, lost: PositionLost) -> bool:
         """Whether to begin a new log: only if there was one, and if beginning one is not what fails."""
-        saved = self._checkpoint.state
-        return self._pace.recovers and lost.loss is not None and saved.turn > 0 and not saved.awaits_log
+        was_one = self._checkpoint.state.turn > 0
+        return self._pace.recovers and lost.loss is not None and was_one and not self.state.awaits_log
 
     def _save_lost(self, lost: PositionLost) -> None:
         """Save that the log is lost, in a turn of its own."""

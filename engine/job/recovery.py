@@ -51,6 +51,8 @@ def loss_of(error: PositionLost | OtherServer) -> PositionLost:
 def lost(state: State, error: PositionLost, since: str) -> State:
     """The next turn's state, which knows that the log is lost. Nothing of the old log applies any more."""
     after = state.next_turn()
+    if state.awaits_log and state.recovery is not None:
+        since = state.recovery.since  # the log that is lost now has brought nothing
     recovery = Recovery(error.loss or Loss.LOG_REMOVED, str(error.message), since, after.turn)
     identity = {} if recovery.loss is Loss.REPLACED else state.identity
     snapshot = restart_all(state.snapshot)

@@ -98,7 +98,7 @@ class Oracle:
         self.go_to(begin, number)
 
     def go_to(self, begin: int, again: int = -1) -> None:
-        """The stream goes on from here; a turn that is sent `again` reads its rows again."""
+        """The stream goes on from here. `again` is the number of a turn that is sent again, -1 for none."""
         self.rows = {T: {}, U: {}}
         past = self.database.log[:begin]
         for entry in past:

@@ -2,8 +2,8 @@
 
 Nobody tells what the old log had left to say: its entries are in the tables, and missing from the copy. So
 the judge takes the tables as they are where the new log begins. From then on the order of the log counts as
-ever, and every table with a key must get a verdict of its repair. That verdict is judged like any other
-(`verifying.py`), with what the copy holds and what the source held.
+ever, and the repair of every table must be answered. Its verdict is judged like any other (`verifying.py`),
+with what the copy holds and what the source held.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RecoveringWorld(VerifyingWorld):
     def __init__(self, history: History, *, story: bool = False) -> None:
         self.kept = 0
         """The first entry that the log still has."""
-        self._unrecovered = False
+        self._awaits_repairs = False
         super().__init__(history, story=story)
         self.pace = replace(self.pace, recovers=True)
 
@@ -110,7 +110,7 @@ class RecoveringWorld(VerifyingWorld):
         for table in (T, U):
             self._held[table] = dict(oracle.rows[table])
             oracle.consumer[table], oracle.touched[table] = dict(oracle.rows[table]), set()
-        self._unrecovered = True
+        self._awaits_repairs = True
         self.happened["logs begun anew"] += 1
         self.note(f"a new log begins at {begin}", "job")
         return begin
@@ -125,8 +125,9 @@ class RecoveringWorld(VerifyingWorld):
     def hear(self, answer: Answer) -> None:
         """An answer. Those of a recovery's repairs were asked for by nobody."""
         if answer.label.startswith(PREFIX) and answer.label not in self.answers.asked:
+            # Like the initial snapshot it has an answer for each table, and none as a whole.
             self.answers.ask(answer.label, Asked("initial", TABLES, self.kept, self.oracle.last_turn))
-            self._unrecovered = False
+            self._awaits_repairs = False
         if answer.label.startswith(PREFIX) and answer.outcome is Outcome.ACCEPTED:
             self.note(f"{answer.label} {answer.outcome}: {answer.text}", "answer")
             return  # each table is announced by itself
@@ -139,13 +140,13 @@ class RecoveringWorld(VerifyingWorld):
 
     def at_rest(self, job: Job) -> bool:
         """Whether everything was sent and answered, and every loss was made up for."""
-        return super().at_rest(job) and not self._unrecovered
+        return super().at_rest(job) and not self._awaits_repairs
 
     # Steps.
 
     def _spoil(self, life: Life, table: str, kind: str, index: int) -> None:
-        """Put a fault into the copy, unless it is or will be repaired."""
-        if not self._unrecovered:
+        """Put a fault into the copy, unless a new log has begun and its repairs are not announced yet."""
+        if not self._awaits_repairs:
             super()._spoil(life, table, kind, index)
 
     def _lose_log(self, _life: Life) -> None:

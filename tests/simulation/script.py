@@ -1,8 +1,8 @@
 """A history as data: the setup, and the steps that the world takes. Drawn from a seed, saved as JSON.
 
 A step is a tuple: its verb, then integers and words. `go n` lets the running job make n calls of its ports;
-everything else happens between two such calls. `until p n` does so, too, but stops before the next call of
-port p. A step that makes no sense where it comes does nothing, so any
+everything else happens between two such calls. `until p n` stops before the next call of port p, and after n
+calls at most. A step that makes no sense where it comes does nothing, so any
 part of a history is a history, too: that is what makes shrinking simple.
 """
 
@@ -99,7 +99,7 @@ def _tuple(value: Any) -> Any:
 
 
 _KEYS: Final = 8
-_LONGEST_STOP: Final = 150
+_MOST_CALLS: Final = 150
 """Calls that a job makes at most to get to a port: a job that stands by needs most of them."""
 _HOW: Final = ("before", "before", "after", "torn")
 
@@ -213,6 +213,7 @@ _STOPS: Final = (
     *("open_log", "take", "writer", "commit", "turn"),
 )
 _DUEL: Final = ("rival", "switch", "switch")
+"""The second job starts, the first one wakes, the second one wakes."""
 
 
 def with_duel(choose: Generator, steps: list[Step], *, percent: int) -> list[Step]:
@@ -224,7 +225,7 @@ def with_duel(choose: Generator, steps: list[Step], *, percent: int) -> list[Ste
         return steps
     duel: list[Step] = [("crash",)] if choose.chance(40) else []
     for verb in _DUEL:
-        duel += [("until", choose.pick(_STOPS), _LONGEST_STOP)] * choose.between(1, 4)
+        duel += [("until", choose.pick(_STOPS), _MOST_CALLS)] * choose.between(1, 4)
         duel.append((verb,))
     at = choose.below(len(steps))
     return [*steps[:at], *duel, *steps[at:]]

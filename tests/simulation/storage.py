@@ -43,7 +43,7 @@ class Directory:
     sent: Callable[[int], bool] = lambda _turn: True
     """Whether the sink has a turn."""
     newest_lease: int = 0
-    """The greatest number that a lease ever had."""
+    """The greatest number that a lease's file ever had, withdrawn ones included."""
     torn: dict[str, Process] = field(default_factory=dict)
     """Files that were written in part, with who wrote them."""
 
@@ -172,12 +172,12 @@ class MemoryStorage:
             if source not in self._directory.files:
                 raise StateError("there is no such file", where=source)
             self._judge_taken(source)
+            promoted = _PROMOTED.fullmatch(target)
+            if promoted and not self._directory.sent(int(promoted[1])):
+                raise Violation(f"state {target} was promoted, and its turn was not sent")
             if fault == "torn":  # an object store copies the file, and then removes it
                 self._directory.write(target, self._directory.files[source])
             else:
-                promoted = _PROMOTED.fullmatch(target)
-                if promoted and not self._directory.sent(int(promoted[1])):
-                    raise Violation(f"state {target} was promoted, and its turn was not sent")
                 self._directory.rename(source, target, forced=forced)
 
     def delete(self, name: str) -> None:

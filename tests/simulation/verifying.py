@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("missing", "different", "extra")
 _TABLES: Final = {str(table): table for table in (T, U)}
+_WRITTEN: Final = ("topic", "key", "value")
 _FOLLOWED: Final = 2
 """How many turns of the copy are read at once."""
 _ODD: Final = 100
@@ -174,7 +175,9 @@ class RepairWriter(SimWriter):
             removed: list[Any] = [
                 Removed(_TABLES[topic], int(key), value is None)
                 for batch in batches
-                for topic, key, value in zip(*(batch.column(at).to_pylist() for at in range(3)), strict=True)
+                for topic, key, value in zip(
+                    *(batch.column(name).to_pylist() for name in _WRITTEN), strict=True
+                )
             ]
             self.parts[part] = removed
             return Part(part, len(removed))
@@ -224,11 +227,11 @@ class SimCopy:
             undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
             unsettled=len(extra) - len(settled),
         )
-        wrong = [*found.missing.tolist(), *found.different.tolist()]
         if asked.mends:
+            wrong = [*found.missing.tolist(), *found.different.tolist()]
+            wrong_keys = tuple(keys[at] for at in wrong)
             self._world.wrong[seen[1]] = {digests[at] for at in wrong}
-            rows_of = tuple(keys[at] for at in wrong)
-            findings = replace(findings, wrong=rows_of, extra=tuple(map(_extra_row, settled)))
+            findings = replace(findings, wrong=wrong_keys, extra=tuple(map(_extra_row, settled)))
         again = findings.undecided or findings.unsettled
         if isinstance(asked.settled, Shown):
             again = again or asked.settled.hides_sent
@@ -282,6 +285,7 @@ def _extra_row(said: Said) -> ExtraRow:
 
 
 def _deletes(collection: CollectionId) -> DeleteEvents:
+    """The least that delete events may be: nothing around key and row, and tombstones."""
     return DeleteEvents(str(collection), ("", ""), ("{", "}"), ("value",), tombstones=True)
 
 
@@ -387,7 +391,7 @@ class VerifyingWorld(World):
         if not labels or not all(self._asks(label, "repair") for label in labels):
             return
         self.happened["READs of repairs"] += 1
-        if _digest(event.key) not in self.wrong[event.ticket]:
+        if _digest(event.key) not in self.wrong.get(event.ticket, ()):
             raise Violation(f"a repair sends {event.collection.parts[-1]} {event.key}, which did not differ")
 
     def _tell(self, turn: int, number: int, entry: Entry) -> None:
@@ -448,6 +452,7 @@ class VerifyingWorld(World):
         return self._asks(label, "verify") or self._asks(label, "repair")
 
     def _asks(self, label: str, type_: str) -> bool:
+        """Whether the signal asks for this type. No signal of these histories has the word elsewhere."""
         return label != self.initial and f'"{type_}"' in self.database.log[int(label)].value
 
     # Steps.

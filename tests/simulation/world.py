@@ -144,7 +144,10 @@ class Life:
         return self.world.over
 
     def may_have_lost(self) -> bool:
-        """Whether a newer job took the lease, or could have because this one stood still."""
+        """Whether a newer job took the lease, or could have because this one stood still.
+
+        A lease counts from before it was taken, which takes a while.
+        """
         world = self.world
         unrenewed_ms = max(self.unrenewed_ms, world.time_ms - self.renewed_ms)
         return world.directory.newest_lease != self.epoch or unrenewed_ms > _TTL_MS // 2

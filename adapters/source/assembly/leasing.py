@@ -67,7 +67,7 @@ def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     with sink_errors(directory):
         # Created here, so that it is not private.
         Path(directory).mkdir(parents=True, exist_ok=True)
-    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".")
+    return FileLease(LocalStorage(Path(directory).absolute()), claim, prefix=".", crowded=True)
 
 
 @contextmanager

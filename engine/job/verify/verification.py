@@ -173,7 +173,7 @@ class Verification:
         if self.copies.own is None or self._deletes is None:
             raise InvariantError("a repair was begun that can't send deletes")
         if any(deletes.collection == collection for deletes in self.due):
-            return  # another repair of it sends first: the keys that it deletes are left out then
+            return  # another repair of it sends first; this one then leaves out what that has deleted
         topic = parts.topic(collection)
         repair.follow(self.copies.own.touched_keys(topic, Span(repair.known, state.turn)))
         if repair.known == state.turn and (extra := repair.next_extra()):

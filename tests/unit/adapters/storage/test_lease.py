@@ -202,7 +202,7 @@ def test_whoever_stood_still_before_creating_it_has_no_older_one_than_others(tmp
     assert names(tmp_path) == ["lease-000000000002.json", "lease-000000000003.json"]
 
 
-def test_whoever_stood_still_after_its_look_does_not_pass_over_who_has_come(tmp_path, monkeypatch):
+def test_whoever_stood_still_after_its_look_gives_way_to_a_job_that_came_meanwhile(tmp_path, monkeypatch):
     slow = FileLease(LocalStorage(tmp_path), Claim("shop"), epoch_in=newest_epoch)
     listed = LocalStorage.names
     listings: list[LocalStorage] = []
@@ -303,7 +303,7 @@ def test_a_holder_and_whoever_waits_list_the_directory_once(tmp_path, clock):
     # A directory of events has an entry for each turn.
     holding, waiting = Listed(tmp_path), Listed(tmp_path)
     claim = Claim("shop", ttl_ms=int(TTL_S * 1000))
-    holder, waiter = FileLease(holding, claim), FileLease(waiting, claim)
+    holder, waiter = (FileLease(listed, claim, crowded=True) for listed in (holding, waiting))
     holder.try_take()
     waiter.try_take()
     listed = holding.listed, waiting.listed
@@ -313,6 +313,33 @@ def test_a_holder_and_whoever_waits_list_the_directory_once(tmp_path, clock):
         assert waiter.try_take()
 
     assert (holding.listed, waiting.listed) == listed
+
+
+class ObjectStore(LocalStorage):
+    """Writes a file again to give it another stamp."""
+
+    def refresh(self, name, content):
+        self.create(name, content)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_holder_that_slept_while_it_renewed_learns_of_the_next_but_two(tmp_path, clock):
+    def three_come(storage, name, content):
+        for _ in range(3):
+            later = opened(tmp_path)
+            later.try_take()
+            clock[0] += TTL_S + 1
+            assert later.try_take() is None
+        ObjectStore.refresh(storage, name, content)
+
+    class Slept(ObjectStore):
+        refresh = three_come
+
+    first = FileLease(Slept(tmp_path), Claim("shop", ttl_ms=int(TTL_S * 1000)))
+    first.try_take()
+
+    with pytest.raises(LeaseLost, match=r"epoch 4, ours was 1"):
+        first.renew()
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -142,6 +142,20 @@ def test_a_log_that_is_lost_while_it_is_read_is_looked_for_again(tmp_path):
     assert bench.job.state.recovery.loss is Loss.LOG_REMOVED
 
 
+def test_a_new_log_that_is_lost_before_its_first_turn_is_saved_begins_anew(tmp_path):
+    bench = copying(tmp_path)
+    turn = bench.job.state.turn
+    lost = [PositionLost(why, loss=Loss.LOG_REMOVED) for why in ("dropped again", "dropped")]
+    bench.database.failures += lost
+    bench.database.commit(*GAP)
+
+    bench.job.run(lambda: bench.job.state.turn > turn + 4 and not bench.job.state.snapshot.tables)
+
+    assert replayed(bench) == rows_of(bench)
+    assert bench.job.state.recovery is not None
+    assert bench.job.state.recovery.why == "dropped again"
+
+
 def test_a_new_log_that_does_not_begin_ends_the_job(tmp_path):
     """Each attempt would lose what the one before has made."""
     bench = copying(tmp_path)
