@@ -161,7 +161,9 @@ class LakeCopy:
         table.scans.begin((ticket, asked.span.since))
         directory = f"{self._work}/{ticket}-{self._compared}"
         work = Work(directory, rows.path(ticket), rows.written(ticket).rows, table.scans.all)
-        held = HeldVersion(self._sink, (self._reads, table.name, table.shape), stale, table.learn_extra)
+        # A comparison that deletes nothing leaves the keys to the repair that may go on beside it.
+        learn = table.learn_extra if asked.mends else _forget
+        held = HeldVersion(self._sink, (self._reads, table.name, table.shape), stale, learn)
 
         def touched(upto: int) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
             for batch in self._sink.touched.since(topic, -1, upto):
@@ -189,6 +191,10 @@ class LakeCopy:
         """The keys to delete, as the table has them."""
         table = self._tables[topic]
         return Removal(table.name, table.extra.of(row.key for row in extra)).batch
+
+
+def _forget(_extra: ExtraKeys) -> None:
+    """Keep nothing."""
 
 
 def _given(values: pa.Array | None, field: pa.Field, count: int) -> pa.Array:

@@ -78,7 +78,8 @@ class Ends:
     """What a comparison takes from its copy.
 
     `touched` gives batches of `touched_schema` of the turns up to one, each with the digests of its keys.
-    `learn` is told the keys of rows that only the target has, and the scan, whose files it must remove.
+    `learn` is told the keys of rows that only the target has, if they are to be deleted, and the scan, whose
+    files it must remove.
     """
 
     held: TargetRows
@@ -157,7 +158,7 @@ class TableComparison(ThreadedComparison):
         for path in (*touched, *(sorted_file.path for sorted_file in seen)):
             Path(path).unlink(missing_ok=True)
         self._kept = not self._given_up.is_set()
-        self._ends.learn(keys, scan)
+        self._ends.learn(keys if self._asked.mends else {}, scan)
         first = tuple(
             orjson.dumps(list(keys[row.key])).decode() for row in found.extra[:FIRST_KEYS] if row.key in keys
         )

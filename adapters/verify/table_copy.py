@@ -66,8 +66,11 @@ class _Table(KnownTable):
     extra: Keys = field(default_factory=dict)
 
     def learn(self, extra: Keys, scan: Scan) -> None:
-        """Keep the keys of rows that only the target has, and the scan."""
-        self.extra = extra
+        """Keep the keys of rows that only the target has, and the scan.
+
+        A comparison that deletes nothing leaves the keys to the repair that may go on beside it.
+        """
+        self.extra = extra or self.extra
         self.scans.add(scan)
 
     def forget(self) -> None:

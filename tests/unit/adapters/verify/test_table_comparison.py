@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from adapters.verify.partitions import write_partitions
-from adapters.verify.table_comparison import ComparePartition, Scan, held_rows
+from adapters.verify.table_comparison import ComparePartition, Ends, Scan, TableComparison, Work, held_rows
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS
 from engine.verify.comparison import COPIED
 from engine.verify.copy import ComparisonRequest, Span
@@ -78,6 +80,54 @@ def test_a_table_with_each_key_once_is_compared_as_ever(tmp_path: Path):
     assert (found.equal, found.counts) == (2, {"missing": 1, "different": 1, "older": 0, "extra": 1})
     assert found.wrong == (b"4", b"3")
     assert [row.key for row in found.extra] == [digest(9)]
+
+
+class Held:
+    """Two rows of which windows have seen none."""
+
+    def ready(self, upto, _while_wanted):
+        return upto
+
+    def size(self):
+        return 0
+
+    def sorted(self, into, _partitions, _while_wanted):
+        zeros = pa.array([0, 0], pa.int64())
+        keys = pa.array([digest(1), digest(2)], DIGEST)
+        write_partitions(into, held_rows(keys, keys, zeros, zeros), 1)
+        return [into]
+
+    def keys(self, extra):
+        return {row.key: (str(int.from_bytes(row.key, "big")),) for row in extra}
+
+    def cancel(self): ...
+
+    def close(self): ...
+
+
+class OneAfterTheOther:
+    def map(self, task, items):
+        return [task(item) for item in items]
+
+
+@pytest.mark.parametrize(("mends", "extra"), [(True, {digest(1): ("1",), digest(2): ("2",)}), (False, {})])
+def test_only_a_repair_learns_what_it_may_delete(tmp_path: Path, *, mends: bool, extra: dict[bytes, Any]):
+    # A verification beside it would make it forget the rest.
+    seen = tmp_path / "seen"
+    with pa.OSFile(str(seen), "wb") as file, pa.ipc.new_stream(file, SEEN_ROWS) as stream:
+        stream.write_table(SEEN_ROWS.empty_table())
+    learnt: list[Any] = []
+    ends = Ends(Held(), lambda _upto: iter(()), lambda keys, _scan: learnt.append(keys))
+    asked = ComparisonRequest(Span(1, 9), (), lambda _source: True, mends=mends, known=9)
+
+    comparison = TableComparison(Work(f"{tmp_path}/work", str(seen), 0), ends, OneAfterTheOther(), asked)
+    while (found := comparison.poll()) is None:
+        time.sleep(0.01)
+    comparison.close()
+
+    assert found.counts["extra"] == 2
+    assert found.first["extra"]
+    assert learnt == [extra]
 
 
 def test_an_empty_table_lacks_every_row(tmp_path: Path):
