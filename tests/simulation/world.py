@@ -106,7 +106,8 @@ class Life:
             f"job {self.seat}", _TTL_MS, id=f"process {self.number}", process=Process("host", self.number)
         )
         storage = MemoryStorage(world.directory, self)
-        lease = FileLease(storage, claim, epoch_in=newest_epoch, now_s=world.clock)
+        # A renewal is no step, so it need not list the directory.
+        lease = FileLease(storage, claim, epoch_in=newest_epoch, now_s=world.clock, crowded=True)
         self.leases = Leases(claim, [lease], nothing_beside, world.clock)
         if not self.leases.take(self.sleep):
             return
