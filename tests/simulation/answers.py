@@ -35,6 +35,11 @@ class Asked:
     scope: Scope | None = None
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
 
+    def lose(self) -> None:
+        """It is in no log any more, so it need not be answered; but it may have been obeyed before."""
+        self.kind = "lost"
+        self.outcomes.setdefault("", [])
+
 
 @dataclass(slots=True)
 class Answers:

@@ -21,6 +21,7 @@ from tests.simulation.database import TABLES, T, U
 from tests.simulation.generator import Generator
 from tests.simulation.script import History
 from tests.simulation.source import SimLog, SimSource
+from tests.simulation.storage import is_lease
 from tests.simulation.verifying import VerifyingSetup, VerifyingWorld
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ class RecoveringWorld(VerifyingWorld):
         """No log has these signals any more, and the repairs do what the initial snapshot had left."""
         for label, asked in self.answers.asked.items():
             if label == self.initial or (label.isdecimal() and first <= int(label) < begin):
-                asked.kind = "lost"
-                asked.outcomes.setdefault("", [])
+                asked.lose()
 
     def hear(self, answer: Answer) -> None:
         """An answer. Those of a recovery's repairs were asked for by nobody."""
@@ -161,11 +161,10 @@ class RecoveringWorld(VerifyingWorld):
             return
         self.happened["checkpoints lost"] += 1
         self._crash(life)
-        for name in [name for name in self.directory.files if not name.startswith("lease-")]:
+        for name in [name for name in self.directory.files if not is_lease(name)]:
             del self.directory.files[name]
         for asked in self.answers.asked.values():
-            asked.kind = "lost"
-            asked.outcomes.setdefault("", [])
+            asked.lose()
 
 
 FLOORS: Final[dict[str, Any]] = {

@@ -2,8 +2,8 @@
 
 A step is a tuple: its verb, then integers and words. `go n` lets the running job make n calls of its ports;
 everything else happens between two such calls. `until p n` stops before the next call of port p, and after n
-calls at most. A step that makes no sense where it comes does nothing, so any
-part of a history is a history, too: that is what makes shrinking simple.
+calls at most. A step that makes no sense where it comes does nothing, so any part of a history is a history,
+too: that is what makes shrinking simple.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from signals.answers import Outcome
 from signals.parse.scope import scope_of
 from tests.simulation.copies import ALL
 from tests.simulation.record_sink import RecordSink, shown
+from tests.simulation.storage import is_lease
 from tests.simulation.violation import Violation
 from tests.simulation.world import Life, World
 
@@ -253,8 +254,7 @@ class SourceWorld(World):
         """Signals behind these entries are in no log any more; but they may have been obeyed before."""
         for label, asked in self.answers.asked.items():
             if self.signalled_at(label) >= entries:
-                asked.kind = "lost"
-                asked.outcomes.setdefault("", [])
+                asked.lose()
 
     def signalled_at(self, label: str) -> int:
         """The number of a signal's entry; -1 for none."""
@@ -306,10 +306,10 @@ class SourceWorld(World):
         self.happened["stale states"] += 1
         self.blow = "stale states"
         self._crash(life)
-        leases = {name: content for name, content in self.directory.files.items() if _is_lease(name)}
+        leases = {name: content for name, content in self.directory.files.items() if is_lease(name)}
         self.directory.files.clear()
         for name, content in self._states.items():
-            if not _is_lease(name):
+            if not is_lease(name):
                 self.directory.write(name, content)
         self.directory.files.update(leases)
 
@@ -321,7 +321,3 @@ class SourceWorld(World):
         self.blow = "lost states"
         self._crash(life)
         self.directory.files.clear()
-
-
-def _is_lease(name: str) -> bool:
-    return name.startswith("lease-")

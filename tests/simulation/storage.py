@@ -191,6 +191,11 @@ class MemoryStorage:
         return name in self._directory.files
 
 
+def is_lease(name: str) -> bool:
+    """Whether a file is a lease."""
+    return name.startswith("lease-")
+
+
 def _turns(kind: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
     """The turns of these states."""
     return (int(match[1]) for name in names if (match := kind.fullmatch(name)))

@@ -3,8 +3,8 @@
 The judge knows what the copy holds and what the source held, turn by turn. When the engine compares them,
 what it finds must be just what differs: a difference that it misses is a false Accept, one that it invents a
 false Reject. A repair may send what differed, and nothing else: no row that was equal, no delete of a row
-that is there. Faults come while nothing is verified, since nobody but the job changes the files of its sink
-while it runs.
+that is there. Faults come while nothing verifies or repairs their table, since nobody but the job changes the
+files of its sink while it runs.
 """
 
 from __future__ import annotations
