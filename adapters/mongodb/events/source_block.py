@@ -75,7 +75,8 @@ def read_source(
     """The complete source block of READ events as of a cluster time."""
     seconds, ordinal = at
     middle = source_collection(collection, replica_set, snapshot)
-    return f'{source_head(CONNECTOR, settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'
+    at_ms = seconds * 1000  # 0 before anything was streamed
+    return f'{source_head(CONNECTOR, settings)}{at_ms}{middle}{ordinal},"lsid":null,"txnNumber":null}}'
 
 
 def marked_sources(
