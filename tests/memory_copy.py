@@ -129,7 +129,7 @@ class MemoryCopy:
         extra = [
             row for row in (_extra(copied, at) for at in found.extra.tolist()) if self._settled(row, asked)
         ]
-        unsettled = counts["extra"] - len(extra)
+        unsettled = counts["extra"] - len(extra) + found.lacking
         return Found(
             Findings(
                 found.equal,

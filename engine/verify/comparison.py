@@ -18,6 +18,9 @@ still counts:
   range was read.
 - *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
+- *Lacking*: no window has read the key, and the events after `since` lack a value. PostgreSQL's do where a
+  row moves to another key and its large value does not change: whoever knows rows by their keys does not have
+  that value. All must be read again.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
   `since`, events that lack a value follow a difference, the event that differs may be ahead of its place, or
   there is no event of it at all in a copy that forgets deletes. Events that lack a value may still decide it,
@@ -65,9 +68,10 @@ COPIED: Final = pa.schema(
         ("ahead", pa.bool_()),
     ]
 )
-"""Events of a copy, with where they stand. A null row is a delete.
+"""Events of a copy, with where they stand. A null row is a delete, unless the event `lacks` it.
 
-`lacks`: a value may be missing in it. `ahead`: its row may be later than what a window has read.
+`lacks`: a value may be missing in it, or its whole row: MongoDB does not find an updated document any more.
+`ahead`: its row may be later than what a window has read.
 """
 _NEVER: Final = np.iinfo(np.int64).max
 _TURNS: Final = 1 << 40
@@ -88,7 +92,7 @@ class ComparisonResult:
     """The outcome: how many rows are equal or changed, and the numbers of the others.
 
     `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events. `older` are some of
-    `different`.
+    `different`. `lacking` counts rows that no window has read, and whose later events all lack a value.
     """
 
     equal: int
@@ -98,6 +102,7 @@ class ComparisonResult:
     older: Ints
     undecided: Ints
     extra: Ints
+    lacking: int
 
 
 def compare(
@@ -132,7 +137,7 @@ def compare(
         # The row may have been deleted after its window, and the delete be gone.
         open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
-    unread, new = history.unread(latest < 0, since)
+    unread, new, lacking = history.unread(latest < 0, since)
     other = left & (kind == SeenRow.ROW) & live
     return ComparisonResult(
         equal=int((same & (kind == SeenRow.ROW)).sum()),
@@ -144,6 +149,7 @@ def compare(
         ],
         undecided=rows[open_],
         extra=np.concatenate((at[left & (kind == SeenRow.ABSENT)], unread)),
+        lacking=lacking,
     )
 
 
@@ -177,9 +183,17 @@ class _History:
         self.newest = np.full(count, emptied)
         np.maximum.at(self.newest, self._ids, self._turn)
         self._ahead = _mask(copied.column("ahead"))[self._at]
-        whole = ~_mask(copied.column("lacks"))[self._at]
+        lacks = _mask(copied.column("lacks"))[self._at]
+        whole = ~lacks
+        self._live = self._row | self._kept(lacks & ~self._row)
         self.whole = np.full(count, emptied)
         np.maximum.at(self.whole, self._ids[whole], self._turn[whole])
+
+    def _kept(self, lacking: Mask) -> Mask:
+        """Where updates without their rows follow an event with a row: a consumer keeps what it has of it."""
+        before = np.maximum.accumulate(np.where(lacking, -1, np.arange(len(lacking))))
+        kept: Mask = lacking & (before >= 0) & (self._ids[before] == self._ids) & self._row[before]
+        return kept
 
     def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask, Mask]:
         """For each key its last event up to a turn, whether it says: a row, and whether it is ahead.
@@ -193,7 +207,7 @@ class _History:
         known = found >= 0
         found = np.maximum(found, 0)
         known &= self._ids[found] == ids
-        live = known & self._row[found] & (self._gone[found] > turns)
+        live = known & self._live[found] & (self._gone[found] > turns)
         return self._at[found], live, known & self._ahead[found]
 
     def gone_back(self, ids: Ints, turns: Ints, rows: NDArray[np.uint64], at: Ints) -> Mask:
@@ -215,14 +229,18 @@ class _History:
         back: Mask = earliest < latest
         return back
 
-    def unread(self, unread: Mask, since: int) -> tuple[Ints, int]:
-        """The last events of unread keys that say: a row; those up to `since`, and how many came later."""
+    def unread(self, unread: Mask, since: int) -> tuple[Ints, int, int]:
+        """The last events of unread keys that say: a row.
+
+        Returns those up to `since`, how many came later, and how many keys lack a value in all that did.
+        """
         if not len(self._at):
-            return np.zeros(0, np.int64), 0
+            return np.zeros(0, np.int64), 0, 0
         last = np.flatnonzero(np.append(self._ids[1:] != self._ids[:-1], [True]))
-        last = last[unread[self._ids[last]] & self._row[last] & (self._gone[last] == _NEVER)]
+        last = last[unread[self._ids[last]] & self._live[last] & (self._gone[last] == _NEVER)]
         old = self._turn[last] <= since
-        return self._at[last[old]], int((~old).sum())
+        whole = self.whole[self._ids[last]] > since
+        return self._at[last[old]], int((~old & whole).sum()), int((~old & ~whole).sum())
 
 
 def _ids(seen: pa.Table, copied: pa.Table) -> tuple[Ints, Ints, int]:

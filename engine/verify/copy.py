@@ -49,11 +49,12 @@ class Findings:
     """What differs, by kind: how many rows, and the first keys as JSON, or as the database writes them.
 
     `undecided` has the merge keys to look at again, each with the digest of its key. `equal` and `changed`
-    count rows as `comparison.Compared` does. For a repair, `wrong` has the merge keys of missing and
+    count rows as `comparison.ComparisonResult` does. For a repair, `wrong` has the merge keys of missing and
     different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
-    counts rows that only the copy has, perhaps because windows could not see them yet. `stale`: the copy has
-    changed in such a way that what windows have seen can't be compared with it. `settled`: the copy's
-    position is not known, and differences were found settled instead (`settled.py`).
+    counts rows that only the copy has, perhaps because windows could not see them yet, and rows that the
+    stream has sent meanwhile without a value. `stale`: the copy has changed in such a way that what windows
+    have seen can't be compared with it. `settled`: the copy's position is not known, and differences were
+    found settled instead (`settled.py`).
     """
 
     equal: int = 0

@@ -75,7 +75,7 @@ def draw(seed: int) -> History:
     return History(setup, tuple(steps))
 
 
-def _spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
+def spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
     return [
         ("spoil", choose.pick(tables), choose.pick(_KINDS), choose.below(9))
         for _ in range(choose.between(1, most))
@@ -84,13 +84,13 @@ def _spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
 
 def _spoilt_and_repaired(choose: Generator) -> list[Step]:
     mask, tables = choose.pick(((1, "t"), (2, "u"), (3, "tu")))
-    return [*_spoils(choose, tables, 4), ("repair", mask)]
+    return [*spoils(choose, tables, 4), ("repair", mask)]
 
 
 _STEPS: Final[Mapping[str, Callable[[Generator], list[Step]]]] = {
     "verify": lambda choose: [("verify", choose.between(1, 3))],
     "repair": _spoilt_and_repaired,
-    "spoil": lambda choose: _spoils(choose, "tu", 2),
+    "spoil": lambda choose: spoils(choose, "tu", 2),
     "truncate": lambda choose: [("tx", (choose.pick("tu"), "truncate"), int(choose.chance(60)))],
 }
 
@@ -225,7 +225,7 @@ class SimCopy:
             found.changed,
             counts,
             undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
-            unsettled=len(extra) - len(settled),
+            unsettled=len(extra) - len(settled) + found.lacking,
         )
         if asked.mends:
             wrong = [*found.missing.tolist(), *found.different.tolist()]

@@ -205,7 +205,7 @@ class Verification:
         if _lags(course, found):
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             altered = "it or its copy was truncated or altered"
-            why = altered if found.stale else "not all that was sent was visible"
+            why = altered if found.stale else "not all that was sent was visible, or whole"
             _log.info("%s is read again: %s", table.target.collection, why)
             return self._reading_anew(state, table, parts, course.looks)
         course.looked_at |= dict(found.undecided)
@@ -232,7 +232,7 @@ def _restless(table: Table, course: Course, found: Findings) -> SourceError:
         return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
     if found.unsettled or course.hides_sent:
         sent = f"{found.unsettled} rows were" if found.unsettled else "rows may have been"
-        why = f"{sent} sent by transactions that no snapshot of the server shows"
+        why = f"{sent} sent by transactions that no snapshot of the server shows, or without a large value"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
         return SourceError(why, where=table.target.collection, hint=hint)
     why = f"{len(found.undecided)} rows could not be compared, since they changed each time"

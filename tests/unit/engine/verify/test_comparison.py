@@ -184,6 +184,27 @@ _windows = st.lists(
 )
 
 
+def test_a_row_that_no_window_has_read_is_not_taken_for_sent_while_a_value_is_missing():
+    """It moved to another key, and its large value did not change: a consumer does not have that."""
+    events = copied(
+        (1, 5, 12, True), (2, 5, 12, True), (2, 6, 13), (3, 5, 13), (4, 5, 13, True), (4, None, 14)
+    )
+
+    found = compare(seen_rows(), events, (), (SINCE, UPTO))
+
+    assert (found.lacking, found.changed, len(found.extra)) == (1, 2, 0)
+
+
+def test_an_update_without_its_row_leaves_the_row_in_the_copy():
+    """MongoDB has not found the document any more, and the log was lost before it told of the delete."""
+    seen = seen_rows((1, 7, 15, SeenRow.ROW), (2, None, 15, SeenRow.ABSENT))
+    gone = [(key, 5, 8) for key in (1, 2, 3)], [(key, None, 9, True) for key in (1, 2, 3, 4)]
+
+    found = said(seen, copied(*gone[0], *gone[1]))
+
+    assert found == only((0, 0), different=[1], extra=[2, 3])
+
+
 @settings(max_examples=400)
 @given(_writes, _faults, _windows)
 def test_no_difference_is_missed_and_none_is_invented(writes, faults, windows):
