@@ -43,21 +43,30 @@ class Asked:
 
 @dataclass(slots=True)
 class Answers:
-    """The signals of a history and their answers, by label."""
+    """The signals of a history and their answers, by label.
+
+    A server that was restored gives positions again, so that two signals may have one label. Their answers
+    can't be told apart, and are not judged.
+    """
 
     asked: dict[str, Asked] = field(default_factory=dict)
     pardons: int = 0
     given: int = 0
     failed: set[CollectionId] = field(default_factory=set)
+    ambiguous: set[str] = field(default_factory=set)
 
     def ask(self, label: str, asked: Asked) -> None:
         """Note a signal that was sent."""
+        if label in self.asked:
+            self.ambiguous.add(label)
         self.asked[label] = asked
 
     def hear(self, answer: Answer) -> tuple[Asked, CollectionId] | None:
         """Take in an answer. Returns the request and the collection of one that says finished, new."""
         self.given += 1
         asked = self.asked.get(answer.label)
+        if answer.label in self.ambiguous:
+            return None
         if asked is None:
             raise Violation(f"an answer to no signal: {answer.label} {answer.outcome}")
         about = next(
@@ -89,7 +98,7 @@ class Answers:
         return any(
             collection in asked.collections and in_scope(asked.scope, key)
             for asked in self.asked.values()
-            if asked.kind in {"execute", _INITIAL}
+            if asked.kind in {"execute", "lost", _INITIAL}
         )
 
     def snapshots_of(self, collection: CollectionId) -> int:
@@ -106,6 +115,8 @@ class Answers:
         """What has no answer yet."""
         found = []
         for label, asked in self.asked.items():
+            if label in self.ambiguous:
+                continue
             if asked.kind == _INITIAL:
                 wanted = [str(collection) for collection in asked.collections]
             elif asked.kind == "execute" and Outcome.REJECTED not in asked.outcomes.get("", ()):

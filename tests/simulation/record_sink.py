@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """An event: its collection, key and value as JSON has them."""
+    """An event: its collection, key and value as JSON has them, and its line in a file."""
 
     collection: CollectionId
     key: dict[str, Any] | None
     value: dict[str, Any]
+    line: bytes
 
     @property
     def op(self) -> str:
@@ -62,4 +63,5 @@ def shown(event: Record) -> str:
 
 def _record(topic: str, key: str | None, value: str) -> Record:
     collection = CollectionId(tuple(topic.split(".")[1:]))
-    return Record(collection, None if key is None else orjson.loads(key), orjson.loads(value))
+    line = f'{{"topic":"{topic}","key":{key or "null"},"value":{value}}}\n'
+    return Record(collection, None if key is None else orjson.loads(key), orjson.loads(value), line.encode())

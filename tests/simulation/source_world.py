@@ -59,6 +59,10 @@ class SourceWorld(World):
     _next_log: Any = None
     _states: dict[str, bytes] | None = None
 
+    def topic(self, collection: CollectionId) -> str:
+        """The topic of a collection's events, as the settings of all sources make it."""
+        return f"tm.{collection}"
+
     def sink_of(self, life: Life) -> SimSink:
         """A sink that takes rendered events."""
         return RecordSink(self.sent, life, life.epoch)

@@ -132,6 +132,7 @@ class Life:
             lease=self.leases,
             tally=self.tally,
             verification=world.verification_of(self),
+            topic=world.topic,
         )
         world.note(f"process {self.number} begins (epoch {lease.epoch})")
         job = Job(parts, world.pace, world.observe)
@@ -278,6 +279,10 @@ class World:
     def sink_of(self, life: Life) -> SimSink:
         """The sink of a job that starts."""
         return SimSink(self.sent, life, life.epoch, self.setup.beside)
+
+    def topic(self, collection: CollectionId) -> str:
+        """The topic of a collection's events."""
+        return str(collection)
 
     def verification_of(self, life: Life) -> Verification:  # noqa: ARG002  nothing is compared here
         """The verifications of a job that starts."""

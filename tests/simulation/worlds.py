@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation import figures, recovering, script
+from tests.simulation.mongodb import recovering as mongodb_recovering
 from tests.simulation.mongodb import script as mongodb_script
 from tests.simulation.mongodb.world import MongoWorld
+from tests.simulation.postgres import recovering as postgres_recovering
 from tests.simulation.postgres import script as postgres_script
 from tests.simulation.postgres.world import PostgresWorld
+from tests.simulation.sqlserver import recovering as sqlserver_recovering
 from tests.simulation.sqlserver import script as sqlserver_script
 from tests.simulation.sqlserver.world import SqlServerWorld
 from tests.simulation.verifying import FLOORS, VerifyingSetup, VerifyingWorld
@@ -43,6 +46,24 @@ WORLDS: Mapping[str, Kind] = {
     "mongodb": Kind(mongodb_script.draw, mongodb_script.MongoSetup, MongoWorld, figures.MONGODB_FLOORS),
     "postgres": Kind(
         postgres_script.draw, postgres_script.PostgresSetup, PostgresWorld, figures.POSTGRES_FLOORS
+    ),
+    "postgres-recover": Kind(
+        postgres_recovering.draw,
+        postgres_recovering.RecoveringPostgresSetup,
+        postgres_recovering.RecoveringPostgres,
+        {},
+    ),
+    "mongodb-recover": Kind(
+        mongodb_recovering.draw,
+        mongodb_recovering.RecoveringMongoSetup,
+        mongodb_recovering.RecoveringMongo,
+        {},
+    ),
+    "sqlserver-recover": Kind(
+        sqlserver_recovering.draw,
+        sqlserver_recovering.RecoveringSqlServerSetup,
+        sqlserver_recovering.RecoveringSqlServer,
+        {},
     ),
     "sqlserver": Kind(
         sqlserver_script.draw, sqlserver_script.SqlServerSetup, SqlServerWorld, figures.SQLSERVER_FLOORS

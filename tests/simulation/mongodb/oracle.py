@@ -39,7 +39,8 @@ class MongoOracle(Turns):
 
     `skips`: changes that are too large for an event leave none. `whole` are the collections of which a
     snapshot was finished; `stale` those of which consumers may keep documents that a drop or rename took.
-    `lacking` are those of which the stream lacked documents, `told` those of which the job has said so.
+    `lacking` are those of which the stream lacked documents, `told` those of which the job has said so. Of
+    `partial` documents, the last event was an update whose document was gone when it was looked up.
     """
 
     def __init__(self, replica_set: ReplicaSet, *, knows: bool, looks_up: bool, skips: bool) -> None:
@@ -50,6 +51,7 @@ class MongoOracle(Turns):
         self.stale: set[CollectionId] = set()
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
+        self.partial: set[tuple[CollectionId, Any]] = set()
         self.unsure = False
         self._due: list[tuple[CollectionId, Scope | None]] = []
         self._just_untold: set[CollectionId] = set()
@@ -62,6 +64,14 @@ class MongoOracle(Turns):
         self.position = self.begun_at = self.furthest = at
         for table in TABLES:
             self.consumer[table].clear()
+
+    def begin_anew(self, at: int) -> None:
+        """A new log begins here. Consumers keep what they have, and repairs make up for what they lack."""
+        self.position = self.begun_at = self.furthest = at
+        self.lacking.clear()
+        self.whole.clear()
+        self._just_untold.clear()
+        self._due.clear()
 
     def follow(self, replica_set: ReplicaSet) -> None:
         """Judge by an older copy of the replica set, which goes on in its place."""
@@ -133,6 +143,43 @@ class MongoOracle(Turns):
                 self.lacking.add(entry.collection)
 
     @property
+    def unjudged(self) -> set[CollectionId]:
+        """The collections of which it can't be said what consumers should have.
+
+        No event tells when the stream has passed a drop or a rename.
+        """
+        if self.unsure:
+            return set(TABLES)
+        ahead = (entry for entry in self.replica_set.log[self.position :] if entry.op in {"drop", "rename"})
+        return {name for entry in ahead for name in (entry.collection, entry.to) if name is not None}
+
+    def rows_of(self, collection: CollectionId) -> Mapping[Any, Document]:
+        """The documents at the place that the stream has reached."""
+        return self._rows(collection)
+
+    def differences(self) -> dict[CollectionId, dict[str, int]]:
+        """How many documents consumers lack, have otherwise, and have alone, for each collection.
+
+        Where consumers have what a document will be later, there may be a difference or not: such a
+        collection is left out, and so is one with `partial` documents that may be right.
+        """
+        found: dict[CollectionId, dict[str, int]] = {}
+        for collection in sorted(set(TABLES) - self.unjudged):
+            copy, rows = self.consumer[collection], self._rows(collection)
+            counts = {"missing": 0, "different": 0, "extra": 0}
+            for key in copy.keys() | rows.keys():
+                partial = (collection, key) in self.partial
+                if copy.get(key) == rows.get(key) and not partial:
+                    continue
+                if copy.get(key) in self._later(collection, key):
+                    break
+                kind = "missing" if key not in copy else "extra" if key not in rows else "different"
+                counts[kind] += 1
+            else:
+                found[collection] = counts
+        return found
+
+    @property
     def untold(self) -> list[CollectionId]:
         """The collections that lack something, and nobody was told so."""
         return sorted(self.lacking - self.told)
@@ -195,6 +242,9 @@ class MongoOracle(Turns):
             copy[key] = after
         elif key in copy and entry.changed:
             copy[key] = {**copy[key], **entry.changed}
+            self.partial.add((entry.collection, key))
+            return
+        self.partial.discard((entry.collection, key))
 
     def _read(self, event: Record, turn: int) -> None:
         self.reads += 1
@@ -206,6 +256,7 @@ class MongoOracle(Turns):
             raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
         if self.unsure:  # the server was put back, and the job has not seen it yet
             self.consumer[collection][key] = after
+            self.partial.discard((collection, key))
             return
         log = self.replica_set.log
         while (found := self._rows(collection).get(key)) != after:
@@ -215,6 +266,7 @@ class MongoOracle(Turns):
                 )
             self._pass()
         self.consumer[collection][key] = after
+        self.partial.discard((collection, key))
 
     # Answers.
 

@@ -39,6 +39,8 @@ class PostgresOracle(Turns):
 
     `gapped` are tables of which the log lacks changes; `told` are those that the job has said so of. The key
     of `unkeyed` tables was changed where the log does not show it: they may be `skipped`, if that is told.
+    Consumers must know rows of `by_code` tables by `code`. The large value of `joined` rows is known only to
+    consumers that take it from the row of the key before.
     """
 
     def __init__(self, cluster: Cluster, *, knows: bool) -> None:
@@ -51,6 +53,8 @@ class PostgresOracle(Turns):
         self.told: set[CollectionId] = set()
         self.skipped: set[CollectionId] = set()
         self.unkeyed: set[CollectionId] = set()
+        self.joined: set[tuple[CollectionId, int]] = set()
+        self.by_code: set[CollectionId] = set()
         self._gapped_before: set[CollectionId] = set()
         self.reads = self.begun_at = 0
         self.started = self.measured_empty = False
@@ -63,6 +67,14 @@ class PostgresOracle(Turns):
         self._replay(at)
         for table in _KEYED:
             self.consumer[table].clear()
+
+    def begin_anew(self, at: int) -> None:
+        """A new log begins here. Consumers keep what they have, and repairs make up for what they lack."""
+        self._gapped_before.clear()
+        self.skipped.clear()
+        self.whole.clear()
+        self.begun_at = at
+        self._replay(at)
 
     def follow(self, cluster: Cluster) -> None:
         """Judge by an older copy of the server, which goes on in its place."""
@@ -78,6 +90,34 @@ class PostgresOracle(Turns):
             | self.skipped
             | {entry.collection for entry in self.cluster.unpublished if entry.at >= self.begun_at}
         )
+
+    @property
+    def unjudged(self) -> set[CollectionId]:
+        """The tables of which it can't be said what consumers should have."""
+        return self.gapped | self.unkeyed | self.by_code
+
+    def rows_of(self, collection: CollectionId) -> Mapping[int, Values]:
+        """The rows of a table at the place that the stream has reached."""
+        return self.rows[collection]
+
+    def differences(self) -> dict[CollectionId, dict[str, int]]:
+        """How many rows consumers lack, have otherwise, and have alone, for each table that is judged.
+
+        They know rows by their keys alone, and so lack the large values of `joined` rows.
+        """
+        found = {}
+        for collection in _KEYED:
+            if collection not in self.unjudged:
+                copy, rows = self.consumer[collection], self.rows[collection]
+                found[collection] = {
+                    "missing": len(rows.keys() - copy.keys()),
+                    "different": sum(
+                        rows[key] != copy[key] or (collection, key) in self.joined
+                        for key in rows.keys() & copy.keys()
+                    ),
+                    "extra": len(copy.keys() - rows.keys()),
+                }
+        return found
 
     @property
     def untold(self) -> set[CollectionId]:
@@ -180,19 +220,28 @@ class PostgresOracle(Turns):
         copy = self.consumer[event.collection]
         if event.op == "t":
             copy.clear()
+            self.joined = {row for row in self.joined if row[0] != event.collection}
             return {}
+        if entry.identity == "i":
+            self.by_code.add(event.collection)
         known = {**(event.value["before"] or {}), **_known(event.key)}
         if event.op == "d":
             if entry.identity == "i":
                 known.pop("id", None)  # the log has `code` alone, and the event a default
             return copy.pop(_id_of(copy, known), {})
         after = event.value["after"]
-        before = copy.pop(after["id"], {}) or moved or {}
+        own = copy.pop(after["id"], {})
+        before = own or moved or {}
         if not before and entry.identity == "i":
             # The row is known by `code`: it may have had another `id`.
             before = copy.pop(_id_of(copy, {"code": after["code"]}), {})
+        row = event.collection, after["id"]
         if after["large"] == PLACEHOLDER and "large" in before:
             after = {**after, "large": before["large"]}
+            if not own:
+                self.joined.add(row)
+        elif after["large"] != PLACEHOLDER:
+            self.joined.discard(row)
         copy[after["id"]] = after
         return {}
 
@@ -214,8 +263,10 @@ class PostgresOracle(Turns):
             what = "is gone here" if row is None else f"is {row} here"
             raise Violation(f"turn {turn}: {shown(event)}, and the row {what} (entry {self.position})")
         copy = self.consumer[collection]
-        copy.pop(_id_of(copy, {"code": after["code"]}), None)
+        if collection in self.by_code:
+            copy.pop(_id_of(copy, {"code": after["code"]}), None)
         copy[key] = after
+        self.joined.discard((collection, key))
 
     # Answers.
 

@@ -13,7 +13,7 @@ from adapters.postgres.log.stream_opening import open_stream
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
-from engine.errors import SourceError
+from engine.errors import Loss, PositionLost, SourceError
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.log_steps import LogSteps
 from tests.simulation.postgres import messages
@@ -363,6 +363,9 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
             if slot is None or problem:
                 process.close()
                 raise SourceError(problem)
+            if slot.lost:
+                process.close()
+                raise PositionLost("replication slot was invalidated", loss=Loss.SLOT_INVALIDATED)
             slot.reader, slot.application = process.pid, application
             server.opened()
             return _Session(process, WalSender(process, slot, lsn))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.record_sink import shown
 from tests.simulation.source import in_scope
-from tests.simulation.sqlserver.tables import SIGNALS, TABLES, B, U, lsn
+from tests.simulation.sqlserver.tables import SIGNALS, TABLES, B, T, U, lsn
 from tests.simulation.turns import Turns
 from tests.simulation.violation import Violation
 
@@ -54,9 +54,43 @@ class SqlServerOracle(Turns):
         for copy in self.consumer.values():
             copy.clear()
 
+    def begin_anew(self, at: int) -> None:
+        """A new log begins here. Consumers keep what they have, and repairs make up for what they lack."""
+        self.lacking.clear()
+        self.whole.clear()
+        self._replay(at)
+        self.begun_at = at
+
     def follow(self, database: Database) -> None:
         """Judge by an older copy of the database, which goes on in its place."""
         self.database = database
+
+    @property
+    def unjudged(self) -> set[CollectionId]:
+        """The tables of which it can't be said what consumers should have."""
+        return self.lacking
+
+    def rows_of(self, collection: CollectionId) -> Mapping[Any, Values]:
+        """The rows of a table at the place that the stream has reached."""
+        return self.rows[collection]
+
+    def differences(self) -> dict[CollectionId, dict[str, int]]:
+        """How many rows consumers lack, have otherwise, and have alone, for each table that is judged.
+
+        A row whose column comes and goes may differ by it or not, so its table is left out.
+        """
+        found = {}
+        for collection in (T, U):
+            copy, rows = self.consumer[collection], self.rows[collection]
+            both = [(copy[key], rows[key]) for key in rows.keys() & copy.keys()]
+            alike = [have.get(_SOMETIMES) == row.get(_SOMETIMES) for have, row in both if _same(have, row)]
+            if collection not in self.lacking and all(alike):
+                found[collection] = {
+                    "missing": len(rows.keys() - copy.keys()),
+                    "different": len(both) - len(alike),
+                    "extra": len(copy.keys() - rows.keys()),
+                }
+        return found
 
     @property
     def untold(self) -> set[CollectionId]:

@@ -196,7 +196,7 @@ class SimChunks(WindowChunks):
             row = table.rows.get(key)
             if row is not None and chooses(row):
                 yield self._readable(table, row)
-            if len(table.rows) % 2 == key % 2:
+            if isinstance(key, str) or len(table.rows) % 2 == key % 2:
                 self._life.step("row")
 
     def _next(self, query: _Query, table: SimTable, after: Any, *, locks: bool) -> Any:

@@ -147,9 +147,7 @@ class SqlServerWorld(SourceWorld):
         if self.oracle.last_turn and not self._state_is_new():
             return
         self.oracle.forget()
-        assert state.position is not None
-        (position,) = positions_of(state.position)
-        at = sum(lsn(entry.commit) <= position.commit for entry in self.database.log)
+        at = self.entries_before(state)
         # What was sent before is in no log.
         kept = {label: asked for label, asked in self.answers.asked.items() if self.signalled_at(label) >= at}
         delivered = self.database.delivered
@@ -157,6 +155,12 @@ class SqlServerWorld(SourceWorld):
         self.begun(at)
         self.database.delivered = delivered
         self.answers.asked.update(kept)
+
+    def entries_before(self, state: State) -> int:
+        """How many entries the log has up to a state's position."""
+        assert state.position is not None
+        (position,) = positions_of(state.position)
+        return sum(lsn(entry.commit) <= position.commit for entry in self.database.log)
 
     def mended(self, error: TidemarkError) -> bool:
         """Start the job again once nobody writes to the tables that it is to lock.
