@@ -129,7 +129,7 @@ class MemoryCopy:
         extra = [
             row for row in (_extra(copied, at) for at in found.extra.tolist()) if self._settled(row, asked)
         ]
-        unsettled = counts["extra"] - len(extra) + found.lacking
+        unsettled = counts["extra"] - len(extra)
         return Found(
             Findings(
                 found.equal,
@@ -140,6 +140,7 @@ class MemoryCopy:
                 tuple(keys[at] for at in wrong) if mends else (),
                 tuple(extra) if mends else (),
                 unsettled,
+                lacking=found.lacking,
             ),
             self.polls,
         )

@@ -90,7 +90,8 @@ class ComparePartition:
             ),
             tuple(seen.column("merge_key").take(pa.array(wrong[:MOST_MENDED], pa.int64())).to_pylist()),
             _extra_rows(copied, extra[:MOST_MENDED]) if mends else (),
-            len(found.extra) - len(extra) + found.lacking,
+            len(found.extra) - len(extra),
+            lacking=found.lacking,
         )
 
     def _settled(self, copied: pa.Table, events: Ints, lines: Lines) -> list[int]:

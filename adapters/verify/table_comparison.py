@@ -207,7 +207,8 @@ class ComparePartition:
         seen = partition_of(self.seen, partition, SEEN_ROWS)
         scans = [(scan.upto, once(partition_of(scan.paths, partition, COPIED))) for scan in self.scans]
         copied = as_events(scans, partition_of(self.touched, partition, COPIED))
-        found = compare(seen, copied, (), (self.asked.span.since, self.asked.span.upto))
+        turns_compared = self.asked.span.since, self.asked.span.upto
+        found = compare(seen, copied, (), turns_compared, looks_up=True)
         undecided = seen.take(pa.array(found.undecided)).select(["merge_key", "key"]).to_pylist()
         # Rows that share their key all go, before the right one is sent.
         several = _several(seen, found.different, scans[-1][1])

@@ -18,13 +18,13 @@ still counts:
   range was read.
 - *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
   or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
-- *Lacking*: no window has read the key, and the events after `since` lack a value. PostgreSQL's do where a
-  row moves to another key and its large value does not change: whoever knows rows by their keys does not have
-  that value. All must be read again.
+- *Lacking*: no window has read the key, and its events since it was new, or since `since`, all lack a value.
+  PostgreSQL's do where a row moves to another key and its large value does not change: whoever knows rows by
+  their keys does not have that value. All must be read again.
 - *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
-  `since`, events that lack a value follow a difference, the event that differs may be ahead of its place, or
-  there is no event of it at all in a copy that forgets deletes. Events that lack a value may still decide it,
-  column by column (`event_history.py`).
+  `since`, such a row has moved to its key, events that lack a value follow a difference, the event that
+  differs may be ahead of its place, or there is no event of it at all in a copy that forgets deletes. Events
+  that lack a value may still decide it, column by column (`event_history.py`).
 
 `since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
 An event is *ahead* if the row in it may be later than its place in the log: MongoDB looks an updated document
@@ -112,10 +112,12 @@ def compare(
     turns: tuple[int, int],
     *,
     thins: bool = False,
+    looks_up: bool = False,
 ) -> ComparisonResult:
     """Compare rows of SEEN_ROWS with events of COPIED. `turns`: `since` and `upto`; later events don't count.
 
     With `thins` the copy may have lost events that others followed, and deletes with all that came before.
+    With `looks_up` it has looked up values that its events lack, wherever the row had them before.
     """
     since, upto = turns
     ids_seen, ids, count = _ids(seen, copied)
@@ -131,16 +133,22 @@ def compare(
     wrong = ((kind == SeenRow.ROW) & ~same) | ((kind == SeenRow.ABSENT) & live)
     changed = wrong & (history.whole[its] > when)
     changed |= (kind == SeenRow.SUPERSEDED) & (history.whole[its] > since)
-    open_ = wrong & ~changed & ((history.newest[its] > when) | ahead)
+    moved = history.baseless[its] & ((history.newest[its] > when) | (kind == SeenRow.SUPERSEDED))
+    if looks_up:
+        moved[:] = False
+    changed &= ~moved
+    open_ = moved | wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == SeenRow.SUPERSEDED) & ~changed
     if thins:
         # The row may have been deleted after its window, and the delete be gone.
         open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
     unread, new, lacking = history.unread(latest < 0, since)
+    if looks_up:
+        new, lacking = new + lacking, 0
     other = left & (kind == SeenRow.ROW) & live
     return ComparisonResult(
-        equal=int((same & (kind == SeenRow.ROW)).sum()),
+        equal=int((same & ~moved & (kind == SeenRow.ROW)).sum()),
         changed=int(changed.sum()) + new,
         missing=rows[left & (kind == SeenRow.ROW) & ~live],
         different=rows[other],
@@ -157,7 +165,8 @@ class _History:
     """The events of a copy up to a turn, by key.
 
     `whole` and `newest` are the turn of each key's last event that lacks nothing, and of its last one; -1 if
-    there is none. A truncate counts for every key.
+    there is none. A truncate counts for every key. The row of `baseless` keys lacks a value, and none of the
+    events since its last delete has that.
     """
 
     def __init__(
@@ -184,15 +193,18 @@ class _History:
         np.maximum.at(self.newest, self._ids, self._turn)
         self._ahead = _mask(copied.column("ahead"))[self._at]
         lacks = _mask(copied.column("lacks"))[self._at]
-        whole = ~lacks
+        self._whole = ~lacks
         self._live = self._row | self._kept(lacks & ~self._row)
         self.whole = np.full(count, emptied)
-        np.maximum.at(self.whole, self._ids[whole], self._turn[whole])
+        np.maximum.at(self.whole, self._ids[self._whole], self._turn[self._whole])
+        self._whole_row = self._whole_rows()
+        self.baseless = self._has_row() & (self._whole_row < 0)
 
     def _kept(self, lacking: Mask) -> Mask:
         """Where updates without their rows follow an event with a row: a consumer keeps what it has of it."""
         before = np.maximum.accumulate(np.where(lacking, -1, np.arange(len(lacking))))
-        kept: Mask = lacking & (before >= 0) & (self._ids[before] == self._ids) & self._row[before]
+        stands = self._row[before] & (self._gone[before] == _NEVER)
+        kept: Mask = lacking & (before >= 0) & (self._ids[before] == self._ids) & stands
         return kept
 
     def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask, Mask]:
@@ -239,8 +251,36 @@ class _History:
         last = np.flatnonzero(np.append(self._ids[1:] != self._ids[:-1], [True]))
         last = last[unread[self._ids[last]] & self._live[last] & (self._gone[last] == _NEVER)]
         old = self._turn[last] <= since
-        whole = self.whole[self._ids[last]] > since
+        whole = self._whole_row[self._ids[last]] > since
         return self._at[last[old]], int((~old & whole).sum()), int((~old & ~whole).sum())
+
+    def _whole_rows(self) -> Ints:
+        """The turn of each key's last event with a whole row; -1 if a delete or truncate follows it."""
+        row = self._last(self._row & self._whole)
+        stands = (row > self._last(self._whole & ~self._row)) & self._stands(row)
+        turns: Ints = np.where(stands, self._turn_at(row), -1)
+        return turns
+
+    def _has_row(self) -> Mask:
+        """Whether each key's last event says: a row."""
+        last = self._last(np.ones(len(self._at), np.bool_))
+        live: Mask = self._stands(last) & np.append(self._live, [False])[last]
+        return live
+
+    def _last(self, chosen: Mask) -> Ints:
+        """The number of each key's last event among some; -1 if there is none."""
+        last = np.full(len(self.whole), -1)
+        np.maximum.at(last, self._ids[chosen], np.flatnonzero(chosen))
+        return last
+
+    def _stands(self, numbers: Ints) -> Mask:
+        """Whether no truncate follows these events; not for -1."""
+        stands: Mask = np.append(self._gone == _NEVER, [False])[numbers]
+        return stands
+
+    def _turn_at(self, numbers: Ints) -> Ints:
+        turns: Ints = np.append(self._turn, [-1])[numbers]
+        return turns
 
 
 def _ids(seen: pa.Table, copied: pa.Table) -> tuple[Ints, Ints, int]:

@@ -51,10 +51,10 @@ class Findings:
     `undecided` has the merge keys to look at again, each with the digest of its key. `equal` and `changed`
     count rows as `comparison.ComparisonResult` does. For a repair, `wrong` has the merge keys of missing and
     different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
-    counts rows that only the copy has, perhaps because windows could not see them yet, and rows that the
-    stream has sent meanwhile without a value. `stale`: the copy has changed in such a way that what windows
-    have seen can't be compared with it. `settled`: the copy's position is not known, and differences were
-    found settled instead (`settled.py`).
+    counts rows that only the copy has, perhaps because windows could not see them yet, and `lacking` rows
+    that no window has read and that were sent without a value. `stale`: the copy has changed in such a way
+    that what windows have seen can't be compared with it. `settled`: the copy's position is not known, and
+    differences were found settled instead (`settled.py`).
     """
 
     equal: int = 0
@@ -67,6 +67,7 @@ class Findings:
     unsettled: int = 0
     stale: bool = False
     settled: bool = False
+    lacking: int = 0
 
     def __or__(self, other: Findings) -> Findings:
         """Those of other keys as well."""
@@ -82,6 +83,7 @@ class Findings:
             self.unsettled + other.unsettled,
             self.stale or other.stale,
             self.settled or other.settled,
+            self.lacking + other.lacking,
         )
 
     @property

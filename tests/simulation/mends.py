@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from tests.simulation.script import to_json
 from tests.simulation.shrink import shrunk
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.simulation.script import History
+
+BROKEN: Final = "the job broke"
+"""How a violation begins that is an error of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,11 @@ class Mends:
         path = self.saved_in / f"{name}.json"
         if not path.exists():
             return True
-        history = saved(path.read_bytes())
-        return bool(self.violated(name, history)) and not played(history).violation
+        document = path.read_bytes()
+        history, violation = saved(document), self.violated(name, saved(document))
+        if violation.startswith(BROKEN) and not orjson.loads(document)["violates"].startswith(BROKEN):
+            return False  # what takes the mend out does not fit the code any more
+        return bool(violation) and not played(history).violation
 
     def main(self, program: str, about: str) -> int:
         """Search or replay; the exit code says whether every fault was found again."""

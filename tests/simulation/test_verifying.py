@@ -14,6 +14,7 @@ from engine.verify import comparison
 from tests.memory_copy import MemoryRows
 from tests.simulation import verifying
 from tests.simulation.figures import missed
+from tests.simulation.mends import BROKEN
 from tests.simulation.playing import play
 from tests.simulation.script import History, to_json
 from tests.simulation.worlds import WORLDS, played, saved
@@ -44,7 +45,7 @@ def test_no_verdict_is_false():
 
 def none_extra(patch: pytest.MonkeyPatch) -> None:
     """Rows that only the copy has are not seen."""
-    patch.setattr(comparison._History, "unread", lambda _self, _unread, _since: (np.zeros(0, np.int64), 0))
+    patch.setattr(comparison._History, "unread", lambda _self, _unread, _since: (np.zeros(0, np.int64), 0, 0))
 
 
 def always_settled(patch: pytest.MonkeyPatch) -> None:
@@ -128,6 +129,7 @@ def test_without_a_guard_a_verdict_is_false(
             break
 
     assert found, f"not within {_MOST} histories"
+    assert not found[0].startswith(BROKEN)
 
 
 def test_a_lost_row_that_windows_can_not_see_yet_is_missed_nowhere(monkeypatch: pytest.MonkeyPatch):

@@ -225,14 +225,15 @@ class SimCopy:
             found.changed,
             counts,
             undecided=tuple((keys[at], digests[at]) for at in found.undecided.tolist()),
-            unsettled=len(extra) - len(settled) + found.lacking,
+            unsettled=len(extra) - len(settled),
+            lacking=found.lacking,
         )
         if asked.mends:
             wrong = [*found.missing.tolist(), *found.different.tolist()]
             wrong_keys = tuple(keys[at] for at in wrong)
             self._world.wrong[seen[1]] = {digests[at] for at in wrong}
             findings = replace(findings, wrong=wrong_keys, extra=tuple(map(_extra_row, settled)))
-        again = findings.undecided or findings.unsettled
+        again = findings.undecided or findings.unsettled or findings.lacking
         if isinstance(asked.settled, Shown):
             again = again or asked.settled.hides_sent
         expected = None if again else told.differences(span.upto)

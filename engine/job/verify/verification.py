@@ -220,9 +220,13 @@ class Verification:
 
 
 def _lags(course: Course, found: Findings) -> bool:
-    """Whether windows or the copy don't show yet what they must, so that all must be read again."""
+    """Whether windows or the copy don't show yet what they must, so that all must be read again.
+
+    A repair that has something to send sends that first: it reads all again anyway.
+    """
+    sends = found.differences and (course.looks == _LOOKS or bool(found.wrong or found.extra))
     hidden = course.hides_sent and not (course.looks == _LOOKS and found.differences)
-    return hidden or bool(found.unsettled) or found.stale
+    return hidden or bool(found.unsettled) or found.stale or bool(found.lacking and not sends)
 
 
 def _restless(table: Table, course: Course, found: Findings) -> SourceError:
@@ -232,8 +236,9 @@ def _restless(table: Table, course: Course, found: Findings) -> SourceError:
         return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")
     if found.unsettled or course.hides_sent:
         sent = f"{found.unsettled} rows were" if found.unsettled else "rows may have been"
-        why = f"{sent} sent by transactions that no snapshot of the server shows, or without a large value"
+        why = f"{sent} sent by transactions that no snapshot of the server shows"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
         return SourceError(why, where=table.target.collection, hint=hint)
-    why = f"{len(found.undecided)} rows could not be compared, since they changed each time"
+    left = len(found.undecided) + found.lacking
+    why = f"{left} rows could not be compared, since they changed each time"
     return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")

@@ -195,6 +195,46 @@ def test_a_row_that_no_window_has_read_is_not_taken_for_sent_while_a_value_is_mi
     assert (found.lacking, found.changed, len(found.extra)) == (1, 2, 0)
 
 
+@pytest.mark.parametrize(
+    ("events", "lacking"),
+    [
+        (
+            [(1, 5, 3), (1, None, 11), (1, 6, 12, True)],
+            1,
+        ),  # another row has moved to the key of a deleted one
+        ([(1, 5, 11), (1, None, 12), (1, 6, 13, True)], 1),
+        ([(1, 5, 3), (1, None, 11), (1, 6, 12), (1, 7, 13, True)], 0),
+        ([(1, 5, 11), (1, 6, 13, True)], 0),
+    ],
+)
+def test_what_a_deleted_row_had_lends_no_value(events, lacking):
+    found = compare(seen_rows(), copied(*events), (), (SINCE, UPTO))
+
+    assert (found.lacking, found.changed) == (lacking, 1 - lacking)
+
+
+@pytest.mark.parametrize(
+    ("seen", "events"),
+    [
+        ((1, 4, 11, SeenRow.ROW), [(1, 5, 3), (1, None, 12), (1, 6, 13, True)]),
+        ((1, 5, 11, SeenRow.ROW), [(1, 5, 3), (1, None, 12), (1, 6, 13, True)]),
+        ((1, None, 11, SeenRow.ABSENT), [(1, 6, 13, True)]),
+        ((1, None, 13, SeenRow.SUPERSEDED), [(1, 5, 3), (1, None, 12), (1, 6, 12, True)]),
+    ],
+    ids=["wrong", "equal", "absent", "superseded"],
+)
+def test_a_row_that_has_moved_to_the_key_that_a_window_has_read_is_looked_at_again(seen, events):
+    assert said(seen_rows(seen), copied(*events)) == only((0, 0), undecided=[1])
+
+
+def test_what_a_truncate_has_emptied_lends_no_value():
+    events = copied((1, 5, 11), (1, 6, 13, True))
+
+    found = compare(seen_rows(), events, [EventPosition(12, 0, 0)], (SINCE, UPTO))
+
+    assert (found.lacking, found.changed) == (1, 0)
+
+
 def test_an_update_without_its_row_leaves_the_row_in_the_copy():
     """MongoDB has not found the document any more, and the log was lost before it told of the delete."""
     seen = seen_rows((1, 7, 15, SeenRow.ROW), (2, None, 15, SeenRow.ABSENT))
