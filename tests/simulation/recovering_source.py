@@ -119,7 +119,7 @@ class JudgedCopy:
         counts = {kind: found[kind] for kind in KINDS}
         counts["different"] += found["older"]
         hides_sent = isinstance(settled, HidesSent) and settled.hides_sent
-        if findings.undecided or findings.unsettled or hides_sent:
+        if findings.undecided or findings.unsettled or findings.lacking or hides_sent:
             return Compared(upto, counts, None)
         return Compared(upto, counts, self._world.differences[upto].get(collection))
 
@@ -435,3 +435,18 @@ def line_of(topic: str, key: Any, after: Any) -> bytes:
     """The line of an event that nobody has sent."""
     value = {"op": "d" if after is None else "r", "after": after, "source": {}}
     return orjson.dumps({"topic": topic, "key": key, "value": value}) + b"\n"
+
+
+FLOORS: Final[Mapping[str, int]] = {
+    "logs begun anew": 300,
+    "lost states": 100,
+    "verdicts that accept": 2000,
+    "verdicts that reject": 60,
+    "comparisons that look again": 200,
+    "deletes of repairs": 250,
+    "READs of repairs": 10,
+    "spoilt: missing": 80,
+    "spoilt: different": 100,
+    "spoilt: extra": 80,
+}
+"""How often a thousand histories must have had it."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from tests.simulation.figures import missed
 from tests.simulation.playing import play
 from tests.simulation.repair_mends import FAULTS, REGRESSIONS
 from tests.simulation.script import to_json
@@ -38,3 +41,8 @@ def test_a_history_survives_being_saved(world: str):
     history = WORLDS[world].draw(11)
 
     assert saved(to_json(history)) == history
+
+
+@pytest.mark.parametrize("world", FAULTS)
+def test_a_thousand_histories_must_be_worth_it(world: str):
+    assert len(list(missed(1000, Counter(steps=1), WORLDS[world].floors))) > 10

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import figures, recovering, script
+from tests.simulation import figures, recovering, recovering_source, script
 from tests.simulation.mongodb import recovering as mongodb_recovering
 from tests.simulation.mongodb import script as mongodb_script
 from tests.simulation.mongodb.world import MongoWorld
@@ -51,19 +51,19 @@ WORLDS: Mapping[str, Kind] = {
         postgres_recovering.draw,
         postgres_recovering.RecoveringPostgresSetup,
         postgres_recovering.RecoveringPostgres,
-        {},
+        recovering_source.FLOORS,
     ),
     "mongodb-recover": Kind(
         mongodb_recovering.draw,
         mongodb_recovering.RecoveringMongoSetup,
         mongodb_recovering.RecoveringMongo,
-        {},
+        recovering_source.FLOORS,
     ),
     "sqlserver-recover": Kind(
         sqlserver_recovering.draw,
         sqlserver_recovering.RecoveringSqlServerSetup,
         sqlserver_recovering.RecoveringSqlServer,
-        {},
+        recovering_source.FLOORS,
     ),
     "sqlserver": Kind(
         sqlserver_script.draw, sqlserver_script.SqlServerSetup, SqlServerWorld, figures.SQLSERVER_FLOORS
