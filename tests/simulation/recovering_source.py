@@ -19,7 +19,7 @@ import orjson
 
 from adapters.verify.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
-from engine.errors import SinkRefused, StateError
+from engine.errors import SinkRefused, SourceError, StateError
 from engine.job.saved.recovery import PREFIX
 from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
@@ -81,10 +81,16 @@ def _drawn(choose: Generator, verb: str) -> list[Step]:
 
 
 class _InPlace:
-    """Tasks that run at once. Tasks that die are played by what stages rows."""
+    """Tasks that run at once. Tasks that die are played by what stages rows.
+
+    A job that was relieved may find that a newer one has removed its files.
+    """
 
     def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        return [task(item) for item in items]
+        try:
+            return [task(item) for item in items]
+        except OSError as error:
+            raise SourceError(f"a task failed: {error.strerror}") from error
 
 
 class JudgedCopy:
@@ -273,6 +279,7 @@ class RecoveringSourceWorld(SourceWorld):
             return False
         if untold := self._lost - {fault.collection for fault in job.state.incomplete}:
             raise Violation(f"{min(untold)} may lack what a lost log had, and nobody is told")
+        self.oracle.whole -= self.oracle.unjudged
         return True
 
     # What is sent, and what the copy has.

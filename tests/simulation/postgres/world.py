@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -161,7 +162,7 @@ class PostgresWorld(SourceWorld):
         if isinstance(error, ConfigError) and self.database.publication is None:
             self.database.create_publication()
             return True
-        if isinstance(error, SourceError) and "is in use" in error.message:
+        if isinstance(error, SourceError) and re.search("is in use|is active for PID", error.message):
             self.pass_time(20.0)
             return True
         return False
