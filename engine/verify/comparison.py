@@ -121,7 +121,8 @@ def compare(
     """
     since, upto = turns
     ids_seen, ids, count = _ids(seen, copied)
-    history = _History(copied, ids, [place for place in truncates if place.turn <= upto], count, upto)
+    before = [place for place in truncates if place.turn <= upto]
+    history = _History(copied, ids, before, count, upto, looks_up=looks_up)
     latest = np.full(count, -1, np.int64)
     np.maximum.at(latest, ids_seen, np.arange(len(ids_seen)))
     rows = latest[latest >= 0]
@@ -134,8 +135,6 @@ def compare(
     changed = wrong & (history.whole[its] > when)
     changed |= (kind == SeenRow.SUPERSEDED) & (history.whole[its] > since)
     moved = history.baseless[its] & ((history.newest[its] > when) | (kind == SeenRow.SUPERSEDED))
-    if looks_up:
-        moved[:] = False
     changed &= ~moved
     open_ = moved | wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == SeenRow.SUPERSEDED) & ~changed
@@ -144,8 +143,6 @@ def compare(
         open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
     unread, new, lacking = history.unread(latest < 0, since)
-    if looks_up:
-        new, lacking = new + lacking, 0
     other = left & (kind == SeenRow.ROW) & live
     return ComparisonResult(
         equal=int((same & ~moved & (kind == SeenRow.ROW)).sum()),
@@ -170,7 +167,14 @@ class _History:
     """
 
     def __init__(
-        self, copied: pa.Table, ids: Ints, truncates: Sequence[EventPosition], count: int, upto: int
+        self,
+        copied: pa.Table,
+        ids: Ints,
+        truncates: Sequence[EventPosition],
+        count: int,
+        upto: int,
+        *,
+        looks_up: bool,
     ) -> None:
         turn, part, offset = (_ints(copied, name) for name in ("turn", "part", "offset"))
         inside = np.flatnonzero(turn <= upto)
@@ -193,18 +197,27 @@ class _History:
         np.maximum.at(self.newest, self._ids, self._turn)
         self._ahead = _mask(copied.column("ahead"))[self._at]
         lacks = _mask(copied.column("lacks"))[self._at]
-        self._whole = ~lacks
-        self._live = self._row | self._kept(lacks & ~self._row)
         self.whole = np.full(count, emptied)
-        np.maximum.at(self.whole, self._ids[self._whole], self._turn[self._whole])
-        self._whole_row = self._whole_rows()
-        self.baseless = self._has_row() & (self._whole_row < 0)
+        np.maximum.at(self.whole, self._ids[~lacks], self._turn[~lacks])
+        self._stands = self._gone == _NEVER
+        self._live = self._row | self._kept(lacks & ~self._row)
+        # What lends its values to later events that lack them: a whole row, unless a delete follows.
+        base = self._latest(~lacks | looks_up)
+        self._base_turn = np.where((base >= 0) & self._row[base] & self._stands[base], self._turn[base], -1)
+        self._last = np.flatnonzero(np.diff(self._ids, append=-1))
+        self.baseless = np.zeros(count, np.bool_)
+        self.baseless[self._ids[self._last]] = (self._live & self._stands & (self._base_turn < 0))[self._last]
+
+    def _latest(self, chosen: Mask) -> Ints:
+        """For each event the number of the last chosen one of its key up to it; -1 if there is none."""
+        found = np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), -1))
+        latest: Ints = np.where((found >= 0) & (self._ids[found] == self._ids), found, -1)
+        return latest
 
     def _kept(self, lacking: Mask) -> Mask:
         """Where updates without their rows follow an event with a row: a consumer keeps what it has of it."""
-        before = np.maximum.accumulate(np.where(lacking, -1, np.arange(len(lacking))))
-        stands = self._row[before] & (self._gone[before] == _NEVER)
-        kept: Mask = lacking & (before >= 0) & (self._ids[before] == self._ids) & stands
+        before = self._latest(~lacking)
+        kept: Mask = lacking & (before >= 0) & self._row[before] & self._stands[before]
         return kept
 
     def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask, Mask]:
@@ -246,41 +259,11 @@ class _History:
 
         Returns those up to `since`, how many came later, and how many keys lack a value in all that did.
         """
-        if not len(self._at):
-            return np.zeros(0, np.int64), 0, 0
-        last = np.flatnonzero(np.append(self._ids[1:] != self._ids[:-1], [True]))
-        last = last[unread[self._ids[last]] & self._live[last] & (self._gone[last] == _NEVER)]
+        last = self._last[(self._live & self._stands)[self._last]]
+        last = last[unread[self._ids[last]]]
         old = self._turn[last] <= since
-        whole = self._whole_row[self._ids[last]] > since
-        return self._at[last[old]], int((~old & whole).sum()), int((~old & ~whole).sum())
-
-    def _whole_rows(self) -> Ints:
-        """The turn of each key's last event with a whole row; -1 if a delete or truncate follows it."""
-        row = self._last(self._row & self._whole)
-        stands = (row > self._last(self._whole & ~self._row)) & self._stands(row)
-        turns: Ints = np.where(stands, self._turn_at(row), -1)
-        return turns
-
-    def _has_row(self) -> Mask:
-        """Whether each key's last event says: a row."""
-        last = self._last(np.ones(len(self._at), np.bool_))
-        live: Mask = self._stands(last) & np.append(self._live, [False])[last]
-        return live
-
-    def _last(self, chosen: Mask) -> Ints:
-        """The number of each key's last event among some; -1 if there is none."""
-        last = np.full(len(self.whole), -1)
-        np.maximum.at(last, self._ids[chosen], np.flatnonzero(chosen))
-        return last
-
-    def _stands(self, numbers: Ints) -> Mask:
-        """Whether no truncate follows these events; not for -1."""
-        stands: Mask = np.append(self._gone == _NEVER, [False])[numbers]
-        return stands
-
-    def _turn_at(self, numbers: Ints) -> Ints:
-        turns: Ints = np.append(self._turn, [-1])[numbers]
-        return turns
+        based = self._base_turn[last] > since
+        return self._at[last[old]], int((~old & based).sum()), int((~old & ~based).sum())
 
 
 def _ids(seen: pa.Table, copied: pa.Table) -> tuple[Ints, Ints, int]:

@@ -224,9 +224,10 @@ def _lags(course: Course, found: Findings) -> bool:
 
     A repair that has something to send sends that first: it reads all again anyway.
     """
-    sends = found.differences and (course.looks == _LOOKS or bool(found.wrong or found.extra))
-    hidden = course.hides_sent and not (course.looks == _LOOKS and found.differences)
-    return hidden or bool(found.unsettled) or found.stale or bool(found.lacking and not sends)
+    decides = course.looks == _LOOKS and found.differences > 0
+    hidden = course.hides_sent and not decides
+    lacking = found.lacking and not (decides or found.wrong or found.extra)
+    return bool(hidden or found.unsettled or found.stale or lacking)
 
 
 def _restless(table: Table, course: Course, found: Findings) -> SourceError:
