@@ -68,7 +68,8 @@ class Mends:
         if not path.exists():
             return True
         document = path.read_bytes()
-        history, violation = saved(document), self.violated(name, saved(document))
+        history = saved(document)
+        violation = self.violated(name, history)
         if violation.startswith(BROKEN) and not orjson.loads(document)["violates"].startswith(BROKEN):
             return False  # what takes the mend out does not fit the code any more
         return bool(violation) and not played(history).violation

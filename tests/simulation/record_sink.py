@@ -56,12 +56,17 @@ class RecordSink(SimSink):
         return half[:-1] if pair else half
 
 
+def collection_of(topic: str) -> CollectionId:
+    """The collection of a topic, whose first part is the prefix."""
+    return CollectionId(tuple(topic.split(".")[1:]))
+
+
 def shown(event: Record) -> str:
     """An event in a story."""
     return f"{event.op} {event.collection.parts[-1]} {event.key} {event.value['after']}"
 
 
 def _record(topic: str, key: str | None, value: str) -> Record:
-    collection = CollectionId(tuple(topic.split(".")[1:]))
+    collection = collection_of(topic)
     line = f'{{"topic":"{topic}","key":{key or "null"},"value":{value}}}\n'
     return Record(collection, None if key is None else orjson.loads(key), orjson.loads(value), line.encode())

@@ -8,7 +8,7 @@ with what the copy holds and what the source held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import Loss, PositionLost
@@ -49,8 +49,7 @@ def draw(seed: int) -> History:
     for _ in range(choose.between(1, 3)):
         at = choose.between(len(steps) // 4, len(steps))
         steps[at:at] = [(choose.pick(_LOSSES),), ("go", choose.between(1, 60))]
-    known = {name: getattr(drawn.setup, name) for name in VerifyingSetup.__dataclass_fields__}
-    return History(RecoveringSetup(**known | {"world": "recover"}), tuple(steps))
+    return History(RecoveringSetup(**asdict(drawn.setup) | {"world": "recover"}), tuple(steps))
 
 
 class RecoveringLog(SimLog):

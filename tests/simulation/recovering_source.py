@@ -23,7 +23,6 @@ from engine.errors import SinkRefused, SourceError, StateError
 from engine.job.saved.recovery import PREFIX
 from engine.job.verify.copies import Copies
 from engine.job.verify.verification import Verification
-from engine.model import CollectionId
 from engine.snapshot.merge_key import key_of
 from engine.verify.copy import HidesSent
 from signals.answers import Outcome
@@ -31,9 +30,9 @@ from tests.memory_copy import Found
 from tests.simulation.answers import Asked
 from tests.simulation.event_files import EventFiles
 from tests.simulation.generator import Generator
+from tests.simulation.record_sink import collection_of
 from tests.simulation.source_world import SourceWorld
-from tests.simulation.storage import is_lease
-from tests.simulation.verifying import Compared, spoils
+from tests.simulation.verifying import KINDS, ODD, STEPS, Compared
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -43,16 +42,13 @@ if TYPE_CHECKING:
     from adapters.verify.copied_events import Traits
     from engine.errors import TidemarkError
     from engine.job.loop import Job
-    from engine.model import Scope
+    from engine.model import CollectionId, Scope
     from engine.verify.copy import ComparisonRequest, Findings, SeenRows, Span, TouchedKeys
     from signals.answers import Answer
     from tests.simulation.record_sink import Record
     from tests.simulation.script import History, Step
     from tests.simulation.world import Life, Played
 
-KINDS: Final = ("missing", "different", "extra")
-ODD: Final = 100
-"""Keys from here on are in copies alone."""
 _MORE: Final = (*(["verify"] * 3), *(["repair"] * 4), *(["spoil"] * 6))
 
 
@@ -62,22 +58,13 @@ def with_repairs(choose: Generator, steps: Sequence[Step], losses: Sequence[Sequ
     for step in steps:
         found.append(step)
         if choose.chance(15):
-            found += [*_drawn(choose, choose.pick(_MORE)), ("go", choose.between(1, 60))]
+            found += [*STEPS[choose.pick(_MORE)](choose), ("go", choose.between(1, 60))]
     for _ in range(choose.between(1, 3)):
         at = choose.between(len(found) // 4, len(found))
         for step in choose.pick(losses):
             found[at:at] = [step, ("go", choose.between(1, 60))]
             at = choose.between(at + 2, len(found))
     return found
-
-
-def _drawn(choose: Generator, verb: str) -> list[Step]:
-    if verb == "verify":
-        return [("verify", choose.between(1, 3))]
-    if verb == "spoil":
-        return spoils(choose, "tu", 2)
-    mask, tables = choose.pick(((1, "t"), (2, "u"), (3, "tu")))
-    return [*spoils(choose, tables, 4), ("repair", mask)]
 
 
 class _InPlace:
@@ -135,11 +122,6 @@ class JudgedCopy:
         return self._files.touched_keys(topic, span)
 
 
-def collection_of(topic: str) -> CollectionId:
-    """The collection of a topic."""
-    return CollectionId(tuple(topic.split(".")[1:]))
-
-
 class RecoveringSourceWorld(SourceWorld):
     """Plays one history over an adapter whose job recovers.
 
@@ -148,7 +130,6 @@ class RecoveringSourceWorld(SourceWorld):
     """
 
     key_name: ClassVar[str] = "id"
-
     captured: ClassVar[tuple[CollectionId, ...]]
     keyed: ClassVar[tuple[CollectionId, ...]]
 
@@ -164,7 +145,6 @@ class RecoveringSourceWorld(SourceWorld):
         """Tables whose copies only a repair makes whole."""
         self._lost: set[CollectionId] = set()
         """Tables whose copies may lack what a lost log had, and nobody has made up for it."""
-        self._compared: dict[CollectionId, list[tuple[int, Compared]]] = {}
         self._types: dict[str, str] = {}
         self._seen: list[SeenRowsFiles] = []
         self._awaits_repairs = False
@@ -194,7 +174,7 @@ class RecoveringSourceWorld(SourceWorld):
 
     def spoiling(self, collection: CollectionId, key: Any, row: Mapping[str, Any] | None) -> bytes:
         """The line of an event that says of a key that there is this row, or none."""
-        return line_of(f"tm.{collection}", {"id": key}, row)
+        return line_of(self.topic(collection), {"id": key}, row)
 
     def verification_of(self, life: Life) -> Verification:
         """Verifications against the files of the sink."""
@@ -247,10 +227,8 @@ class RecoveringSourceWorld(SourceWorld):
         self.note(f"a new log begins at {slot}", "job")
 
     def _lose_state(self, life: Life) -> None:
-        leases = {name: content for name, content in self.directory.files.items() if is_lease(name)}
         super()._lose_state(life)
         if self.blow == "lost states":
-            self.directory.files.update(leases)  # one lease stands for that of the sink, too
             self._forget_signals()
 
     def _stale_state(self, life: Life) -> None:
@@ -330,7 +308,6 @@ class RecoveringSourceWorld(SourceWorld):
         self.happened["comparisons"] += 1
         self.happened["comparisons that look again"] += found.expected is None
         self.note(f"{collection} compared up to turn {found.upto}: {found.counts}", "judge")
-        self._compared.setdefault(collection, []).append((epoch, found))
         if found.is_false and epoch == self.sent.owner:
             raise found.falsehood(str(collection))
 

@@ -301,21 +301,16 @@ class SourceWorld(World):
             }
 
     def _stale_state(self, life: Life) -> None:
-        """Put the copy of the checkpoint in its place, while no job runs.
-
-        The sink has a lease of its own, and its epochs go on. Here one lease stands for both.
-        """
+        """Put the copy of the checkpoint in its place, while no job runs."""
         if self._states is None or self.blow or len(self._seats) > 1:
             return
         self.happened["stale states"] += 1
         self.blow = "stale states"
         self._crash(life)
-        leases = {name: content for name, content in self.directory.files.items() if is_lease(name)}
-        self.directory.files.clear()
+        self._clear_checkpoint()
         for name, content in self._states.items():
             if not is_lease(name):
                 self.directory.write(name, content)
-        self.directory.files.update(leases)
 
     def _lose_state(self, life: Life) -> None:
         """The checkpoint is gone, while no job runs."""
@@ -324,4 +319,12 @@ class SourceWorld(World):
         self.happened["lost states"] += 1
         self.blow = "lost states"
         self._crash(life)
-        self.directory.files.clear()
+        self._clear_checkpoint()
+
+    def _clear_checkpoint(self) -> None:
+        """Remove all but the leases.
+
+        The sink has a lease of its own, and its epochs go on. Here one lease stands for both.
+        """
+        for name in [name for name in self.directory.files if not is_lease(name)]:
+            del self.directory.files[name]

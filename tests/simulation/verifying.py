@@ -9,7 +9,7 @@ files of its sink while it runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from tests.simulation.database import Entry, Key, Rows
     from tests.simulation.world import Life
 
-_KINDS: Final = ("missing", "different", "extra")
+KINDS: Final = ("missing", "different", "extra")
 _TABLES: Final = {str(table): table for table in (T, U)}
 _WRITTEN: Final = ("topic", "key", "value")
 _FOLLOWED: Final = 2
 """How many turns of the copy are read at once."""
-_ODD: Final = 100
+ODD: Final = 100
 """Keys from here on are in copies alone."""
 _MORE: Final = (*(["verify"] * 3), *(["repair"] * 4), *(["spoil"] * 6), "truncate")
 
@@ -68,29 +68,28 @@ def draw(seed: int) -> History:
     for step in core.steps:
         steps.append(step)
         if choose.chance(25):
-            steps += [*_STEPS[choose.pick(_MORE)](choose), ("go", choose.between(1, 60))]
-    known = {name: getattr(core.setup, name) for name in Setup.__dataclass_fields__}
-    skips = choose.chance(50)
-    setup = VerifyingSetup(**known | {"world": "verify", "knows": True, "beside": 0, "skips": skips})
+            steps += [*STEPS[choose.pick(_MORE)](choose), ("go", choose.between(1, 60))]
+    changed = {"world": "verify", "knows": True, "beside": 0, "skips": choose.chance(50)}
+    setup = VerifyingSetup(**asdict(core.setup) | changed)
     return History(setup, tuple(steps))
 
 
-def spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
+def _spoils(choose: Generator, tables: Sequence[str], most: int) -> list[Step]:
     return [
-        ("spoil", choose.pick(tables), choose.pick(_KINDS), choose.below(9))
+        ("spoil", choose.pick(tables), choose.pick(KINDS), choose.below(9))
         for _ in range(choose.between(1, most))
     ]
 
 
 def _spoilt_and_repaired(choose: Generator) -> list[Step]:
     mask, tables = choose.pick(((1, "t"), (2, "u"), (3, "tu")))
-    return [*spoils(choose, tables, 4), ("repair", mask)]
+    return [*_spoils(choose, tables, 4), ("repair", mask)]
 
 
-_STEPS: Final[Mapping[str, Callable[[Generator], list[Step]]]] = {
+STEPS: Final[Mapping[str, Callable[[Generator], list[Step]]]] = {
     "verify": lambda choose: [("verify", choose.between(1, 3))],
     "repair": _spoilt_and_repaired,
-    "spoil": lambda choose: spoils(choose, "tu", 2),
+    "spoil": lambda choose: _spoils(choose, "tu", 2),
     "truncate": lambda choose: [("tx", (choose.pick("tu"), "truncate"), int(choose.chance(60)))],
 }
 
@@ -218,7 +217,7 @@ class SimCopy:
         found = compare(table, _copied(events), told.truncates, (span.since, span.upto))
         extra = [events[at] for at in found.extra.tolist()]
         settled = [difference for difference in extra if _is_settled(difference, asked)]
-        counts = {kind: len(getattr(found, kind)) for kind in _KINDS} | {"extra": len(settled)}
+        counts = {kind: len(getattr(found, kind)) for kind in KINDS} | {"extra": len(settled)}
         keys, digests = (table.column(name).to_pylist() for name in ("merge_key", "key"))
         findings = Findings(
             found.equal,
@@ -237,7 +236,7 @@ class SimCopy:
         if isinstance(asked.settled, Shown):
             again = again or asked.settled.hides_sent
         expected = None if again else told.differences(span.upto)
-        compared = Compared(span.upto, {kind: counts[kind] for kind in _KINDS}, expected)
+        compared = Compared(span.upto, {kind: counts[kind] for kind in KINDS}, expected)
         self._world.compared(topic, self._life.epoch, compared)
         return Found(findings, self._world.setup.reading_polls)
 
@@ -430,7 +429,7 @@ class VerifyingWorld(World):
         facts = answer.facts or {}
         if "verdict" not in facts:
             return
-        topic, told = answer.text.partition(" ")[0].rstrip(":"), {kind: facts[kind] for kind in _KINDS}
+        topic, told = answer.text.partition(" ")[0].rstrip(":"), {kind: facts[kind] for kind in KINDS}
         accepted = answer.outcome is Outcome.FINISHED
         if accepted is not (facts["verdict"] == "accept") or accepted is any(told.values()):
             raise Violation(f"{topic}: {answer.outcome} says {facts['verdict']} of {told}")
@@ -474,11 +473,11 @@ class VerifyingWorld(World):
         rows = told.rows(turn)
         if turn not in told.source or not (rows or kind == "extra"):
             return
-        key = sorted(rows, key=str)[index % len(rows)] if kind != "extra" else _ODD + index
+        key = sorted(rows, key=str)[index % len(rows)] if kind != "extra" else ODD + index
         text = {"missing": None, "different": "spoilt", "extra": "strange"}[kind]
         # A wrong row still says of which transaction it is.
         known = [said.transaction for said in told.said if said.key == key and kind == "different"]
-        told.said.append(Said(turn, _ODD + len(told.said), key, text, known[-1] if known else None))
+        told.said.append(Said(turn, ODD + len(told.said), key, text, known[-1] if known else None))
         self.happened[f"spoilt: {kind}"] += 1
 
     def _open_signals(self, collection: CollectionId) -> list[str]:

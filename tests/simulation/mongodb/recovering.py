@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
@@ -39,7 +39,7 @@ class RecoveringMongoSetup(MongoSetup):
 def draw(seed: int) -> History:
     """The history of a seed: one of MongoDB's, with verifications, faults and losses."""
     choose, drawn = Generator(seed ^ 0x9E9A16), script.draw(seed)
-    known = {name: getattr(drawn.setup, name) for name in MongoSetup.__dataclass_fields__}
+    known = asdict(drawn.setup)
     known |= {"world": "mongodb-recover", "knows": True, "mode": choose.pick(_MODES)}
     if known["marks"] == "insert_insert":
         # Each window writes two rows into the signal table, which a recovery repairs, too.
@@ -81,7 +81,7 @@ class RecoveringMongo(RecoveringSourceWorld, MongoWorld):
     def spoiling(self, collection: CollectionId, key: Any, row: Mapping[str, Any] | None) -> bytes:
         """The line of an event that says of a key that there is this document, or none."""
         document = None if row is None else orjson.dumps(row).decode()
-        return line_of(f"tm.{collection}", {"id": orjson.dumps(key).decode()}, document)
+        return line_of(self.topic(collection), {"id": orjson.dumps(key).decode()}, document)
 
     def observe(self, seen: Any) -> None:
         """A turn was saved, and has passed entries without events."""

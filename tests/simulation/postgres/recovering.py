@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from adapters.postgres.events.columns.placeholders import placeholders
@@ -43,7 +43,7 @@ class RecoveringPostgresSetup(PostgresSetup):
 def draw(seed: int) -> History:
     """The history of a seed: one of PostgreSQL's, with verifications, faults and losses."""
     choose, drawn = Generator(seed ^ 0x9E9A14), script.draw(seed)
-    known = {name: getattr(drawn.setup, name) for name in PostgresSetup.__dataclass_fields__}
+    known = asdict(drawn.setup)
     known |= {"world": "postgres-recover", "knows": True, "identities": choose.pick(("dddd", "fdff", "dfdf"))}
     steps = with_repairs(choose, drawn.steps, _LOSSES)
     return History(RecoveringPostgresSetup(**known), tuple(steps))

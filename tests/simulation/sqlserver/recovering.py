@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from adapters.source.assembly.verifying import Verifiable
@@ -38,7 +38,7 @@ class RecoveringSqlServerSetup(SqlServerSetup):
 def draw(seed: int) -> History:
     """The history of a seed: one of SQL Server's, with verifications, faults and losses."""
     choose, drawn = Generator(seed ^ 0x9E9A15), script.draw(seed)
-    known = {name: getattr(drawn.setup, name) for name in SqlServerSetup.__dataclass_fields__}
+    known = asdict(drawn.setup)
     if known["marks"] != "read_only":
         # Each window writes two rows into the signal table, which a recovery repairs, too.
         known |= {"chunk_rows": 4, "window_rows": 12}
