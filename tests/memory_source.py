@@ -231,6 +231,8 @@ class MemorySource:
     Tables are cut by their keys, or else `by_place`. With `skips_truncates` it says that they are not sent.
     """
 
+    lasting = ()
+
     def __init__(
         self,
         database: MemoryDatabase,

@@ -43,6 +43,8 @@ class MongoSource:
     Documents in the collection `signals` are not reported.
     """
 
+    lasting = ()
+
     def __init__(
         self,
         questions: Questions,

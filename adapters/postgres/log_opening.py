@@ -163,6 +163,8 @@ class LogOpening:
         asks = self.takeover is not None or (resumes and members is None)
         oldest = slots.xmin(self._settings.source_as(PostgresSettings).slot) if asks else None
         self._found = membership.begin(members, since, oldest)
+        if state.awaits_log:
+            membership.appeared()  # what is published since the old log is repaired with everything else
         if opened.session.columns is not None:
             opened.session.columns.begin(state.memory.get("columns"), membership.members.entries)
         if self.log is None or not isinstance(self.log.failure, PublicationMissing):

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 class PostgresSource:
     """The engine's `Source`. Only the job's thread uses it."""
 
+    lasting = ("members",)
+
     def __init__(self, settings: Settings, tools: SourceTools, opening: LogOpening) -> None:
         self._tools, self._opening = tools, opening
         self._first, self._views = tools.initial, opening.views

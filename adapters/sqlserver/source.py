@@ -67,6 +67,8 @@ class SourceParts:
 class SqlServerSource:
     """The engine's `Source`. Used by the job's thread alone."""
 
+    lasting = ()
+
     def __init__(
         self,
         settings: Settings,

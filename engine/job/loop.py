@@ -186,7 +186,8 @@ class Job:
     def _save_lost(self, lost: PositionLost) -> None:
         """Save that the log is lost, in a turn of its own."""
         job_parts, state = self._parts, self.state
-        after = recovery.lost(state, lost, job_parts.show(state.position) if state.position else "")
+        since = job_parts.show(state.position) if state.position else ""
+        after = recovery.lost(state, lost, since, job_parts.source.lasting)
         _log.error("%s", after.recovery)
         writer = job_parts.sink.writer(after.turn)
         if after.recovery is not None:

@@ -29,7 +29,7 @@ from engine.snapshot.changes.commands import execute
 from engine.snapshot.changes.restarts import restart_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from engine.errors import OtherServer
     from engine.job.parts import JobParts
@@ -48,19 +48,22 @@ def loss_of(error: PositionLost | OtherServer) -> PositionLost:
     return PositionLost(error.message, where=error.where, hint=error.hint, loss=Loss.REPLACED)
 
 
-def lost(state: State, error: PositionLost, since: str) -> State:
-    """The next turn's state, which knows that the log is lost. Nothing of the old log applies any more."""
+def lost(state: State, error: PositionLost, since: str, lasting: Collection[str] = ()) -> State:
+    """The next turn's state, which knows that the log is lost. Nothing of the old log applies any more.
+
+    `lasting` is the source's: what its memory has besides the log. It tells nothing of another server.
+    """
     after = state.next_turn()
     if state.awaits_log and state.recovery is not None:
         since = state.recovery.since  # the log that is lost now has brought nothing
     recovery = Recovery(error.loss or Loss.LOG_REMOVED, str(error.message), since, after.turn)
-    identity = {} if recovery.loss is Loss.REPLACED else state.identity
+    replaced = recovery.loss is Loss.REPLACED
     snapshot = restart_all(state.snapshot)
     return replace(
         after,
         position=None,
-        memory={},
-        identity=identity,
+        memory={} if replaced else {name: state.memory[name] for name in lasting if name in state.memory},
+        identity={} if replaced else state.identity,
         snapshot=snapshot,
         recovery=recovery,
         attempt=None,

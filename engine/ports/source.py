@@ -99,6 +99,10 @@ class OpenWindow(Protocol):
 class Source(Protocol):
     """One database: its log, its collections, its windows."""
 
+    @property
+    def lasting(self) -> Collection[str]:
+        """The names in `memory` of what tells of the database and not of its log. A lost log leaves it."""
+
     def open_log(self, state: State) -> tuple[State, LogReader]:
         """Open the log at the state's position, or begin it; returns the state, completed.
 

@@ -309,6 +309,8 @@ class _Reading:
 class _Source:
     """What is asked before a window opens. Each row is a run, and so is the place before the last one."""
 
+    lasting = ()
+
     keys: int
     greatest: int
     missed: Sequence[Change]

@@ -48,6 +48,22 @@ def test_a_slot_that_was_moved_by_somebody_else_while_changes_go_on(copied):
     assert [event["value"]["op"] for event in events] == ["c"]
 
 
+def test_a_table_that_had_left_the_publication_before_its_slot_was_dropped_is_told(copied):
+    database = copied.database
+    database.execute("CREATE PUBLICATION chosen FOR TABLE signals, orders, customers")
+    chosen = {"publication__name": "chosen", "publication__autocreate__mode": "disabled"}
+    copied.stream(**chosen)
+    lose(database, "ALTER PUBLICATION chosen DROP TABLE customers", *GAP)
+    lose(database, "SELECT pg_drop_replication_slot('job')")
+    job = copied.stream(**chosen)
+
+    assert job.job.state.recovery.loss is Loss.SLOT_MISSING
+    assert replayed_rows(job.events("orders")) == rows_of(database, "orders")
+    assert [(str(fault.collection), fault.why) for fault in job.job.state.incomplete] == [
+        ("public.customers", "publication 'chosen' does not have it any more")
+    ]
+
+
 def test_without_the_setting_the_job_stops(copied):
     copied.stream()
     lose(copied.database, "SELECT pg_drop_replication_slot('job')")

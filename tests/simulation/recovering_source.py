@@ -165,7 +165,7 @@ class RecoveringSourceWorld(SourceWorld):
         raise NotImplementedError
 
     def streamed(self) -> Sequence[CollectionId]:
-        """The tables with keys that are captured now."""
+        """The tables with keys that are captured now, or of which the state knows that they were."""
         return self.keyed
 
     def key_of_event(self, event: Record) -> Any:
@@ -215,14 +215,14 @@ class RecoveringSourceWorld(SourceWorld):
         for label, asked in self.answers.asked.items():
             if label == self.initial or first <= self.signalled_at(label) < slot:
                 asked.lose()
+        self._lost = set(self.streamed())
+        # Only what the state knows tells of a table that had left before a new log began.
+        self.oracle.told |= set(self.captured) - self._lost
         self._lacks, self.blow, self._undone, self._copy = "", "", (), None
         self.database.delivered = max(self.database.delivered, slot)
         self.oracle.begin_anew(slot)
         self._awaits_repairs = True
         self._damaged |= set(self.tables)
-        self._lost = set(self.streamed())
-        # Nobody is told of a table that had left before a new log began: it is streamed no more.
-        self.oracle.told |= set(self.captured) - self._lost
         self.happened["logs begun anew"] += 1
         self.note(f"a new log begins at {slot}", "job")
 

@@ -141,6 +141,8 @@ class SimLog:
 class SimSource:
     """The engine's `Source` and `Tables` for one process."""
 
+    lasting = ()
+
     def __init__(self, life: Life) -> None:
         self._life, self._database = life, life.world.database
         self._setup = life.world.setup

@@ -62,6 +62,9 @@ class RecoveringPostgres(RecoveringSourceWorld, PostgresWorld):
         return Verifiable(traits, source.deletes, source.settled, settled_then)
 
     def streamed(self) -> Sequence[CollectionId]:
-        """The tables with keys that are published now."""
-        database = self.database
-        return [table for table in self.keyed if database.publishes(database.named(table))]
+        """The tables with keys that are published now, or were in a saved state that is still there."""
+        database, knows = self.database, self.blow not in {"lost states", "stale states"}
+        tables = ((table, database.named(table)) for table in self.keyed)
+        return [
+            table for table, it in tables if database.publishes(it) or (knows and it.oid in database.watched)
+        ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from engine.errors import Loss, OtherServer, PositionLost, SinkRefused, SourceError, StateError
 from engine.isolation.incomplete import Cause
+from engine.job import recovery
 from engine.job.reports.outbox import Outlet
 from engine.job.verify.verification import Verification
 from engine.model import Purpose
@@ -108,6 +110,16 @@ def test_every_collection_has_a_gap_until_its_repair_accepts(tmp_path, caplog):
     end(bench)
     assert bench.job.state.incomplete == ()
     assert "the recovery has ended: every collection of the copy is complete again" in caplog.text
+
+
+def test_the_state_keeps_what_the_source_knows_besides_its_log(tmp_path):
+    known: dict[str, Any] = {"members": {"entries": {}}, "unsettled": {}}
+    state = replace(copying(tmp_path).job.state, memory=known)
+    error = PositionLost("gone", where="the slot", loss=Loss.SLOT_MISSING)
+    replaced = PositionLost("another one", where="the server", loss=Loss.REPLACED)
+
+    assert recovery.lost(state, error, "", ("members", "columns")).memory == {"members": known["members"]}
+    assert recovery.lost(state, replaced, "", ("members",)).memory == {}
 
 
 def test_without_the_setting_the_job_stops(tmp_path):
