@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
 from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows
-from engine.verify.comparison import COPIED, EventPosition, compare
+from engine.verify.comparison import COPIED, EventPosition, Keeps, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.event_history import folded, texts
 from engine.verify.seen_row import SeenRow
@@ -52,7 +52,7 @@ class ComparePartition:
         turns = self.asked.span.since, self.asked.span.upto
         # Rows of a second look are new enough: nothing forgets the delete of a moment ago.
         thins = self.thins and self.asked.look <= self.asked.span.since
-        found = compare(seen, copied, self.truncates, turns, thins=thins)
+        found = compare(seen, copied, self.truncates, turns, Keeps.LATEST if thins else Keeps.EVENTS)
         if thins and len(found.undecided) > _MOST_AGAIN:
             # So many rows are not deleted by chance: the events are missing.
             found = compare(seen, copied, self.truncates, turns)

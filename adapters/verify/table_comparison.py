@@ -34,7 +34,7 @@ from adapters.verify.partitions import keys_shown, partition_of, partitions_of, 
 from adapters.verify.threaded_comparison import Cancellable, ThreadedComparison
 from engine.errors import SourceError
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS
-from engine.verify.comparison import COPIED, compare
+from engine.verify.comparison import COPIED, Keeps, compare
 from engine.verify.copy import FIRST_KEYS, MOST_MENDED, ExtraRow, Findings
 from engine.verify.settled import SEVERAL
 
@@ -208,7 +208,7 @@ class ComparePartition:
         scans = [(scan.upto, once(partition_of(scan.paths, partition, COPIED))) for scan in self.scans]
         copied = as_events(scans, partition_of(self.touched, partition, COPIED))
         turns_compared = self.asked.span.since, self.asked.span.upto
-        found = compare(seen, copied, (), turns_compared, looks_up=True)
+        found = compare(seen, copied, (), turns_compared, Keeps.ROWS)
         undecided = seen.take(pa.array(found.undecided)).select(["merge_key", "key"]).to_pylist()
         # Rows that share their key all go, before the right one is sent.
         several = _several(seen, found.different, scans[-1][1])

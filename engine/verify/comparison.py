@@ -39,6 +39,7 @@ Digests that differ don't prove that rows do: `different` are candidates, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -54,6 +55,17 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
     Mask: TypeAlias = NDArray[np.bool_]
+
+
+class Keeps(Enum):
+    """What a copy keeps of the events that it was sent."""
+
+    EVENTS = auto()
+    """Every one."""
+    LATEST = auto()
+    """At least the last one of each key, unless that is a delete."""
+    ROWS = auto()
+    """The rows. Values that events lack were looked up, wherever the row had them before."""
 
 
 COPIED: Final = pa.schema(
@@ -110,19 +122,16 @@ def compare(
     copied: pa.Table,
     truncates: Sequence[EventPosition],
     turns: tuple[int, int],
-    *,
-    thins: bool = False,
-    looks_up: bool = False,
+    keeps: Keeps = Keeps.EVENTS,
 ) -> ComparisonResult:
-    """Compare rows of SEEN_ROWS with events of COPIED. `turns`: `since` and `upto`; later events don't count.
+    """Compare rows of SEEN_ROWS with events of COPIED.
 
-    With `thins` the copy may have lost events that others followed, and deletes with all that came before.
-    With `looks_up` it has looked up values that its events lack, wherever the row had them before.
+    `turns` are `since` and `upto`. Later events don't count.
     """
     since, upto = turns
     ids_seen, ids, count = _ids(seen, copied)
     before = [place for place in truncates if place.turn <= upto]
-    history = _History(copied, ids, before, count, upto, looks_up=looks_up)
+    history = _History(copied, ids, before, count, upto, keeps)
     latest = np.full(count, -1, np.int64)
     np.maximum.at(latest, ids_seen, np.arange(len(ids_seen)))
     rows = latest[latest >= 0]
@@ -138,7 +147,7 @@ def compare(
     changed &= ~moved
     open_ = moved | wrong & ~changed & ((history.newest[its] > when) | ahead)
     open_ |= (kind == SeenRow.SUPERSEDED) & ~changed
-    if thins:
+    if keeps is Keeps.LATEST:
         # The row may have been deleted after its window, and the delete be gone.
         open_ |= wrong & ~changed & (history.newest[its] < 0)
     left = wrong & ~changed & ~open_
@@ -173,8 +182,7 @@ class _History:
         truncates: Sequence[EventPosition],
         count: int,
         upto: int,
-        *,
-        looks_up: bool,
+        keeps: Keeps,
     ) -> None:
         turn, part, offset = (_ints(copied, name) for name in ("turn", "part", "offset"))
         inside = np.flatnonzero(turn <= upto)
@@ -200,9 +208,9 @@ class _History:
         self.whole = np.full(count, emptied)
         np.maximum.at(self.whole, self._ids[~lacks], self._turn[~lacks])
         self._stands = self._gone == _NEVER
-        self._live = self._row | self._kept(lacks & ~self._row)
+        self._live = self._row | self._kept(lacks & ~self._row, keeps)
         # What lends its values to later events that lack them: a whole row, unless a delete follows.
-        base = self._latest(~lacks | looks_up)
+        base = self._latest(~lacks | (keeps is Keeps.ROWS))
         self._base_turn = np.where((base >= 0) & self._row[base] & self._stands[base], self._turn[base], -1)
         self._last = np.flatnonzero(np.diff(self._ids, append=-1))
         self.baseless = np.zeros(count, np.bool_)
@@ -214,8 +222,13 @@ class _History:
         latest: Ints = np.where((found >= 0) & (self._ids[found] == self._ids), found, -1)
         return latest
 
-    def _kept(self, lacking: Mask) -> Mask:
-        """Where updates without their rows follow an event with a row: a consumer keeps what it has of it."""
+    def _kept(self, lacking: Mask, keeps: Keeps) -> Mask:
+        """Where updates without their rows follow an event with a row: a consumer keeps what it has of it.
+
+        Where events may have been lost, the one that they followed may be among them.
+        """
+        if keeps is Keeps.LATEST:
+            return lacking
         before = self._latest(~lacking)
         kept: Mask = lacking & (before >= 0) & self._row[before] & self._stands[before]
         return kept

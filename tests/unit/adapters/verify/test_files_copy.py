@@ -234,6 +234,14 @@ def test_a_value_that_was_left_out_is_the_one_before(scene):
     assert counted(scene.found()) == {"equal": 1, "changed": 0, "different": 1}
 
 
+def test_a_row_read_lacks_nothing_whatever_its_text_is(scene):
+    scene.turn(13, event(1, {"id": 1, "v": "__gone"}, op="r"), event(2, {"id": 2, "v": "__gone"}))
+
+    found = scene.found()
+
+    assert (counted(found), found.lacking) == ({"equal": 0, "changed": 1}, 1)
+
+
 def test_events_from_before_a_change_of_columns_say_the_same(scene):
     scene.turn(3, event(1, {"id": 1, "gone": 7, "v": "a"}), event(2, {"id": 2, "gone": 7, "v": "a"}))
     scene.saw({"id": 1, "v": "a", "added": None})
