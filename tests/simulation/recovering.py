@@ -49,7 +49,9 @@ def draw(seed: int) -> History:
     for _ in range(choose.between(1, 3)):
         at = choose.between(len(steps) // 4, len(steps))
         steps[at:at] = [(choose.pick(_LOSSES),), ("go", choose.between(1, 60))]
-    return History(RecoveringSetup(**asdict(drawn.setup) | {"world": "recover"}), tuple(steps))
+    # Only a sink that knows its turns says how far a lost checkpoint had come.
+    changed = {"world": "recover", "knows": True, "beside": 0}
+    return History(RecoveringSetup(**asdict(drawn.setup) | changed), tuple(steps))
 
 
 class RecoveringLog(SimLog):

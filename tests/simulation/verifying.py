@@ -34,6 +34,7 @@ from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 KINDS: Final = ("missing", "different", "extra")
 _TABLES: Final = {str(table): table for table in (T, U)}
 _WRITTEN: Final = ("topic", "key", "value")
+_BESIDE: Final = 1_000_000
+"""Rows that come beside the turns are numbered from minus this: they precede the events of the next turn."""
 _FOLLOWED: Final = 2
 """How many turns of the copy are read at once."""
 ODD: Final = 100
@@ -69,7 +72,8 @@ def draw(seed: int) -> History:
         steps.append(step)
         if choose.chance(25):
             steps += [*STEPS[choose.pick(_MORE)](choose), ("go", choose.between(1, 60))]
-    changed = {"world": "verify", "knows": True, "beside": 0, "skips": choose.chance(50)}
+    skips, beside = choose.chance(50), choose.pick((0, 0, 0, 2, 15, 40))
+    changed = {"world": "verify", "knows": not beside, "beside": beside, "skips": skips}
     setup = VerifyingSetup(**asdict(core.setup) | changed)
     return History(setup, tuple(steps))
 
@@ -319,6 +323,8 @@ class VerifyingWorld(World):
     def __init__(self, history: History, *, story: bool = False) -> None:
         self.told: Mapping[str, CopyHistory] = {str(table): CopyHistory() for table in (T, U)}
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
+        self._before: dict[int, dict[CollectionId, Rows]] = {}
+        """What was held before each turn: a turn that is sent again begins there."""
         self._compared: dict[str, list[tuple[int, Compared]]] = {}
         self._seen = MemoryRows()
         self.wrong: dict[int, set[bytes]] = {}
@@ -356,6 +362,9 @@ class VerifyingWorld(World):
 
     def _judge(self, turn: int, epoch: int, events: Sequence[Any]) -> None:
         super()._judge(turn, epoch, [event for event in events if not isinstance(event, Removed)])
+        again = self._before.get(turn, self._held)
+        self._held = {table: dict(rows) for table, rows in again.items()}
+        self._before[turn] = again
         for number, event in enumerate(events):
             table = event.collection
             if table not in self._held:
@@ -371,6 +380,14 @@ class VerifyingWorld(World):
             shown = {key: read_text(*row) for key, row in rows.items()}
             self.told[str(table)].source[turn] = shown
 
+    def _judge_beside(self, epoch: int, event: Read, read: Counter[Any]) -> None:
+        super()._judge_beside(epoch, event, read)
+        if event.collection in self._held:
+            self._check_repaired(event)
+            text = read_text(*self._held[event.collection][event.key])
+            number = len(self.told[str(event.collection)].said) - _BESIDE
+            self._say(event.collection, Said(self.oracle.last_turn + 1, number, event.key, text))
+
     def _remove(self, turn: int, number: int, event: Removed) -> None:
         """A repair deletes a row, which must be in the copy alone."""
         table, key = event.collection, event.key
@@ -380,7 +397,8 @@ class VerifyingWorld(World):
         self.note(f"{name} deleted by a repair", "sink")
         if key in self._held[table]:
             raise Violation(f"turn {turn}: a repair deletes {name}, which is there")
-        if key not in self.told[str(table)].rows(turn):
+        # A sink that forgets is sent the deletes of a turn again.
+        if self.setup.knows and key not in self.told[str(table)].rows(turn):
             raise Violation(f"turn {turn}: a repair deletes {name}, which the copy does not have")
         self._say(table, Said(turn, number, key, None))
         self.happened["deletes of repairs"] += 1
