@@ -12,7 +12,7 @@ from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable, TableDescription
 from adapters.lakehouse.sink import LakeSink
-from adapters.lakehouse.widening import widens_simply
+from adapters.lakehouse.tables.widening import widens_simply
 from engine.config.sinks.settings import LakeSettings
 from tests.turns import Turns
 from tests.typed_batches import MISSING

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.lakehouse import delta, iceberg
 from adapters.lakehouse.formats import dialect_of
-from adapters.lakehouse.spark_tables import SparkTables
+from adapters.lakehouse.tables import delta, iceberg
+from adapters.lakehouse.tables.spark_tables import SparkTables
 from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake import SETTINGS
 

@@ -12,7 +12,7 @@ from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows, key_diges
 from engine.verify.comparison import COPIED, EventPosition, compare
 from engine.verify.copy import ExtraRow, Findings, TouchedKeys
 from engine.verify.deletes import DeleteEvents
-from engine.verify.noted import Written
+from engine.verify.saved_course import Written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from adapters.jdbc.connection import Target
     from adapters.lake.table_name import TableName
-    from adapters.verify.row_reads import RowReads
+    from adapters.verify.tables.row_reads import RowReads
     from engine.verify.settled import HeldPlace
 
 _RANGE_BYTES: Final = 8 << 20

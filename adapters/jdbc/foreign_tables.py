@@ -11,7 +11,7 @@ from adapters.lake.table_name import CollectionTables, TableNaming
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.verify.row_reads import RowReads
+    from adapters.verify.tables.row_reads import RowReads
     from engine.config.sinks.settings import JdbcSettings
     from engine.model import CollectionId
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from adapters.lakehouse import delta, iceberg
+from adapters.lakehouse.tables import delta, iceberg
 from engine.config.sinks.settings import LAKES, SinkKind
 
 if TYPE_CHECKING:
-    from adapters.lakehouse.spark_tables import Dialect
+    from adapters.lakehouse.tables.spark_tables import Dialect
     from engine.config.sinks.settings import LakeSettings, SinkSettings
 
 LONGEST: Final = 200

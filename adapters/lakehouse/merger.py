@@ -19,10 +19,10 @@ from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.placeholders import Placeholders
 from adapters.lake.row_columns import changes_in, columns_of, source_of
 from adapters.lakehouse.batch import key_columns, replica_batch, table_columns, with_removals
-from adapters.lakehouse.history import history_batch, history_columns
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import removal_of
-from adapters.lakehouse.schema import Evolution, Rules, evolved
+from adapters.lakehouse.tables.history import history_batch, history_columns
+from adapters.lakehouse.tables.schema import Evolution, Rules, evolved
 from engine.config.sinks.settings import TableMode, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade
 

@@ -27,7 +27,7 @@ from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.against import MongoTarget
 from engine.snapshot.markers import Marker
 from engine.snapshot.snapshotters import snapshotter
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.snapshot.initial import HeldSnapshot
     from adapters.source.assembly.supplied import Locations
-    from adapters.verify.foreign_tables import ForeignTables
+    from adapters.verify.tables.foreign_tables import ForeignTables
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
 

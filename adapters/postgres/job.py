@@ -37,7 +37,7 @@ from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.settings import JdbcSettings
 from engine.events.names import topic_of
 from engine.snapshot.snapshotters import snapshotter
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.connection import Server
     from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
     from adapters.source.assembly.supplied import Locations
-    from adapters.verify.foreign_tables import ForeignTables
+    from adapters.verify.tables.foreign_tables import ForeignTables
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
     from engine.model import CollectionId

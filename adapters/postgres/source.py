@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
     from adapters.source.log.no_log import NoLog
-    from adapters.verify.row_reads import RowReads
+    from adapters.verify.tables.row_reads import RowReads
     from engine.config.settings import Settings
     from engine.job.saved.state import State
     from engine.model import Arrival, CollectionId, Window

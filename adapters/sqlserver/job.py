@@ -34,7 +34,7 @@ from adapters.sqlserver.snapshot.windows import OpenWindows
 from adapters.sqlserver.source import SourceParts, SqlServerSource
 from adapters.sqlserver.streamed_spans import StreamedSpans
 from adapters.sqlserver.tools import SourceTools
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.sqlserver_target import SqlServerTarget
 from engine.events.names import topic_of
 from engine.snapshot.snapshotters import snapshotter
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from adapters.source.assembly.supplied import Locations
     from adapters.sqlserver.server.connection import Reach
     from adapters.sqlserver.snapshot.initial import HeldSnapshot
-    from adapters.verify.foreign_tables import ForeignTables
+    from adapters.verify.tables.foreign_tables import ForeignTables
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
     from engine.model import CollectionId

@@ -16,7 +16,7 @@ from xxhash import xxh3_128
 from adapters.storage.disk import make_private, open_private
 from engine.errors import SourceError
 from engine.verify.compared_digests import SEEN_ROWS
-from engine.verify.noted import Written
+from engine.verify.saved_course import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

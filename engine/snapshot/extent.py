@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.errors import InvariantError
 from engine.model import Key, Range, Target
 from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
-from engine.verify.noted import Noted  # noqa: TC001  msgspec reads it
+from engine.verify.saved_course import SavedCourse  # noqa: TC001  msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +165,7 @@ class Progress:
     points: tuple[Key, ...] = ()
     found: int = 0
     certified: CertifiedRanges | None = None
-    noted: Noted | None = None
+    noted: SavedCourse | None = None
 
     @property
     def done(self) -> bool:
@@ -270,7 +270,7 @@ class Advance:
     bytes: int = 0
     uncounted: bool = False
     certified: CertifiedRanges | None = None
-    noted: Noted | None = None
+    noted: SavedCourse | None = None
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after this window."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from engine.model import CollectionId
     from engine.verify.event_history import Columns
-    from engine.verify.noted import Written
+    from engine.verify.saved_course import Written
 
 Settled: TypeAlias = "Callable[[bytes], bool]"
 FIRST_KEYS = 10

@@ -16,9 +16,9 @@ the wait shows v in the first scan, and the difference is one. It must still be 
 - *Again*: any other difference. Its key must be looked at again.
 - *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile.
 
-A table that is filled in the order of the log can tell that it is far enough (`adapters/verify/marker.py`).
-Then a difference counts at once, unless the stream has carried its key after the turn of the row's window and
-before the scan:
+A table that is filled in the order of the log can tell that it is far enough
+(`adapters/verify/tables/marker.py`). Then a difference counts at once, unless the stream has carried its key
+after the turn of the row's window and before the scan:
 
     stream    ── W: read v ── marker ─────────────── second marker ──►
     table                     shown ── scan: r       nothing has come for the key from W to here

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse import spark_tables, statements
 from adapters.lakehouse.files.data_file import written
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
-from adapters.lakehouse.iceberg import Iceberg
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable
+from adapters.lakehouse.tables import spark_tables, statements
+from adapters.lakehouse.tables.iceberg import Iceberg
 from engine.config.sinks.settings import SinkKind
 from engine.errors import SinkError
 from tests.lake import CrashError, MemoryTables

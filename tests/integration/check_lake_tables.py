@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse import spark_tables, statements
 from adapters.lakehouse.files.data_file import written
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
 from adapters.lakehouse.port import NewTable
-from adapters.lakehouse.spark_tables import SparkTables
+from adapters.lakehouse.tables import spark_tables, statements
+from adapters.lakehouse.tables.spark_tables import SparkTables
 from engine.config.sinks.settings import SinkKind, TableMode
 from engine.errors import SinkError
 from engine.events.record.schema import INT32, INT64, STRING, struct

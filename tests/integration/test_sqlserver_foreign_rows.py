@@ -14,7 +14,7 @@ from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.snapshot.table_reads import RowReads
-from adapters.verify.row_reads import ComparedEvents
+from adapters.verify.tables.row_reads import ComparedEvents
 from engine.events.settings import EventSettings
 from engine.events.values.row_form import RowMode
 from engine.model import CollectionId

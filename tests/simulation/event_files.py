@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.verify.event_lines import event_path
+from adapters.verify.events.event_lines import event_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
-from adapters.verify.files_copy import FilesCopy
+from adapters.verify.events.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from engine.errors import SinkRefused, SourceError, StateError
 from engine.job.saved.recovery import PREFIX
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from adapters.source.assembly.verifying import Verifiable
-    from adapters.verify.copied_events import Traits
+    from adapters.verify.events.copied_events import Traits
     from engine.errors import TidemarkError
     from engine.job.loop import Job
     from engine.model import CollectionId, Scope

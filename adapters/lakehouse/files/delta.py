@@ -21,7 +21,7 @@ from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of, 
 from adapters.lakehouse.files.deletion_vectors import read_vector, write_vectors
 from adapters.lakehouse.files.places import local_path
 from adapters.lakehouse.files.roaring import NONE, Positions
-from adapters.lakehouse.java import jvm_of
+from adapters.lakehouse.tables.java import jvm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of, 
 from adapters.lakehouse.files.places import local_path
 from adapters.lakehouse.files.position_deletes import read_deletes, write_deletes
 from adapters.lakehouse.files.roaring import NONE
-from adapters.lakehouse.java import jvm_of
+from adapters.lakehouse.tables.java import jvm_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

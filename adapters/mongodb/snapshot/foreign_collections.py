@@ -15,7 +15,7 @@ from adapters.lake.table_name import CollectionTables, TableNaming
 from adapters.mongodb.server.connection import connection_of
 from adapters.mongodb.server.foreign_reader import ForeignReader
 from adapters.mongodb.settings import MongoSettings
-from adapters.verify.foreign_tables import keys_found
+from adapters.verify.tables.foreign_tables import keys_found
 from engine.errors import SinkRefused, SourceError
 from engine.model import CollectionId
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests

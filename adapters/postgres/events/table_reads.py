@@ -9,7 +9,7 @@ from adapters.postgres.events.rows import row_expression, row_shape
 from adapters.postgres.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
-from adapters.verify.row_reads import ComparedEvents, RowReads
+from adapters.verify.tables.row_reads import ComparedEvents, RowReads
 from engine.config.settings import GeneratedColumns
 from engine.events.values.row_form import RowMode
 from engine.model import Target

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.spark.executors import ThreadExecutors
-from adapters.verify import foreign_copy
-from adapters.verify.files_copy import FilesCopy
-from adapters.verify.marker import Marker
+from adapters.verify.events.files_copy import FilesCopy
+from adapters.verify.events.topic_copy import TopicCopy
 from adapters.verify.seen_rows import SeenRowsFiles
-from adapters.verify.topic_copy import TopicCopy
+from adapters.verify.tables import foreign_copy
+from adapters.verify.tables.marker import Marker
 from engine.config.sinks.settings import LAKES, SinkKind
 from engine.events.names import topic_of
 from engine.job.verify.copies import Copies
@@ -21,8 +21,8 @@ from engine.verify.copy import HoldsRows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.verify.copied_events import Traits
-    from adapters.verify.foreign_tables import ForeignTables
+    from adapters.verify.events.copied_events import Traits
+    from adapters.verify.tables.foreign_tables import ForeignTables
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
     from engine.model import CollectionId

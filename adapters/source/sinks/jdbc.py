@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.jdbc.sink import Holder, JdbcSink
-from adapters.verify.table_copy import TableCopy
+from adapters.verify.tables.table_copy import TableCopy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

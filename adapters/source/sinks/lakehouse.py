@@ -9,9 +9,9 @@ from adapters.lakehouse.formats import LONGEST, dialect_of
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
-from adapters.lakehouse.spark_tables import SparkTables
+from adapters.lakehouse.tables.spark_tables import SparkTables
 from adapters.system import start_thread, system_clock
-from adapters.verify.lake_copy import LakeCopy
+from adapters.verify.tables.lake_copy import LakeCopy
 from engine.config.sinks.lake import FORMAT
 from engine.config.sinks.settings import SinkKind
 

@@ -31,7 +31,7 @@ from adapters.sqlserver.server.tsql import READABLE
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from adapters.verify.failures import as_source_errors
-from adapters.verify.foreign_tables import keys_found
+from adapters.verify.tables.foreign_tables import keys_found
 from engine.errors import ConfigError, InvariantError, SourceError
 from engine.verify.compared_digests import key_digests
 from engine.verify.settled import HeldRows
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.foreign.questions import ForeignQuestions, PageRows
     from adapters.sqlserver.snapshot.table_reads import RowReads
-    from adapters.verify.row_reads import ComparedEvents
+    from adapters.verify.tables.row_reads import ComparedEvents
     from engine.model import CollectionId, Key
     from engine.verify.settled import HeldPlace
 

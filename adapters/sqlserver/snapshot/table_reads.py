@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.sqlserver.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
-from adapters.verify.row_reads import ComparedEvents
+from adapters.verify.tables.row_reads import ComparedEvents
 from engine.events.record.envelope import PLAIN
 from engine.events.values.row_form import RowMode
 from engine.model import Target

@@ -13,7 +13,7 @@ from engine.model import NO_LIMIT, Key, Limit, Purpose, Scope
 from engine.snapshot.extent import Extent  # noqa: TC001  msgspec reads it
 from engine.verify.certificate import Chain
 from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
-from engine.verify.noted import Noted  # noqa: TC001  msgspec reads it
+from engine.verify.saved_course import SavedCourse  # noqa: TC001  msgspec reads it
 
 PREVIOUS: Final = 1
 """The version of the previous release's form."""
@@ -82,7 +82,7 @@ class ProgressForm(Struct, Generic[Bounds], kw_only=True):
     points: tuple[Key, ...] = ()
     found: int = 0
     certified: CertifiedRanges | None = None
-    noted: Noted | None = None
+    noted: SavedCourse | None = None
 
 
 class ScopedForm(Struct, kw_only=True):

@@ -13,7 +13,7 @@ from engine.job.verify.repair import Repair
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS, SURVIVES
 from engine.verify.copy import HidesSent, HoldsRows, SavesVisible, Span, TellsVisible
-from engine.verify.noted import Noted
+from engine.verify.saved_course import SavedCourse
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from engine.verify.copy import Comparison, Settled
     from engine.verify.event_history import Columns
-    from engine.verify.noted import Written
+    from engine.verify.saved_course import Written
 
 _NO_SPAN: Final = Span(0, 0)
 
@@ -72,10 +72,10 @@ class Course:
         settled: object = self.settled
         return isinstance(settled, HidesSent) and settled.hides_sent
 
-    def saved(self, written: Written) -> Noted | None:
+    def saved(self, written: Written) -> SavedCourse | None:
         """What the next session needs to go on with it; None: it can't."""
         settled = None if self.outdated else _text_of(self.settled)
-        return None if settled is None else Noted(self.since, written, settled, tuple(self.columns))
+        return None if settled is None else SavedCourse(self.since, written, settled, tuple(self.columns))
 
     def follows(self, before: Course) -> None:
         """Take over from an earlier course of the same verification."""
@@ -102,7 +102,7 @@ def holding_rows(copy: object) -> HoldsRows | None:
     return copy if isinstance(copy, HoldsRows) else None
 
 
-def course_of(noted: Noted, settled_then: Callable[[str], Settled], now_s: float) -> Course:
+def course_of(noted: SavedCourse, settled_then: Callable[[str], Settled], now_s: float) -> Course:
     """The course of an entry that goes on in another session."""
     settled = settled_then(noted.settled) if noted.settled else always_settled
     course = Course(noted.since, settled, now_s, measured=True, look=noted.since)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.snapshot.merge import NewerKeys
     from engine.snapshot.queue_entry import Table
     from engine.verify.copy import SeenRows, Settled
-    from engine.verify.noted import Noted
+    from engine.verify.saved_course import SavedCourse
 
 _UP_TO_DATE_S: Final = 1.0
 """How old the beginning of what is not measured yet may be."""
@@ -87,7 +87,7 @@ class Courses:
         runs: Sequence[Run],
         results: Sequence[EmissionResult],
         newer: Callable[[CollectionId], NewerKeys],
-    ) -> Noted | None:
+    ) -> SavedCourse | None:
         """Note what a slice of an entry has seen, in the turn that would have sent its rows.
 
         Returns all that is noted of the entry, for the state of that turn; None: it can't be saved.

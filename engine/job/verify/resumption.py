@@ -26,7 +26,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from engine.verify.copy import Resumes, Span
-from engine.verify.noted import FORM
+from engine.verify.saved_course import FORM
 
 if TYPE_CHECKING:
     from collections.abc import Callable

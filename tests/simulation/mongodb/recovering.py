@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import orjson
 
 from adapters.source.assembly.verifying import Verifiable
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from tests.simulation.generator import Generator
 from tests.simulation.mongodb import script
 from tests.simulation.mongodb.replica_set import SIGNALS, TABLES

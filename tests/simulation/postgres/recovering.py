@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from adapters.postgres.events.columns.placeholders import placeholders
 from adapters.postgres.events.settled import settled_then
 from adapters.source.assembly.verifying import Verifiable
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from tests.simulation.generator import Generator
 from tests.simulation.postgres import script
 from tests.simulation.postgres.script import PostgresSetup

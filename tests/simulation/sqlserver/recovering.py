@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from adapters.source.assembly.verifying import Verifiable
-from adapters.verify.copied_events import Traits
+from adapters.verify.events.copied_events import Traits
 from tests.simulation.generator import Generator
 from tests.simulation.recovering_source import RecoveringSourceWorld, with_repairs
 from tests.simulation.script import History

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse import delta, iceberg
 from adapters.lakehouse.formats import dialect_of, packages, session_settings
 from adapters.lakehouse.port import NewTable
-from adapters.lakehouse.statements import altering, literal, merging, quoted
+from adapters.lakehouse.tables import delta, iceberg
+from adapters.lakehouse.tables.statements import altering, literal, merging, quoted
 from engine.config.sinks.settings import LakeSettings, SinkKind, SinkSettings
 
 EXTENSIONS = "spark.sql.extensions"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.verify.table_comparison import as_events
+from adapters.verify.tables.table_comparison import as_events
 from engine.verify.compared_digests import SEEN_ROWS
 from engine.verify.comparison import COPIED, ComparisonResult, EventPosition, Keeps, compare
 from engine.verify.seen_row import SeenRow

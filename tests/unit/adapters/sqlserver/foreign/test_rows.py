@@ -18,7 +18,7 @@ from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.table_probes import TableSize
 from adapters.sqlserver.snapshot.table_reads import RowReads
-from adapters.verify.row_reads import ComparedEvents
+from adapters.verify.tables.row_reads import ComparedEvents
 from engine.errors import ConfigError, InvariantError, SourceError, TidemarkError
 from engine.events.values.row_form import RowMode
 from engine.model import CollectionId, Key

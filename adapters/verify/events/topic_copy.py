@@ -1,8 +1,8 @@
 """Kafka's topics as copies: what their records say of each row, turn by turn.
 
 A record does not tell its turn. So while a collection is compared, the ends of its topic's partitions are
-noted after each turn (`adapters/verify/turn_ends.py`). Records are read once, into a directory like that of a
-files sink, and compared as that is (`files_copy.py`). It takes as much room as the topic's records.
+noted after each turn (`turn_ends.py`). Records are read once, into a directory like that of a files sink, and
+compared as that is (`files_copy.py`). It takes as much room as the topic's records.
 
 The ends are kept in a file as well, so that the job's next session knows them. It needs those after the
 newest turn that was saved: what a turn has sent that was never saved comes behind them.
@@ -19,16 +19,16 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from adapters.storage.disk import make_private
+from adapters.verify.events.topic_records import ReadRecords, Share, TopicEnds
+from adapters.verify.events.turn_ends import TurnEnds, of_lines
 from adapters.verify.failures import as_source_errors
-from adapters.verify.topic_records import ReadRecords, Share, TopicEnds
-from adapters.verify.turn_ends import TurnEnds, of_lines
 from engine.errors import SourceError
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.verify.files_copy import FilesComparison, FilesCopy
+    from adapters.verify.events.files_copy import FilesComparison, FilesCopy
     from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span, TouchedKeys

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.lakehouse.files.iceberg import IcebergWrite, columns_of
-from adapters.lakehouse.iceberg_branch import Branches
-from adapters.lakehouse.java import configured, jvm_of
 from adapters.lakehouse.port import TableIdentity
-from adapters.lakehouse.statements import defined, literal, properties, quoted
-from adapters.lakehouse.widening import widens_simply, wider_decimal
+from adapters.lakehouse.tables.iceberg_branch import Branches
+from adapters.lakehouse.tables.java import configured, jvm_of
+from adapters.lakehouse.tables.statements import defined, literal, properties, quoted
+from adapters.lakehouse.tables.widening import widens_simply, wider_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark.executors import LocalExecutors
-from adapters.verify import compared_partition, copied_events, files_copy
-from adapters.verify.copied_events import Traits
-from adapters.verify.files_copy import FilesCopy
+from adapters.verify.events import compared_partition, copied_events, files_copy
+from adapters.verify.events.copied_events import Traits
+from adapters.verify.events.files_copy import FilesCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from engine.errors import SourceError
 from engine.snapshot.merge_key import merge_keys_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from adapters.verify.foreign_tables import keys_found
+from adapters.verify.tables.foreign_tables import keys_found
 from engine.verify.compared_digests import key_digests
 from engine.verify.settled import HeldPlace
 

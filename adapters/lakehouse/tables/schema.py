@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from adapters.lakehouse.widening import holds
+from adapters.lakehouse.tables.widening import holds
 from engine.config.sinks.lake import EVOLUTION, TYPE_CHANGE
 from engine.config.sinks.settings import SchemaEvolution, TypeChange
 from engine.errors import SinkRefused

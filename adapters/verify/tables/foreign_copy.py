@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.verify.copied_events import SortSeen
+from adapters.verify.events.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
-from adapters.verify.foreign_partition import JudgePartition, SortedRows
-from adapters.verify.foreign_tables import HasMarkers
 from adapters.verify.partitions import partitions_of, write_files, write_partitions
+from adapters.verify.tables.foreign_partition import JudgePartition, SortedRows
+from adapters.verify.tables.foreign_tables import HasMarkers
 from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.errors import InvariantError, SinkError
 from engine.staging.files import sink_errors
@@ -32,8 +32,8 @@ from engine.verify.settled import HELD, SEVERAL, TOUCHED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from adapters.verify.foreign_tables import ForeignTable, ForeignTables
-    from adapters.verify.marker import Marker
+    from adapters.verify.tables.foreign_tables import ForeignTable, ForeignTables
+    from adapters.verify.tables.marker import Marker
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, Copy, ExtraRow, SeenRows, TouchedKeys

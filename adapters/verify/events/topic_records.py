@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from adapters.verify.turn_ends import Turns
+    from adapters.verify.events.turn_ends import Turns
     from engine.config.sinks.settings import KafkaSettings
 
 _AT_ONCE: Final = 10_000

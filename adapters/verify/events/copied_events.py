@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.verify.event_lines import events_in
+from adapters.verify.events.event_lines import events_in
 from adapters.verify.partitions import write_partitions
 from engine.errors import SourceError
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS, bare_keys, digests_of_rows, key_digests

@@ -11,9 +11,9 @@ import pytest
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.digests import digests
-from adapters.lakehouse.spark_tables import PinnedTable
-from adapters.verify.lake_version import ExtraKeys, FindKeys, HeldVersion, Shape, SortRows
+from adapters.lakehouse.tables.spark_tables import PinnedTable
 from adapters.verify.partitions import partition_of
+from adapters.verify.tables.lake_version import ExtraKeys, FindKeys, HeldVersion, Shape, SortRows
 from engine.errors import SinkRefused, SourceError
 from engine.verify.comparison import COPIED
 

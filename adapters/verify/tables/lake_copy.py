@@ -24,11 +24,11 @@ from adapters.lake.table_name import CollectionTables
 from adapters.lakehouse.batch import converted, key_columns, table_columns
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.removal import Removal
-from adapters.lakehouse.schema import Rules, evolved
+from adapters.lakehouse.tables.schema import Rules, evolved
 from adapters.verify.failures import as_source_errors
-from adapters.verify.known_tables import KnownTable, KnownTables
-from adapters.verify.lake_version import ExtraKeys, HeldVersion, Shape
-from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work
+from adapters.verify.tables.known_tables import KnownTable, KnownTables
+from adapters.verify.tables.lake_version import ExtraKeys, HeldVersion, Shape
+from adapters.verify.tables.table_comparison import Ends, StaleComparison, TableComparison, Work
 from engine.config.sinks.settings import TableMode
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from adapters.lake.row_columns import Columns
     from adapters.lake.table_name import TableName
     from adapters.lakehouse.sink import LakeSink
-    from adapters.lakehouse.spark_tables import SparkTables
-    from adapters.verify.table_comparison import Keys, Scan
+    from adapters.lakehouse.tables.spark_tables import SparkTables
+    from adapters.verify.tables.table_comparison import Keys, Scan
     from engine.config.sinks.settings import LakeSettings
     from engine.model import CollectionId
     from engine.ports.executors import Executors

@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 from adapters.verify.partitions import write_partitions
-from adapters.verify.table_comparison import ComparePartition, Ends, Scan, TableComparison, Work, held_rows
+from adapters.verify.tables.table_comparison import (
+    ComparePartition,
+    Ends,
+    Scan,
+    TableComparison,
+    Work,
+    held_rows,
+)
 from engine.verify.compared_digests import DIGEST, SEEN_ROWS
 from engine.verify.comparison import COPIED
 from engine.verify.copy import ComparisonRequest, Span

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.lakehouse.schema import Evolution, Rules, evolved
-from adapters.lakehouse.widening import widens_simply
+from adapters.lakehouse.tables.schema import Evolution, Rules, evolved
+from adapters.lakehouse.tables.widening import widens_simply
 from engine.config.sinks.settings import SchemaEvolution, TypeChange
 from engine.errors import SinkRefused
 

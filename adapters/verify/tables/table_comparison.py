@@ -28,7 +28,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.verify.copied_events import SortSeen
+from adapters.verify.events.copied_events import SortSeen
 from adapters.verify.failures import as_source_errors
 from adapters.verify.partitions import keys_shown, partition_of, partitions_of, write_partitions
 from adapters.verify.threaded_comparison import Cancellable, ThreadedComparison

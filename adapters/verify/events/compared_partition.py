@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, source_of
+from adapters.verify.events.event_lines import Lines, event_path, key_and_row, reading, source_of
 from adapters.verify.partitions import keys_shown, partition_of
 from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows
 from engine.verify.comparison import COPIED, EventPosition, Keeps, compare

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import IsolationLevel
 
-from adapters.verify import topic_records
-from adapters.verify.topic_records import TopicEnds
+from adapters.verify.events import topic_records
+from adapters.verify.events.topic_records import TopicEnds
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SourceError
 

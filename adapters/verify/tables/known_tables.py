@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adapters.jdbc.touched_keys import TouchedKeys
     from adapters.lake.row_columns import Columns
     from adapters.lake.table_name import CollectionTables, TableName
-    from adapters.verify.table_comparison import Scan
+    from adapters.verify.tables.table_comparison import Scan
     from engine.model import CollectionId
 
 

@@ -27,7 +27,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class SavedCourse:
     """What windows have seen of an entry since a turn: the file, and the `Course` that belongs to it.
 
     `settled` is the text of `ComparisonRequest.settled`; empty if everything was visible. `columns` are the

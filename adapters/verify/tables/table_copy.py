@@ -31,9 +31,9 @@ from adapters.jdbc.table import naming
 from adapters.lake.row_columns import columns_of
 from adapters.lake.table_name import CollectionTables
 from adapters.verify.failures import as_source_errors
-from adapters.verify.known_tables import KnownTable, KnownTables
 from adapters.verify.partitions import write_files
-from adapters.verify.table_comparison import Ends, StaleComparison, TableComparison, Work, held_rows
+from adapters.verify.tables.known_tables import KnownTable, KnownTables
+from adapters.verify.tables.table_comparison import Ends, StaleComparison, TableComparison, Work, held_rows
 from engine.errors import SourceError
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from adapters.jdbc.sink import JdbcSink
     from adapters.lake.table_name import TableName
-    from adapters.verify.table_comparison import Keys, Scan
+    from adapters.verify.tables.table_comparison import Keys, Scan
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span

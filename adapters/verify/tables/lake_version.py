@@ -14,9 +14,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from adapters.lakehouse.digests import digests
-from adapters.lakehouse.statements import quoted
+from adapters.lakehouse.tables.statements import quoted
 from adapters.verify.partitions import write_files
-from adapters.verify.table_comparison import held_rows
+from adapters.verify.tables.table_comparison import held_rows
 from engine.errors import SinkError, SinkRefused
 from engine.verify.compared_digests import DIGEST
 from engine.verify.comparison import COPIED
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from adapters.lake.table_name import TableName
     from adapters.lakehouse.sink import LakeSink
-    from adapters.lakehouse.spark_tables import PinnedTable, SparkTables
-    from adapters.verify.table_comparison import Keys
+    from adapters.lakehouse.tables.spark_tables import PinnedTable, SparkTables
+    from adapters.verify.tables.table_comparison import Keys
     from engine.verify.copy import ExtraRow
 
 _ROW_BYTES: Final = 64

@@ -24,10 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from adapters.lakehouse.files.data_file import fitted, written
 from adapters.lakehouse.files.row_change import row_change
-from adapters.lakehouse.java import activate
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, TableDescription
-from adapters.lakehouse.statements import KEY_PROPERTY, SOURCE, altering, literal, merging, quoted
+from adapters.lakehouse.tables.java import activate
+from adapters.lakehouse.tables.statements import KEY_PROPERTY, SOURCE, altering, literal, merging, quoted
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import telling_line
 from engine.errors import SinkError

@@ -18,9 +18,9 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from adapters.verify.compared_partition import ComparePartition
-from adapters.verify.copied_events import EventFile, SortEvents, SortSeen, Traits
-from adapters.verify.event_lines import Lines, event_path, key_and_row, reading, turn_path
+from adapters.verify.events.compared_partition import ComparePartition
+from adapters.verify.events.copied_events import EventFile, SortEvents, SortSeen, Traits
+from adapters.verify.events.event_lines import Lines, event_path, key_and_row, reading, turn_path
 from adapters.verify.threaded_comparison import ThreadedComparison
 from engine.staging.files import sink_errors
 from engine.verify.copy import ExtraRow, Findings, TouchedKeys

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.verify.turn_ends import TurnEnds
+from adapters.verify.events.turn_ends import TurnEnds
 from engine.errors import SourceError
 
 
