@@ -48,7 +48,7 @@ KINDS: Final = ("missing", "different", "extra")
 _TABLES: Final = {str(table): table for table in (T, U)}
 _WRITTEN: Final = ("topic", "key", "value")
 _BESIDE: Final = 1_000_000
-"""Rows that come beside the turns are numbered from minus this: they precede the events of the next turn."""
+"""What comes between two turns is numbered from minus this, if rows do: it precedes the next one's events."""
 _FOLLOWED: Final = 2
 """How many turns of the copy are read at once."""
 ODD: Final = 100
@@ -385,8 +385,14 @@ class VerifyingWorld(World):
         if event.collection in self._held:
             self._check_repaired(event)
             text = read_text(*self._held[event.collection][event.key])
-            number = len(self.told[str(event.collection)].said) - _BESIDE
-            self._say(event.collection, Said(self.oracle.last_turn + 1, number, event.key, text))
+            self._say(event.collection, Said(*self._now(event.collection), event.key, text))
+
+    def _now(self, table: CollectionId) -> tuple[int, int]:
+        """The turn of what is said between two turns, and its number there."""
+        count = len(self.told[str(table)].said)
+        if self.setup.beside:
+            return self.oracle.last_turn + 1, count - _BESIDE
+        return self.oracle.last_turn, ODD + count
 
     def _remove(self, turn: int, number: int, event: Removed) -> None:
         """A repair deletes a row, which must be in the copy alone."""
@@ -487,15 +493,15 @@ class VerifyingWorld(World):
         """Put a fault into the copy, unless it is verified."""
         if any(map(self._verifies, self._open_signals(self.names[table]))):
             return
-        told, turn = self.told[str(self.names[table])], self.oracle.last_turn
+        told, (turn, number) = self.told[str(self.names[table])], self._now(self.names[table])
         rows = told.rows(turn)
-        if turn not in told.source or not (rows or kind == "extra"):
+        if self.oracle.last_turn not in told.source or not (rows or kind == "extra"):
             return
         key = sorted(rows, key=str)[index % len(rows)] if kind != "extra" else ODD + index
         text = {"missing": None, "different": "spoilt", "extra": "strange"}[kind]
         # A wrong row still says of which transaction it is.
         known = [said.transaction for said in told.said if said.key == key and kind == "different"]
-        told.said.append(Said(turn, ODD + len(told.said), key, text, known[-1] if known else None))
+        told.said.append(Said(turn, number, key, text, known[-1] if known else None))
         self.happened[f"spoilt: {kind}"] += 1
 
     def _open_signals(self, collection: CollectionId) -> list[str]:
