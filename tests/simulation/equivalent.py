@@ -34,11 +34,24 @@ _FOUND_LATER = (
     "a StateError ends the session: the next one finds the turn promoted, or the lease lost, and goes on as"
     " it would have"
 )
+_KEPT_PENDING = (
+    "`newest` discards a state only for a sink that knows its turns, and it says no again at every start; a"
+    " refused turn takes no span, so that `after_attempt` finds no newer position in its state; the state is"
+    " replaced when its turn is saved anew"
+)
+_SLEPT_LATER = (
+    "the pending state is gone because another job has settled a turn that was committed, as if this job had"
+    " slept just after its promotion: it tells the turn's answers, which it may then as well, and the next"
+    " step asks for the lease; of what it removes, no state of the other job refers to anything"
+)
 _REMOVED_AGAIN = "old states are removed again at each promotion, and removing what is gone does nothing"
 EQUIVALENT: dict[str, str] = {
     "state.FileStateStore.promote: never: turn in promoted": _FOUND_PROMOTED,
     "state.FileStateStore.promote: always: self._storage.exists(source)": _FOUND_LATER,
     "state.FileStateStore.promote: dropped: self._promoted = self._promoted[-KEPT:]": _REMOVED_AGAIN,
+    "state.FileStateStore.discard: dropped: self._storage.delete("
+    "state_name(turn, self._epoch))": _KEPT_PENDING,
+    "state.FileStateStore.promote: dropped: self._check_promoted(turn, error)": _SLEPT_LATER,
     "startup.newest: dropped: job_parts.lease.check()": _ASKED_AGAIN,
     "startup.newest: dropped: store.discard(pending.turn)": _REPLACED,
     "state.FileStateStore.load: dropped: self._promoted = promoted": _LISTED_LATER,
