@@ -26,6 +26,7 @@ from signals.answers import Outcome
 from tests.memory_copy import Found, MemoryRows
 from tests.simulation import script
 from tests.simulation.database import T, U, apply
+from tests.simulation.differences import differences
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.generator import Generator
 from tests.simulation.script import History, Setup, Step
@@ -153,12 +154,7 @@ class CopyHistory:
 
     def differences(self, upto: int) -> dict[str, int]:
         """How many rows differ after a turn, by kind."""
-        copy, source = self.rows(upto), self.source.get(upto, {})
-        return {
-            "missing": len(source.keys() - copy.keys()),
-            "different": sum(source[key] != copy[key] for key in source.keys() & copy.keys()),
-            "extra": len(copy.keys() - source.keys()),
-        }
+        return differences(self.source.get(upto, {}), self.rows(upto))
 
 
 class Removed(NamedTuple):

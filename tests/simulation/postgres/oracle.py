@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.copies import ALL, Change, Copies, CopyRead
+from tests.simulation.differences import differences
 from tests.simulation.postgres.cluster import UNCHANGED
 from tests.simulation.postgres.tables import SIGNALS, B, P, T, U
 from tests.simulation.record_sink import shown
@@ -106,17 +107,9 @@ class PostgresOracle(Turns):
         They know rows by their keys alone, and so lack the large values of `joined` rows.
         """
         found = {}
-        for collection in _KEYED:
-            if collection not in self.unjudged:
-                copy, rows = self.consumer[collection], self.rows[collection]
-                found[collection] = {
-                    "missing": len(rows.keys() - copy.keys()),
-                    "different": sum(
-                        rows[key] != copy[key] or (collection, key) in self.joined
-                        for key in rows.keys() & copy.keys()
-                    ),
-                    "extra": len(copy.keys() - rows.keys()),
-                }
+        for table in (table for table in _KEYED if table not in self.unjudged):
+            lacking = {key for collection, key in self.joined if collection == table}
+            found[table] = differences(self.rows[table], self.consumer[table], lacking)
         return found
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.differences import differences
 from tests.simulation.record_sink import shown
 from tests.simulation.source import in_scope
 from tests.simulation.sqlserver.tables import SIGNALS, TABLES, B, T, U, lsn
@@ -82,14 +83,10 @@ class SqlServerOracle(Turns):
         found = {}
         for collection in (T, U):
             copy, rows = self.consumer[collection], self.rows[collection]
-            both = [(copy[key], rows[key]) for key in rows.keys() & copy.keys()]
-            alike = [have.get(_SOMETIMES) == row.get(_SOMETIMES) for have, row in both if _same(have, row)]
-            if collection not in self.lacking and all(alike):
-                found[collection] = {
-                    "missing": len(rows.keys() - copy.keys()),
-                    "different": len(both) - len(alike),
-                    "extra": len(copy.keys() - rows.keys()),
-                }
+            same = {key: rows[key] for key in rows.keys() & copy.keys() if _same(copy[key], rows[key])}
+            sure = all(copy[key].get(_SOMETIMES) == row.get(_SOMETIMES) for key, row in same.items())
+            if collection not in self.lacking and sure:
+                found[collection] = differences(rows, copy | same)
         return found
 
     @property
