@@ -22,6 +22,7 @@ from adapters.mongodb.source import MongoSource
 from adapters.mongodb.streamed_spans import StreamedSpans
 from adapters.mongodb.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
@@ -30,7 +31,6 @@ from adapters.spark.cluster.slots import slots_of
 from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.against import MongoTarget
 from engine.snapshot.markers import Marker
-from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,6 +31,7 @@ from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import LOCAL_ROWS, SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
@@ -40,7 +41,6 @@ from adapters.spark.session import POSTGRES_JDBC
 from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.settings import JdbcSettings
 from engine.events.names import topic_of
-from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

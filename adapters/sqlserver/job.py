@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.assembly.job import SourceJob, trying
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import SuppliedSource
 from adapters.source.assembly.verifying import Verifiable
 from adapters.source.initial import InitialSnapshot
@@ -37,7 +38,6 @@ from adapters.sqlserver.tools import SourceTools
 from adapters.verify.events.copied_events import Traits
 from engine.config.sinks.sqlserver_target import SqlServerTarget
 from engine.events.names import topic_of
-from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

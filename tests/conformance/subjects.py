@@ -25,6 +25,7 @@ from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import HeldSnapshot
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import Locations
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
@@ -34,7 +35,6 @@ from adapters.system import system_clock
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
-from engine.snapshot.snapshotters import snapshotter
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
 from tests.staged import files_in

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from adapters.release import release
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import (
     LOCAL_ROWS,
     LeasedCheckpoint,
@@ -43,7 +44,6 @@ from engine.job.saved.state_document import CURRENT
 from engine.job.verify.certificates import Certificates
 from engine.ports.sink import KnowsTurns, ShowsLater
 from engine.snapshot.initial import StartSituation
-from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

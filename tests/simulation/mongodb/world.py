@@ -13,6 +13,7 @@ from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.mongodb.source import MongoSource
 from adapters.mongodb.streamed_spans import StreamedSpans
 from adapters.mongodb.tools import SourceTools
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -20,7 +21,6 @@ from engine.clock import Clock
 from engine.config import parse
 from engine.events.batch import EventForm
 from engine.model import CollectionId
-from engine.snapshot.snapshotters import snapshotter
 from tests.simulation.answers import Asked
 from tests.simulation.mongodb.client import SimClient, SimDeployment, SimServer
 from tests.simulation.mongodb.oracle import MongoOracle

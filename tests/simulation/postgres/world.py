@@ -15,6 +15,7 @@ from adapters.postgres.server.watches.lock_watch import LockWatch
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.source import PostgresSource
 from adapters.postgres.tools import SourceTools
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.staging.executor_blocks import ExecutorBlocks
@@ -22,7 +23,6 @@ from engine.clock import Clock
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
 from engine.events.batch import EventForm
-from engine.snapshot.snapshotters import snapshotter
 from tests.simulation.answers import Asked
 from tests.simulation.polled_pool import SimPool
 from tests.simulation.postgres.cluster import Cluster, Slot

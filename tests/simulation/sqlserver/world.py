@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.initial import InitialSnapshot
 from adapters.source.log.span_encoder import SpanEncoder
 from adapters.sqlserver.databases import Databases
@@ -19,7 +20,6 @@ from engine.clock import Clock
 from engine.config import parse
 from engine.errors import LogRemoved, OtherHistory, SinkRefused, SourceError, TableBusy
 from engine.events.batch import EventForm
-from engine.snapshot.snapshotters import snapshotter
 from tests.simulation.answers import Asked
 from tests.simulation.polled_pool import SimPool
 from tests.simulation.source_world import RowsRead, SourceWorld

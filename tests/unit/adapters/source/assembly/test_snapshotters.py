@@ -6,11 +6,11 @@ from importlib import metadata
 
 import pytest
 
+from adapters.source.assembly.snapshotters import GROUP, snapshotter
 from engine.config.settings import SnapshotMode, SnapshotSettings
 from engine.errors import ConfigError
 from engine.model import CollectionId
 from engine.snapshot.initial import Mode, StartSituation
-from engine.snapshot.snapshotters import GROUP, snapshotter
 
 
 class Mine:
