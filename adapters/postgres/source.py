@@ -174,7 +174,7 @@ class PostgresSource:
         opened = self._opened()
         asked = opened.session.questions.transactions
         visible, now_s = asked.visible()
-        hides_sent = bool(opened.streamed.pending.seen(visible).transactions)
+        hides_sent = opened.streamed.pending.seen(visible).any
         return SettledIn(visible, int(now_s * 1000), asked.unassigned(), hides_sent)
 
     def run_statement(self, statement: str) -> None:

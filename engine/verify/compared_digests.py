@@ -13,14 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import InvariantError
+from engine.errors import InvariantError, SourceError
 from engine.verify.row_digest import DIGEST_BYTES, row_digests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 SURVIVES: Final = "tidemark: survives"
 """A column of rows that were emitted: whether no newer entry supersedes the row."""
@@ -84,3 +87,17 @@ def digests_of_rows(keys: pa.Array, rows: pa.Array) -> pa.Array:
 
 def _array(digests: bytes, rows: int) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(DIGEST, rows, [None, pa.py_buffer(digests)])
+
+
+def refuse_shared_keys(seen: pa.Table, latest: NDArray[np.int64]) -> None:
+    """Raise SourceError if different rows of SEEN_ROWS have the same event key.
+
+    `latest` has for each row the number of the last one under its event key. That must be the same row.
+    """
+    again = np.flatnonzero(latest != np.arange(len(latest)))
+    keys = seen.column("merge_key")
+    if not pc.all(pc.equal(keys.take(pa.array(again)), keys.take(pa.array(latest[again])))).as_py():
+        raise SourceError(
+            "rows share the key of their events, so nothing tells which of them an event is of",
+            hint="let message.key.columns name columns that identify a row",
+        )

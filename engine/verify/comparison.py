@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from engine.verify.compared_digests import DIGEST
+from engine.verify.compared_digests import DIGEST, refuse_shared_keys
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def compare(
 ) -> ComparisonResult:
     """Compare rows of SEEN_ROWS with events of COPIED.
 
-    `turns` are `since` and `upto`. Later events don't count.
+    `turns` are `since` and `upto`. Later events don't count. Raises SourceError if rows share an event key.
     """
     since, upto = turns
     ids_seen, ids, count = _ids(seen, copied)
@@ -134,6 +134,7 @@ def compare(
     history = _History(copied, ids, before, count, upto, keeps)
     latest = np.full(count, -1, np.int64)
     np.maximum.at(latest, ids_seen, np.arange(len(ids_seen)))
+    refuse_shared_keys(seen, latest[ids_seen])
     rows = latest[latest >= 0]
     its = ids_seen[rows]
     kind = _ints(seen, "seen")[rows]

@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.verify.compared_digests import DIGEST
+from engine.verify.compared_digests import DIGEST, refuse_shared_keys
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
@@ -108,10 +108,11 @@ class SettledResult:
 
 
 def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
-    """Compare rows of SEEN_ROWS with rows of HELD."""
+    """Compare rows of SEEN_ROWS with rows of HELD. Raises SourceError if rows share an event key."""
     tables = (seen, held, since.differences, since.touched)
     (seen_ids, held_ids, before_ids, touched_ids), count = _ids(tables)
     latest, at = _last(seen_ids, count), _last(held_ids, count)
+    refuse_shared_keys(seen, latest[seen_ids])
     before = _Before(since, _last(before_ids, count), touched_ids, count)
     held_rows = _with_several(held.column("row").combine_chunks(), held_ids, count)
 

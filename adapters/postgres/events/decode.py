@@ -63,7 +63,8 @@ class DecodedPart:
     `touched` has the schema `TOUCHED`, `incomplete` has `LACKING`, `copies` has `COUNTED`. `truncated` are
     all truncated relations, captured or not, each with the 32-bit id of the transaction. `entries` counts
     row, truncate and message entries. `part` is the written part, once the events are written. `faults` are
-    the relations whose entries can't be decoded, and why. `counts` are the events by operation.
+    the relations whose entries can't be decoded, and why. `counts` are the events by operation. `xids` are
+    the 32-bit ids of all its transactions.
     """
 
     events: pa.RecordBatch
@@ -79,6 +80,7 @@ class DecodedPart:
     faults: Mapping[int, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()
     counts: EventCounts = NO_EVENTS
+    xids: frozenset[int] = frozenset()
 
 
 def decode(
@@ -119,6 +121,7 @@ def decode(
         faults=faults,
         columns=events.columns(),
         counts=_counts(messages, line, events),
+        xids=frozenset(line.xids[line.xids >= 0].tolist()),
     )
 
 

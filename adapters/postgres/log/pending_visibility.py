@@ -68,6 +68,11 @@ class Touches:
     copies: Mapping[int, pa.Table] = field(default_factory=dict)
     serial: int = 0
 
+    @property
+    def nothing(self) -> bool:
+        """Whether it touched nothing."""
+        return not (self.keys or self.truncated or self.lacking or self.whole or self.copies)
+
     def __or__(self, other: Touches) -> Touches:
         """Add what came later."""
         whole = self.whole | other.whole
@@ -96,27 +101,40 @@ class Touches:
 
 @dataclass(frozen=True, slots=True)
 class PendingVisibility:
-    """Pending transactions, by 32-bit id."""
+    """Pending transactions, by 32-bit id.
+
+    `others` have only inserted rows, or touched no captured table: they supersede nothing. But a verification
+    must know that no window shows them yet.
+    """
 
     transactions: Mapping[int, Touches] = field(default_factory=dict)
+    others: frozenset[int] = frozenset()
+
+    @property
+    def any(self) -> bool:
+        """Whether any transaction is pending."""
+        return bool(self.transactions or self.others)
 
     def seen(self, visibility: Visibility) -> PendingVisibility:
         """Remove the transactions that a snapshot shows."""
-        if not self.transactions:
+        if not self.any:
             return self
-        missing = visibility.missing(self.transactions)
-        return PendingVisibility(
-            {xid: touches for xid, touches in self.transactions.items() if xid in missing}
-        )
+        missing = visibility.missing((*self.transactions, *self.others))
+        left = {xid: touches for xid, touches in self.transactions.items() if xid in missing}
+        return PendingVisibility(left, self.others & missing)
 
     def add(self, more: Mapping[int, Touches]) -> PendingVisibility:
         """Add what more entries of transactions touched."""
         if not more:
             return self
         held = self.transactions
-        return PendingVisibility(
-            {**held, **{xid: held.get(xid, Touches()) | touches for xid, touches in more.items()}}
-        )
+        added = {xid: held.get(xid, Touches()) | touches for xid, touches in more.items()}
+        return PendingVisibility({**held, **added}, self.others - more.keys())
+
+    def add_others(self, xids: frozenset[int]) -> PendingVisibility:
+        """Add the transactions of these that have touched nothing."""
+        others = self.others | (xids - self.transactions.keys())
+        return self if others == self.others else PendingVisibility(self.transactions, others)
 
     def add_keys(self, touched: pa.Table) -> PendingVisibility:
         """Add rows `(oid, xid, key)`."""
@@ -221,31 +239,32 @@ class PendingVisibility:
                 },
                 "serial": touches.serial,
             }
-            for xid, touches in self.transactions.items()
+            for xid, touches in (
+                *self.transactions.items(),
+                *((xid, Touches()) for xid in sorted(self.others)),
+            )
         ]
 
 
 def from_json(saved: Iterable[dict[str, Any]]) -> PendingVisibility:
     """Read what `to_json` wrote. Raises LookupError, TypeError or ValueError for anything else."""
-    return PendingVisibility(
+    found = {read_integer(transaction["xid"]): _touches_in(transaction) for transaction in saved}
+    others = frozenset(xid for xid, touches in found.items() if touches.nothing)
+    return PendingVisibility({xid: found[xid] for xid in found if xid not in others}, others)
+
+
+def _touches_in(transaction: dict[str, Any]) -> Touches:
+    return Touches(
+        {int(oid): _unpacked(**keys) for oid, keys in transaction["keys"].items()},
+        frozenset(map(read_integer, transaction["truncated"])),
         {
-            read_integer(transaction["xid"]): Touches(
-                {int(oid): _unpacked(**keys) for oid, keys in transaction["keys"].items()},
-                frozenset(map(read_integer, transaction["truncated"])),
-                {
-                    int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
-                    for oid, pairs in transaction["lacking"].items()
-                },
-                frozenset(map(read_integer, transaction["whole"])),
-                # States of older versions have none.
-                {
-                    int(oid): _balances_in(**balances)
-                    for oid, balances in transaction.get("copies", {}).items()
-                },
-                read_integer(transaction.get("serial", 0)),
-            )
-            for transaction in saved
-        }
+            int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
+            for oid, pairs in transaction["lacking"].items()
+        },
+        frozenset(map(read_integer, transaction["whole"])),
+        # States of older versions have none.
+        {int(oid): _balances_in(**balances) for oid, balances in transaction.get("copies", {}).items()},
+        read_integer(transaction.get("serial", 0)),
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.verify.tables.table_comparison import as_events
+from engine.errors import SourceError
 from engine.verify.compared_digests import SEEN_ROWS
 from engine.verify.comparison import COPIED, ComparisonResult, EventPosition, Keeps, compare
 from engine.verify.seen_row import SeenRow
@@ -233,6 +234,15 @@ def test_what_a_truncate_has_emptied_lends_no_value():
     found = compare(seen_rows(), events, [EventPosition(12, 0, 0)], (SINCE, UPTO))
 
     assert (found.lacking, found.changed) == (1, 0)
+
+
+def test_rows_that_share_the_key_of_their_events_are_refused():
+    """`message.key.columns` names a customer, who has several orders: the copy may lack all but one."""
+    seen = seen_rows((1, 7, 15, SeenRow.ROW), (1, 8, 15, SeenRow.ROW), (2, 9, 15, SeenRow.ROW))
+    seen = seen.set_column(2, "merge_key", pa.array([b"order 1", b"order 2", b"order 3"], pa.large_binary()))
+
+    with pytest.raises(SourceError, match="rows share the key of their events"):
+        said(seen, copied((1, 8, 5), (2, 9, 5)))
 
 
 def test_an_update_without_its_row_leaves_the_row_in_the_copy():

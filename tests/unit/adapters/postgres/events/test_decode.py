@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
+from adapters.postgres.log.pending_visibility import PendingVisibility
 from adapters.postgres.log.pgoutput import parse_relation
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, Table, relation_of
+from adapters.postgres.server.visibility import Visibility
+from adapters.postgres.snapshot.superseded_keys import noted
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts, total
@@ -100,6 +103,18 @@ def test_an_empty_part_has_no_events():
     assert decoded == []
     assert (nothing.events.num_rows, nothing.events.schema) == (0, EVENTS)
     assert nothing.context == TransactionContext(last_commit_end=5)
+
+
+def test_transactions_that_no_snapshot_shows_are_remembered_even_if_they_only_insert():
+    log = Log()
+    for xid in (14, 15):
+        log.begin(xid)
+        log.insert(ORDERS, xid, "a", None)
+        log.commit()
+
+    pending = noted(PendingVisibility(), run(log, most=2), Visibility.parse("10:20:14"))
+
+    assert (pending.others, pending.transactions) == (frozenset({14}), {})
 
 
 def test_events_of_several_tables_and_kinds_keep_the_order_of_the_log():

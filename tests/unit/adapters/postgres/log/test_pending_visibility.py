@@ -59,6 +59,19 @@ def test_nothing_waiting_stays_nothing():
     assert PendingVisibility().seen(SNAPSHOT) == PendingVisibility()
 
 
+def test_a_transaction_that_has_only_inserted_rows_is_pending_and_supersedes_nothing():
+    """Snapshots show all but 14 and 20."""
+    sent = PendingVisibility().add_others(frozenset([14, 20]))
+    more = sent.add_keys(touched((T, 20, b"1")))
+
+    assert (sent.any, sent.size, sent.keys_of(T)) == (True, 0, keys())
+    assert (more.others, sorted(more.transactions)) == (frozenset({14}), [20])
+    assert more.add_others(frozenset([14, 20])) == more
+    assert from_json(orjson.loads(orjson.dumps(more.to_json()))) == more
+    assert sent.add_others(frozenset([15])).seen(SNAPSHOT) == sent
+    assert not PendingVisibility().add_others(frozenset([15])).seen(SNAPSHOT).any
+
+
 def test_parts_of_a_transaction_add_up():
     both = PendingVisibility().add_keys(touched((T, 14, b"1"), (U, 14, b"1"), (T, 14, b"2"), (T, 15, b"9")))
     both = both.add_keys(touched((T, 14, b"3"), (T, 14, b"2"))).add_truncated([(U, 14), (T, 16)])
