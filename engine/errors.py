@@ -141,7 +141,7 @@ class OtherHistory(PositionLost):
 
 
 class SchemaChanged(SourceError):
-    """A collection changed shape, or can't be read as planned. `place` names it if known."""
+    """A collection changed shape, or can't be read as planned. `where` names it if known."""
 
 
 class GaveWay(SchemaChanged):
@@ -157,7 +157,7 @@ class ExecutorsFailed(SourceError):
 
 
 class TableBusy(SourceError):
-    """Another session holds a lock that reading a collection needs. `place` names the collection."""
+    """Another session holds a lock that reading a collection needs. `where` names the collection."""
 
 
 class LoginRefused(SourceError):

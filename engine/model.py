@@ -256,10 +256,10 @@ class Range:
 class Run:
     """A range of keys read by one task, with bounds as in Range.
 
-    `ticket` names its entry in the queue. `chunks` is its size in units of
-    `incremental.snapshot.chunk.size`. With `keys` it is not a range: just the rows under these merge keys are
-    read again. Nor is it with `points`: just the rows under these keys, which a signal asked for, are read.
-    `key` identifies the key that the bounds and points belong to (`Extent.key`).
+    `ticket` names its entry in the queue. `chunks` is its size in units of `incremental.snapshot.chunk.size`.
+    With `keys` it is not a range: only the rows under these merge keys are read again. With `points` it is
+    not a range either: only the rows under these keys are read, which a signal asked for. `key` identifies
+    the key that the bounds and points belong to (`Extent.key`).
     """
 
     ticket: int

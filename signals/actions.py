@@ -48,7 +48,7 @@ class SignalAction:
     """What a custom signal does. `run` returns the text of the answer, or a built-in signal to obey instead.
 
     It runs in the job's thread, so the stream waits for it. It is called again if the turn that took the
-    signal has to be repeated. A SignalError that it raises is the answer; so is the name of any other error.
+    signal has to be repeated. A SignalError that it raises is the answer. Of other errors, the name is.
     """
 
     run: Callable[[ReceivedSignal], str | SignalRequest]

@@ -53,8 +53,8 @@ def init(
     """Inspect the database behind URL, write a commented configuration, and print what is missing.
 
     The statements that would fix what is missing are printed, too; --apply runs them. The password is not
-    written: the configuration takes it from the environment variable TIDEMARK_PASSWORD. So does this command
-    if URL has no password.
+    written: the configuration takes it from the environment variable TIDEMARK_PASSWORD. If URL has no
+    password, this command takes it from there, too.
 
     The exit code is 1 if the database lacks something.
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 _GONE = "no snapshot tells of rows that are gone: remove them from the copy"
-_SNAPSHOT = "other tables go on; a completed snapshot of this one makes its copy whole"
+_SNAPSHOT = (
+    "other tables go on; a repair makes this one's copy whole, and so does a completed snapshot, except for"
+    " rows that are gone"
+)
 _COMES_BACK = (
     "other tables go on; what is kept goes out once the topic takes events again,"
     " and a completed snapshot makes its copy whole, too"

@@ -42,7 +42,7 @@ def welcomed(
 ) -> State:
     """The state with snapshots of what has appeared; `reading` are the tickets that windows read.
 
-    Unless it `reads`, nothing is read: neither does `snapshot.mode`.
+    Without `reads`, none of their rows are read: `snapshot.mode` takes no initial snapshot either.
     """
     for found in appeared:
         if found.told:

@@ -170,4 +170,4 @@ class Tables(Protocol):
         """
 
     def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> Sequence[Key]:
-        """See `engine.snapshot.plan.Boundaries`."""
+        """Up to `count` keys, in order, that cut what is left of a target into steps of `step_rows` rows."""

@@ -79,7 +79,7 @@ class MakesCopy(Protocol):
     """A sink whose own tables are compared."""
 
     def copy(self, work: str, executors: Executors, database: str) -> Copy:
-        """They as a copy, which works below a directory. `database` is the source's."""
+        """The tables as a copy, which works below a directory. `database` is the source's."""
 
 
 def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiable | None) -> Verification:

@@ -68,9 +68,10 @@ class EncodePart(Generic[Context, Decoded]):
 
 
 class SpanEncoder:
-    """Encodes spans. Those of several parts and more than `local_rows` entries go to the executors.
+    """Encodes spans, here or on the executors.
 
-    So do spans with large values, and those whose entries are staged already.
+    The executors encode spans of several parts with more than `local_rows` entries, spans with large values,
+    and spans whose entries are staged already.
     """
 
     def __init__(self, executors: Executors, store: BlockStore, *, local_rows: int) -> None:

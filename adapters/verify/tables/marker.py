@@ -1,7 +1,7 @@
 """Markers: rows that tell how far a table is that somebody else keeps.
 
 The job inserts a row with a new id into a table of the source. The log carries it, and whoever fills the
-target in the order of the log brings it there. Once it is there, so is everything that the log has before it.
+target in the order of the log brings it there. Then everything that precedes it in the log is there, too.
 Two of them enclose a scan:
 
     source    ── windows ── insert 1 ───────────────────────── insert 2 ──────────────►
