@@ -96,7 +96,7 @@ def refuse_shared_keys(seen: pa.Table, latest: NDArray[np.int64]) -> None:
     """
     again = np.flatnonzero(latest != np.arange(len(latest)))
     keys = seen.column("merge_key")
-    if not pc.all(pc.equal(keys.take(pa.array(again)), keys.take(pa.array(latest[again])))).as_py():
+    if pc.any(pc.not_equal(keys.take(pa.array(again)), keys.take(pa.array(latest[again])))).as_py():
         raise SourceError(
             "rows share the key of their events, so nothing tells which of them an event is of",
             hint="let message.key.columns name columns that identify a row",
