@@ -103,7 +103,7 @@ def _held(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
     leases = Leases(claim, [FileLease(storage, claim, epoch_in=newest_epoch)])
     try:
         leases.take(system_clock().sleep)
-        if reader.unsettled():
+        if reader.has_pending():
             raise StateError(
                 "a turn was begun, and only the sink knows whether it ended",
                 where=reader.location,

@@ -81,10 +81,10 @@ class LogOpening:
         self.windows.blocking.attach(log)
         return state, log
 
-    def _started(self, state: State, extents: MongoCollections) -> tuple[State, ChangeStream | None]:
+    def _started(self, state: State, collections: MongoCollections) -> tuple[State, ChangeStream | None]:
         """The state to continue from, and the stream; None if no log is read."""
         open_stream = self._open_stream if self._first.streams else None
-        start = StreamStart(self._settings, self._questions, extents, open_stream, self._first.statement)
+        start = StreamStart(self._settings, self._questions, collections, open_stream, self._first.statement)
         state = self._first.start(state, start)
         if start.stream is not None or open_stream is None:
             return state, start.stream
@@ -93,7 +93,7 @@ class LogOpening:
         except PositionLost:
             # The log that waited for the snapshot is gone.
             self._first.release()
-            return self._started(state, extents)
+            return self._started(state, collections)
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
         """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed."""
@@ -129,7 +129,7 @@ class LogOpening:
             signal=settings.signals.collection,
         )
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
-        extents = MongoCollections(
+        collections = MongoCollections(
             self._questions,
             rules.captures,
             streamed_to=lambda: self.streamed.to,
@@ -138,8 +138,8 @@ class LogOpening:
             monotonic=self._tools.clock.monotonic,
             **whole,
         )
-        arrivals = Arrivals(settings, extents.captured, self._questions.now, self._tools.clock.monotonic)
-        return LogSession(rules, extents, arrivals)
+        arrivals = Arrivals(settings, collections.captured, self._questions.now, self._tools.clock.monotonic)
+        return LogSession(rules, collections, arrivals)
 
     def _beginning(self) -> tuple[int, int] | None:
         """The cluster time before a log that waits; None if no log waits."""

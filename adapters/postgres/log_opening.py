@@ -127,8 +127,8 @@ class LogOpening:
         if not self._first.streams:
             self.views.blocking.attach(session, opened.streamed, None)
             return state, NoLog()
-        self.published = session.extents.note_published(state.memory.get("published"))
-        session.extents.partitions.resume(state.memory.get("partitions", {}))
+        self.published = session.tables.note_published(state.memory.get("published"))
+        session.tables.partitions.resume(state.memory.get("partitions", {}))
         state = self._note_members(state, opened, resumes=resumes)
         if state.position is None:
             raise InvariantError("a log is opened at no position")

@@ -48,7 +48,7 @@ class LogSession:
     """The questions, what is known of tables, and the sessions that hold the windows' snapshots."""
 
     questions: Questions
-    extents: PostgresTables
+    tables: PostgresTables
     relations: Relations
     membership: MembershipWatch
     columns: ColumnWatch | None
@@ -58,7 +58,7 @@ class LogSession:
     @property
     def ids(self) -> dict[int, CollectionId]:
         """The names of relations, from the log and from lookups."""
-        return {**self.extents.ids, **self.relations.ids}
+        return {**self.tables.ids, **self.relations.ids}
 
     def names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
         """The names of these relations, which the log or a window has told."""
@@ -86,7 +86,7 @@ def open_session(
     # A missing synchronous standby must not block a transaction that only flushes the log.
     questions.commit_locally()
     publication = Publication(settings.source_as(PostgresSettings).publication, partial(captures, settings))
-    readable = Eligibility(
+    eligibility = Eligibility(
         questions,
         publication,
         Selections(questions, settings.snapshot.conditions),
@@ -95,10 +95,10 @@ def open_session(
         views.blocking,
     )
     whole = 0 if settings.job.window_max_chunks else None
-    extents = PostgresTables(
+    tables = PostgresTables(
         questions,
         publication,
-        readable,
+        eligibility,
         clock,
         blocking=views.blocking,
         whole_bytes=whole,
@@ -111,9 +111,7 @@ def open_session(
     carries = partial(is_included, settings=settings.events)
     columns = ColumnWatch(questions, publication, carries, clock.monotonic) if fills else None
     pool = Sessions(server.open, clock.monotonic)
-    return LogSession(
-        questions, extents, relations(questions.catalog), membership, columns, pool, publication
-    )
+    return LogSession(questions, tables, relations(questions.catalog), membership, columns, pool, publication)
 
 
 def publish(settings: Settings, server: Server, session: LogSession) -> None:

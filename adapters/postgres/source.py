@@ -76,7 +76,7 @@ class PostgresSource:
             found += membership.look(since)
             if columns is not None:
                 columns.look(membership.members.entries)
-            emptied = opened.session.extents.partitions.emptied()
+            emptied = opened.session.tables.partitions.emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
         self._outdate(found, state)
         if self._opening.takeover is not None:
@@ -121,7 +121,7 @@ class PostgresSource:
             "published": self._opening.published.to_json(),
             "members": session.membership.members.saved,
             **({"columns": session.columns.saved} if session.columns else {}),
-            "partitions": session.extents.partitions.digests,
+            "partitions": session.tables.partitions.digests,
         }
 
     def holds_log(self, state: State) -> bool:
@@ -153,7 +153,7 @@ class PostgresSource:
 
     def tables(self) -> PostgresTables:
         """The tables that a signal can name."""
-        return self._opened().session.extents
+        return self._opened().session.tables
 
     def open_window(self, window: Window) -> PostgresWindow | PostgresOpening:
         """Take a snapshot, and start a Spark job that reads the window's runs under it; or begin to."""

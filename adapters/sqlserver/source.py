@@ -79,7 +79,7 @@ class SqlServerSource:
     ) -> None:
         self._settings, self._server, self._databases = settings, server, databases
         self._tools, self._first, self._initial = tools, parts.first, parts.initial
-        self._extents, self._windows, self._spans = parts.tables, parts.windows, parts.spans
+        self._tables, self._windows, self._spans = parts.tables, parts.windows, parts.spans
         self._checks = DatabaseChecks(settings, databases)
         self._opening = LogOpening(settings, databases, tools, parts.spans, streams=parts.first.streams)
 
@@ -182,7 +182,7 @@ class SqlServerSource:
 
     def tables(self) -> SqlServerTables:
         """The tables that a signal can name."""
-        return self._extents
+        return self._tables
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""

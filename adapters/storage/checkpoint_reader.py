@@ -99,7 +99,7 @@ class CheckpointReader:
         owner = self.owner()
         return None if owner is None or owner.released or owner.process.gone else owner
 
-    def unsettled(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a turn was begun, and only the sink knows if it ended."""
         promoted, pending = turns_in(self.names())
         return any(turn > (promoted[-1] if promoted else -1) for _epoch, turn in pending)

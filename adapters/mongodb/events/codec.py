@@ -103,8 +103,8 @@ class CollectionCodec:
     def _truncated(self, raw: bytes, value: Value | None) -> str:
         sizes: dict[str, int] = {}
         for start, _end in documents(raw, value.start) if value else ():
-            one = fields(raw, start)
-            sizes[string(raw, one["field"].start)] = int32(raw, one["newSize"].start)[0]
+            cut = fields(raw, start)
+            sizes[string(raw, cut["field"].start)] = int32(raw, cut["newSize"].start)[0]
         names = self.field_rules.edited_names(sizes)
         shown = [f'{{"field":{quote(new)},"size":{sizes[old]}}}' for old, new in names.items()]
         return f"[{','.join(shown)}]" if shown else "null"

@@ -74,11 +74,11 @@ class StreamStart:
         self,
         settings: Settings,
         questions: Questions,
-        extents: MongoCollections,
+        collections: MongoCollections,
         open_stream: OpenStream | None,
         statement: Callable[[CollectionId], str | None],
     ) -> None:
-        self._settings, self._questions, self._extents = settings, questions, extents
+        self._settings, self._questions, self._collections = settings, questions, collections
         self._open_stream, self._statement = open_stream, statement
         self.stream: ChangeStream | None = None
 
@@ -115,7 +115,7 @@ class StreamStart:
             # The stream has every event at its own start time.
             position = self.first_position()
             at = _before(time_of(position))
-        return HeldSnapshot(at, position, tuple(self.collections(state)), self._extents.capped())
+        return HeldSnapshot(at, position, tuple(self.collections(state)), self._collections.capped())
 
     def collections(self, state: State) -> Sequence[CollectionId]:
         """The collections to read. A list may name them after the replica set, as in Debezium 2.1.4.
@@ -125,7 +125,7 @@ class StreamStart:
         only, replica_set = self._settings.snapshot.include_tables, state.identity.get("replica_set", "")
         found = [
             collection
-            for collection in self._extents.captured()
+            for collection in self._collections.captured()
             if not only or matches(only, str(collection)) or matches(only, f"{replica_set}.{collection}")
         ]
         chosen = to_read(found, self._settings.capture, ())

@@ -52,7 +52,7 @@ class TableReads:
     def deletes(self, collection: CollectionId, place: ReadPosition) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
         settings = self._settings.events
-        (read,) = self._session.extents.readings([Target(collection)]).values()
+        (read,) = self._session.tables.readings([Target(collection)]).values()
         self._session.relations.learn_types([read.table])
         _relation, codec = self._codec(read)
         source = read_source(settings, collection, place)
@@ -60,7 +60,7 @@ class TableReads:
 
     def elsewhere(self, collection: CollectionId) -> RowReads:
         """How rows of a collection are read from another table with its columns. Raises SourceError."""
-        (read,) = self._session.extents.readings([Target(collection)]).values()
+        (read,) = self._session.tables.readings([Target(collection)]).values()
         relations = self._session.relations
         relations.learn_types([read.table])
         relation, codec = self._codec(read)

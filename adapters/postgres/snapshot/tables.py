@@ -65,14 +65,14 @@ class PostgresTables:
         self,
         questions: Questions,
         publication: Publication,
-        readable: Eligibility,
+        eligibility: Eligibility,
         clock: Clock,
         *,
         blocking: BlockingViews | None = None,
         whole_bytes: int | None = None,
         plan_on: Callable[[float], Questions] | None = None,
     ) -> None:
-        self._questions, self._publication, self._readable = questions, publication, readable
+        self._questions, self._publication, self._eligibility = questions, publication, eligibility
         self._clock, self._blocking = clock, blocking
         self._checking = CheckingTime(clock.monotonic)
         self._planning = ConditionPlanning(questions, self._checking, plan_on)
@@ -114,7 +114,7 @@ class PostgresTables:
 
     def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> CatalogAnswer:
         names = list(dict.fromkeys(target.collection for target in targets))
-        looked = self._readable.looked_up(names, defaults=defaults)
+        looked = self._eligibility.looked_up(names, defaults=defaults)
         self.ids |= {table.oid: name for name, table in looked.tables.items()}
         self.partitions.note(looked)
         return looked
@@ -133,17 +133,17 @@ class PostgresTables:
         return self._row_bytes.get(target.collection, 1000.0)
 
     def _measured(self, target: Target, measuring: _Measurement) -> Extent:
-        read = self._readable.reading(target, measuring.looked)
+        read = self._eligibility.reading(target, measuring.looked)
         if not target.initial:
-            self._readable.check_operations(read.table)
-        if not (target.initial and self._readable.held(target)):
+            self._eligibility.check_operations(read.table)
+        if not (target.initial and self._eligibility.held(target)):
             self.await_writers(read, measuring.until_s)
         if read.condition is not None:
             self._planning.check(read.table.id, read.relation, read.condition)
-        if target.blocking and read.keyset == PLACES and not self._readable.held(target):
+        if target.blocking and read.keyset == PLACES and not self._eligibility.held(target):
             # Places mean nothing outside the snapshot that they are read in.
             self.blocking_view([target])
-            read = self._readable.reading(target, measuring.looked)
+            read = self._eligibility.reading(target, measuring.looked)
         size, tuples = measuring.sizes.get(read.table.oid, (0, -1.0))
         probes = self._questions.probes
         rows = probes.plan(read.relation).rows if tuples <= 0 and size else int(max(tuples, 0))
@@ -157,7 +157,7 @@ class PostgresTables:
         if read.keyset == PLACES:
             return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key, schema=schema)
         # Rows from before the log may be visible only in the slot's own snapshot.
-        held = self._readable.held_session(target)
+        held = self._eligibility.held_session(target)
         seen = held.probes if held is not None else probes
         greatest = seen.key(read.keyset.texts, read.relation, read.keyset.reverse_order)
         # A table's size is too small where its rows compress well.
@@ -179,16 +179,16 @@ class PostgresTables:
             return True
         # Equal rows are anywhere. What a blocking snapshot's view lacks takes so many copies from the rows of
         # one run, so one run must have all of them; before the log, nothing takes any.
-        return self._readable.held(target) and not (target.blocking and is_bag(read.table))
+        return self._eligibility.held(target) and not (target.blocking and is_bag(read.table))
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""
         try:
             self._writers.wait(read.table.oid, read.mark, read.table.id, until_s)
         except TableBusy as error:
-            accepted = self._readable.accepts_risk(read.table.id)
+            accepted = self._eligibility.accepts_risk(read.table.id)
             said = f"{error.message}; {RISK_TAKEN}, so it is read all the same" if accepted else error.message
-            self._readable.warn(read.table.id, said)
+            self._eligibility.warn(read.table.id, said)
             if not accepted:
                 raise
 
@@ -197,7 +197,7 @@ class PostgresTables:
         if self._blocking is None:
             raise InvariantError("no blocking snapshot can be read here")
         names = [*(target.collection for target in targets), *self._blocking.wanted]
-        looked = self._readable.looked_up(list(dict.fromkeys(names)))
+        looked = self._eligibility.looked_up(list(dict.fromkeys(names)))
         return self._blocking.open({name: table.oid for name, table in looked.tables.items()})
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
@@ -207,7 +207,7 @@ class PostgresTables:
 
     def _read(self, target: Target, looked: CatalogAnswer) -> ReadTable:
         try:
-            return self._readable.reading(target, looked)
+            return self._eligibility.reading(target, looked)
         except SignalError as error:
             raise error.recast(SchemaChanged) from error
 

@@ -115,7 +115,7 @@ class OpenWindows:
             return frozenset()
         if window.initial and self._tools.initial.held is not None:
             return frozenset()
-        known = {name: oid for oid, name in self._session.extents.ids.items()}
+        known = {name: oid for oid, name in self._session.tables.ids.items()}
         oids = [known.get(target.collection) for target in window.targets]
         return frozenset(oid for oid in oids if oid is not None) if None not in oids else frozenset()
 
@@ -151,7 +151,7 @@ class OpenWindows:
     def _open_blocking(self, window: Window) -> PostgresWindow:
         """Read the runs in the view for which the stream waits."""
         self._await_writers(window)
-        view = self._session.extents.blocking_view(window.targets)
+        view = self._session.tables.blocking_view(window.targets)
         shared = VisibilityWatermark(
             view.held, self._session.questions.transactions, self._tools.clock.monotonic, shared=True
         )
@@ -182,8 +182,8 @@ class OpenWindows:
         pending = self._streamed.pending
         try:
             # Under the locks, so that the description matches what the snapshot shows.
-            tables = session.extents.readings(window.targets)
-            _refuse_other_forms(self._session.extents, window, tables)
+            tables = session.tables.readings(window.targets)
+            _refuse_other_forms(self._session.tables, window, tables)
             if view is None:
                 self._streamed.pending = pending.seen(exported.visibility)
                 pending = self._streamed.pending if meanwhile is None else meanwhile.seen(exported.visibility)
@@ -216,7 +216,7 @@ class OpenWindows:
 
     def _check_tables(self, window: Window) -> None:
         """Raise SchemaChanged if a table of the window is not as it was when the window opened."""
-        _refuse_other_forms(self._session.extents, window, self._session.extents.readings(window.targets))
+        _refuse_other_forms(self._session.tables, window, self._session.tables.readings(window.targets))
 
     def _await_writers(self, window: Window) -> None:
         """Raise TableBusy while an older transaction on the window's tables may be hidden from snapshots.
@@ -224,9 +224,9 @@ class OpenWindows:
         A transaction from before the log's beginning is in no log, and holds its lock on a table for as long
         as it is hidden.
         """
-        extents = self._session.extents
-        for read in extents.readings(window.targets).values():
-            extents.await_writers(read)
+        tables = self._session.tables
+        for read in tables.readings(window.targets).values():
+            tables.await_writers(read)
 
     def _reads(
         self, window: Window, tables: Mapping[Target, ReadTable], exported: SnapshotExport
@@ -235,7 +235,7 @@ class OpenWindows:
             return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
 
         events = self.table_reads.events(tables, place, self._tools.clock.now_ms)
-        row_bytes = self._session.extents.row_bytes
+        row_bytes = self._session.tables.row_bytes
         return [
             RunRead(run, tables[run.target], events[run.target], row_bytes(run.target)) for run in window.runs
         ]
@@ -281,7 +281,7 @@ def _refuse_unknown_keys(tables: Mapping[Target, ReadTable], pending: PendingVis
             )
 
 
-def _refuse_other_forms(extents: PostgresTables, window: Window, tables: Mapping[Target, ReadTable]) -> None:
+def _refuse_other_forms(known: PostgresTables, window: Window, tables: Mapping[Target, ReadTable]) -> None:
     """Refuse a table whose fingerprint changed.
 
     The bounds of one key would cut another key anywhere, and rewritten rows must be read again.
@@ -289,7 +289,7 @@ def _refuse_other_forms(extents: PostgresTables, window: Window, tables: Mapping
     for run in window.runs:
         read = tables[run.target]
         if read.fingerprint != run.key:
-            extents.await_writers(read)
+            known.await_writers(read)
             raise SchemaChanged(difference(run.key, read.fingerprint), where=run.target.collection)
 
 
