@@ -41,7 +41,7 @@ def _seconds_and_zeros(*given: Any) -> str:
     return read_source(*given).replace('"ts_ms":0,', '"ts_ms":0000,')
 
 
-def _none_kept(_history: Any, lacking: Any) -> Any:
+def _none_kept(_history: Any, lacking: Any, _keeps: Any) -> Any:
     return np.zeros(len(lacking), np.bool_)
 
 
