@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 
 _GONE = "no snapshot tells of rows that are gone: remove them from the copy"
-_SNAPSHOT = (
-    "other tables go on; a repair makes this one's copy whole, and so does a completed snapshot, except for"
-    " rows that are gone"
-)
+_SNAPSHOT = "other tables go on; a completed snapshot of this one makes its copy whole"
+_REPAIR = f"{_SNAPSHOT}, except for rows that are gone; a repair removes those, too"
 _COMES_BACK = (
     "other tables go on; what is kept goes out once the topic takes events again,"
     " and a completed snapshot makes its copy whole, too"
@@ -112,7 +110,9 @@ def advice(fault: Incomplete) -> str:
     """What to do about a fault, or what will happen by itself."""
     if fault.cause is Cause.REFUSED:
         return _COMES_BACK
-    return _GONE if fault.cause is Cause.DELETIONS else _SNAPSHOT
+    if fault.cause is Cause.DELETIONS:
+        return _GONE
+    return _REPAIR if fault.cause is Cause.GAP else _SNAPSHOT
 
 
 def letter(position: str, transaction: int | str | None, operation: str, message: bytes) -> bytes:
