@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from engine.model import Part, SignalRow
 
 
+_NO_XIDS: Final = pa.array([], pa.int64())
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedPart:
     """What a part contains: its events in log order, and what the driver needs to know.
@@ -80,7 +83,7 @@ class DecodedPart:
     faults: Mapping[int, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()
     counts: EventCounts = NO_EVENTS
-    xids: frozenset[int] = frozenset()
+    xids: pa.Array = field(default_factory=lambda: _NO_XIDS)
 
 
 def decode(
@@ -121,7 +124,7 @@ def decode(
         faults=faults,
         columns=events.columns(),
         counts=_counts(messages, line, events),
-        xids=frozenset(line.xids[line.xids >= 0].tolist()),
+        xids=pa.array(line.xids[line.xids >= 0]),
     )
 
 

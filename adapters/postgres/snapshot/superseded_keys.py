@@ -77,8 +77,8 @@ def noted(
         if part.truncated:
             hidden = visibility.missing({xid for _oid, xid in part.truncated})
             waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)
-    sent = frozenset[int]().union(*(part.xids for part in decoded))
-    return waiting.add_others(visibility.missing(sent))
+        waiting = waiting.add_others(visibility.missing(part.xids.to_numpy().tolist()))
+    return waiting
 
 
 def moved(decoded: Sequence[DecodedPart], ids: Ids) -> dict[CollectionId, Pairs]:

@@ -179,8 +179,8 @@ class SortEvents:
         if self.traits.looked_up:
             updates = pc.fill_null(pc.equal(ops, "u"), False)  # noqa: FBT003
             lacks, ahead = pc.and_(updates, no_row), pc.and_(updates, late)
-        logged = pc.fill_null(pc.not_equal(ops, "r"), False)  # noqa: FBT003  only the log leaves values out
         for placeholder in placeholders:
+            logged = pc.fill_null(pc.not_equal(ops, "r"), False)  # noqa: FBT003  only the log leaves values out
             lacks = pc.or_(lacks, pc.and_(logged, pc.match_substring(texts, placeholder)))
         columns = [key_digests(bare), pc.if_else(gone, pa.scalar(None, DIGEST), digests), lacks, ahead]
         return pa.table(columns, names=["key", "row", "lacks", "ahead"])
