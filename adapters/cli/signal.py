@@ -1,17 +1,20 @@
 """`tidemark signal`, `verify` and `repair`: send a signal by a channel, and show its answers.
 
-A signal needs no running job: one that starts later obeys it. Only `--wait` needs one, and says so.
+A signal needs no running job: one that starts later obeys it. Only `--wait` needs one, and says so, unless
+`--run` has the command run it (`job_for_signal.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import orjson
 import typer
 
-from adapters.cli.display.answer_display import display_of
+from adapters.cli.display.answer_display import JsonLines, PlainLines, display_of
+from adapters.cli.display.log_format import LogFormat, set_up_logging
 from adapters.cli.exits import FAILED, exit_codes
 from adapters.source.signals.signal_sender import send_signal
 from adapters.storage.checkpoint_reader import checkpoint_of
@@ -28,9 +31,12 @@ if TYPE_CHECKING:
     from adapters.cli.display.answer_display import Display
     from adapters.storage.checkpoint_reader import CheckpointReader
     from engine.clock import Clock
+    from engine.config.settings import Settings
 
 _LOOK_S: Final = 0.25
 _HOLDER_EVERY_S: Final = 2.0
+_ALL: Final = (".*",)
+"""Matches all collections that are captured."""
 
 app = typer.Typer(no_args_is_help=True, help="Send a signal to the job of a configuration.")
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
@@ -38,6 +44,17 @@ Collections = Annotated[
     list[str], typer.Option("--collections", "-c", help="a regular expression or quoted name; repeatable")
 ]
 Kind = Annotated[str, typer.Option("--type", help="incremental, blocking, verify or repair")]
+Checked = Annotated[
+    list[str],
+    typer.Option(
+        "--collections",
+        "-c",
+        help="a regular expression or quoted name; repeatable; without it all",
+    ),
+]
+Run = Annotated[
+    bool, typer.Option("--run", help="if the job does not run, run it here until the signal is done")
+]
 By = Annotated[Channel | None, typer.Option("--channel", help="the channel to use, if there are several")]
 Wait = Annotated[bool, typer.Option("--wait", help="show the answers until the signal is done")]
 Timeout = Annotated[
@@ -54,20 +71,33 @@ class _Sending:
     wait: bool
     timeout_s: float
     as_json: bool
+    runs: bool = False
 
     def __call__(self, config: str, kind: SignalType, data: dict[str, Any]) -> None:
-        """Send it, and follow it where asked to. Ends the command with its exit code."""
+        """Send it, and follow it where asked to. Ends the command with its exit code.
+
+        With `runs` the job runs here if it does not run anywhere.
+        """
         code = 0
         with exit_codes(config):
             settings, clock = read(config), system_clock()
             reader = checkpoint_of(settings) if self.wait else None
             seen = reader.latest_answers() if reader else -1
             request = SignalRequest(f"tidemark-{clock.new_id()[:13]}", kind, data)
-            with display_of(as_json=self.as_json) as display:
-                display.sent(request.id, send_signal(settings, request, self.channel))
-                if reader is not None:
-                    code = follow(reader, request.id, display, clock, (seen, self.timeout_s))
+            if self.runs and reader is not None and reader.holder() is None:
+                code = self._by_itself(settings, request, clock)
+            else:
+                with display_of(as_json=self.as_json) as display:
+                    display.sent(request.id, send_signal(settings, request, self.channel))
+                    if reader is not None:
+                        code = follow(reader, request.id, display, clock, (seen, self.timeout_s))
         raise typer.Exit(code)
+
+    def _by_itself(self, settings: Settings, request: SignalRequest, clock: Clock) -> int:
+        set_up_logging(verbose=False, form=LogFormat.JSON if self.as_json else LogFormat.TEXT)
+        run_for_signal = import_module("adapters.cli.job_for_signal").run_for_signal  # it loads Spark
+        display = JsonLines() if self.as_json else PlainLines()  # bars would mix with the job's log
+        return int(run_for_signal(settings, request, display, clock, self.timeout_s))
 
 
 @app.command()
@@ -167,51 +197,61 @@ def log(
 
 def verify(
     config: Config,
-    collections: Collections,
+    collections: Checked = [],  # noqa: B006  typer's form
     against: Annotated[
         str,
         typer.Option(
             "--against", help="a target from the settings (tidemark.verify.against.*) instead of the sink"
         ),
     ] = "",
+    runs: Run = False,
     channel: By = None,
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
     """Compare collections with what the job's sink holds, or with tables that another program maintains.
 
-    The job must be running, and streams on meanwhile. The command prints the verdicts.
+    The job streams on meanwhile. The command prints the verdicts. With --run the command runs the job itself
+    if it does not run: the job streams into its sink as ever, and stops after the verdicts.
 
     Exit codes: 0 all accepted; 1 one was rejected or can't be verified; 4 not answered in time, or
     no job is running.
 
     Example: tidemark verify orders.properties -c public.orders
 
+    Example: tidemark verify orders.properties --run
+
     Example: tidemark verify orders.properties -c public.orders --against warehouse
     """
-    data = snapshot_data(collections, "verify", against=against)
-    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
+    data = snapshot_data(collections or _ALL, "verify", against=against)
+    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json, runs=runs)(
+        config, SignalType.EXECUTE, data
+    )
 
 
 def repair(
     config: Config,
-    collections: Collections,
+    collections: Checked = [],  # noqa: B006  typer's form
+    runs: Run = False,
     channel: By = None,
     timeout: Timeout = 0.0,
     as_json: Json = False,
 ) -> None:
     """Compare collections with what the job's sink holds, send what differs, and compare again.
 
-    The job must be running, and streams on meanwhile. It sends a READ event for each missing or different
-    row, and a delete event for each row that only the sink has.
+    The job streams on meanwhile. It sends a READ event for each missing or different row, and a delete event
+    for each row that only the sink has. With --run the command runs the job itself if it does not run, and
+    stops it at the end.
 
     Exit codes: 0 nothing differs any more; 1 something still does, or can't be repaired; 4 not answered in
     time, or no job is running.
 
     Example: tidemark repair orders.properties -c public.orders
     """
-    data = snapshot_data(collections, "repair")
-    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json)(config, SignalType.EXECUTE, data)
+    data = snapshot_data(collections or _ALL, "repair")
+    _Sending(channel, wait=True, timeout_s=timeout, as_json=as_json, runs=runs)(
+        config, SignalType.EXECUTE, data
+    )
 
 
 def follow(

@@ -113,9 +113,9 @@ class ForeignRows:
         for number in range(len(self._ranges)):
             texts, faithful = self._texts(number)
             if len(texts):
-                keys, rows, _shown = self._reads.compared.digested(texts)
+                found = self._reads.compared.digested(texts)
                 places = pa.array(number * _RANGES + np.arange(len(texts)))
-                yield HeldRows(keys, rows, places, faithful)
+                yield HeldRows(found.keys, found.rows, places, faithful, found.merge_keys)
 
     def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of the rows at these places, as JSON."""
@@ -123,7 +123,7 @@ class ForeignRows:
         for place in places:
             number, row = divmod(place.number, _RANGES)
             texts, _faithful = self._texts(number)
-            found.append(self._reads.compared.digested(texts.slice(row, 1))[2][0].as_py())
+            found.append(self._reads.compared.digested(texts.slice(row, 1)).shown[0].as_py())
         return tuple(found)
 
     def _texts(self, number: int) -> tuple[pa.Array, pa.Array]:

@@ -88,9 +88,8 @@ class Findings:
 
     @property
     def given_up(self) -> Findings:
-        """Those that claim nothing of what could not be decided."""
-        left = self.changed + len(self.undecided) + self.unsettled
-        return replace(self, changed=left, undecided=(), unsettled=0)
+        """Those that claim nothing of rows that only the copy has, and that did not settle."""
+        return replace(self, changed=self.changed + self.unsettled, unsettled=0)
 
     @property
     def differences(self) -> int:
@@ -107,7 +106,8 @@ class ComparisonRequest:
     a repair needs. `look` is a turn before the windows of the last look, be it the first one or one at
     undecided rows. Events of turns up to `earlier` come from a log before the present one, and what they tell
     of is visible to all windows, if it is there at all. So is all that was sent up to the turn `known`; -1 if
-    that can't be said of any turn.
+    that can't be said of any turn. `hidden`: the windows of the last look may lack something that had been
+    sent before it.
     """
 
     span: Span
@@ -117,6 +117,7 @@ class ComparisonRequest:
     look: int = 0
     earlier: int = 0
     known: int = -1
+    hidden: bool = False
 
 
 @runtime_checkable

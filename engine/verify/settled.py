@@ -13,8 +13,11 @@ the wait shows v in the first scan, and the difference is one. It must still be 
 - *Missing*, *different*, *extra*: it does not, nor did it in the last look, with the same row on either side,
   and the stream has carried nothing for the key since that look began. Extra rows have a key that the source
   does not have.
-- *Again*: any other difference. Its key must be looked at again.
-- *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile.
+- *Again*: any other difference. Its key must be looked at again, also where only the table has a row.
+- *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile, after
+  the first look or more often than can be looked at again: rows that are inserted all the time.
+
+A window that finds no row of a key proves nothing while it lacks something that had been sent before.
 
 A table that is filled in the order of the log can tell that it is far enough
 (`adapters/verify/tables/marker.py`). Then a difference counts at once, unless the stream has carried its key
@@ -33,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.compared_digests import DIGEST, refuse_shared_keys
 from engine.verify.seen_row import SeenRow
 
@@ -42,8 +46,11 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
     Mask: TypeAlias = NDArray[np.bool_]
 
-HELD: Final = pa.schema([("key", DIGEST), ("row", DIGEST), ("place", pa.int64())])
-"""Rows of the table, with a number by which each can be found again."""
+HELD: Final = pa.schema([("key", DIGEST), ("row", DIGEST), ("place", pa.int64()), ("merge_key", KEY_TYPE)])
+"""Rows of the table, with a number by which each can be found again.
+
+The merge key is null if the source can't have the row, and empty if no single rows can be read.
+"""
 DIFFERENCES: Final = pa.schema([("key", DIGEST), ("seen", DIGEST), ("held", DIGEST)])
 """What differed in a look: what was read and what the table held; null: no row."""
 TOUCHED: Final = pa.schema([("key", DIGEST), ("turn", pa.int64())])
@@ -56,13 +63,14 @@ SEVERAL: Final = bytes(DIGEST.byte_width)
 class HeldRows(NamedTuple):
     """Rows of a table: the digests of their keys and rows, numbers by which each can be found again.
 
-    `faithful` says whether the source's types can hold a row's values.
+    `faithful` says whether the source's types can hold a row's values. `merge_keys` are as in HELD.
     """
 
     keys: pa.Array
     rows: pa.Array
     places: pa.Array
     faithful: pa.Array
+    merge_keys: pa.Array
 
 
 class HeldPlace(NamedTuple):
@@ -77,24 +85,27 @@ class Since:
     """What is known from the last look: its differences, and the keys touched since it began.
 
     `emptied`: the collection was truncated since then, which touches every key. `visible`: windows can see
-    whatever had been sent before the verification began, so rows that only the table has may count. With
-    `marked` the table has told that it is far enough, and the keys are those touched since the verification
-    began.
+    whatever had been sent before the verification began, so rows that only the table has may count. `hidden`:
+    the windows of this look may lack something that had been sent before it. With `marked` the table has told
+    that it is far enough, and the keys are those touched since the verification began. So many of the rows
+    that only the table has, and whose keys were touched, may be looked at again: `new_again`.
     """
 
     differences: pa.Table
     touched: pa.Table
     emptied: bool = False
     visible: bool = True
+    hidden: bool = False
     marked: bool = False
+    new_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SettledResult:
     """The outcome. `missing`, `different` and `again` are numbers of rows seen, `extra` of rows held.
 
-    `unread` counts rows held that no window has read, and that must be looked at again. `differences` are
-    those of this look.
+    `alone` are numbers of rows held that no window has read, and whose keys must be looked at. `unread`
+    counts those for which all must be read again. `differences` are those of this look.
     """
 
     equal: int
@@ -103,6 +114,7 @@ class SettledResult:
     different: Ints
     extra: Ints
     again: Ints
+    alone: Ints
     unread: int
     differences: pa.Table
 
@@ -129,35 +141,70 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
     else:
         counts = before.was(its, said, found)
     counts &= open_ & (kind != SeenRow.SUPERSEDED)
+    if since.hidden:
+        counts &= kind != SeenRow.ABSENT
 
-    alone = np.flatnonzero((at >= 0) & (latest < 0))
-    new = before.touched[alone]
-    only = alone[~new]
-    nothing, its_rows = pa.nulls(len(only), DIGEST), _taken(held_rows, at[only])
-    extra = before.was(only, nothing, its_rows) if not since.marked else np.ones(len(only), np.bool_)
-    extra &= since.visible
-
-    differ = open_ & (kind != SeenRow.SUPERSEDED)
-    keys = pa.concat_arrays([_taken(seen.column("key"), rows[differ]), _taken(held.column("key"), at[only])])
-    mask = pa.array(differ)
-    differences = pa.table(
-        [
-            keys,
-            pa.concat_arrays([said.filter(mask), nothing]),
-            pa.concat_arrays([found.filter(mask), its_rows]),
-        ],
-        schema=DIFFERENCES,
-    )
+    only = np.flatnonzero((at >= 0) & (latest < 0))
+    alone = _alone((held, held_rows), at[only], only, before, since)
+    differs = open_ & (kind != SeenRow.SUPERSEDED)
     is_row = kind == SeenRow.ROW
     return SettledResult(
         equal=int(equal.sum()),
-        changed=int(new.sum()),
+        changed=alone.changed,
         missing=rows[counts & is_row & ~there],
         different=rows[counts & is_row & there],
-        extra=np.concatenate((at[its[counts & ~is_row]], at[only[extra]])),
+        extra=np.concatenate((at[its[counts & ~is_row]], alone.extra)),
         again=rows[open_ & ~counts],
-        unread=int((~extra).sum()),
-        differences=differences,
+        alone=alone.again,
+        unread=alone.unread,
+        differences=_differences(
+            _taken(seen.column("key"), rows[differs]),
+            (said.filter(pa.array(differs)), found.filter(pa.array(differs))),
+            _taken(held.column("key"), alone.kept),
+            _taken(held_rows, alone.kept),
+        ),
+    )
+
+
+class _Alone(NamedTuple):
+    """The rows that only the table has, by their numbers. `kept`: the next look must know of them."""
+
+    extra: Ints
+    again: Ints
+    unread: int
+    changed: int
+    kept: Ints
+
+
+def _alone(held: tuple[pa.Table, pa.Array], rows: Ints, ids: Ints, before: _Before, since: Since) -> _Alone:
+    """Judge the rows of the table, with these keys, that no window has read.
+
+    `held` are the table's rows and their digests.
+    """
+    table, digests = held
+    new = before.touched[ids]
+    nothing = pa.nulls(len(ids), DIGEST)
+    settled = ~new if since.marked else before.was(ids, nothing, _taken(digests, rows))
+    extra = settled & since.visible
+    merge_keys = table.column("merge_key").take(pa.array(rows))
+    named: Mask = pc.fill_null(pc.greater(pc.binary_length(merge_keys), 0), False).to_numpy()  # noqa: FBT003
+    # A truncate touches all keys. None of them is new for that.
+    among_first = since.emptied | (np.cumsum(new & named) <= since.new_again)
+    again = named & np.where(new, among_first, since.visible & ~extra)
+    return _Alone(
+        extra=rows[extra],
+        again=rows[again],
+        unread=int((~new & ~extra & ~again).sum()),
+        changed=int((new & ~again).sum()),
+        kept=rows[~new | again],
+    )
+
+
+def _differences(keys: pa.Array, rows: tuple[pa.Array, pa.Array], only: pa.Array, held: pa.Array) -> pa.Table:
+    """What differs: keys with what was read and what is held, and keys `only` of what is held."""
+    seen = pa.concat_arrays([rows[0], pa.nulls(len(only), DIGEST)])
+    return pa.table(
+        [pa.concat_arrays([keys, only]), seen, pa.concat_arrays([rows[1], held])], schema=DIFFERENCES
     )
 
 

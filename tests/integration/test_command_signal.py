@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.integration import test_mongodb_job
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -76,6 +78,39 @@ def test_a_snapshot_is_followed_to_its_end_and_a_refusal_is_a_failure(
 
         assert code == 1
         assert "no collection matches" in lines[-1]["text"]
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """A command sets logging up for its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_a_verification_runs_the_job_itself_where_it_does_not_run(
+    tables: Database, tmp_path: Path, spark: SparkSession
+):
+    config = configured(properties(tables, tmp_path), tmp_path)
+    with driven(tables, tmp_path, spark) as job:
+        signalled(job, config, "execute", "-c", "public.one")
+    with tables.connect() as connection:
+        connection.execute("INSERT INTO one VALUES (101)")
+    command = ["verify", str(config), "--run", "-c", "public.one", "--json"]
+
+    accepted = CliRunner().invoke(app.app, command)
+    (turn,) = (path for path in (tmp_path / "events").glob("turn-*/*") if b'"id":77}' in path.read_bytes())
+    turn.write_bytes(turn.read_bytes().replace(b'"id":77}', b'"id":78}'))
+    rejected = CliRunner().invoke(app.app, command)
+
+    assert accepted.exit_code == 0, accepted.output
+    facts = orjson.loads(accepted.stdout.splitlines()[-1])["facts"]
+    assert (facts["verdict"], facts["equal"]) == ("accept", 101)
+    assert rejected.exit_code == 1, rejected.output
+    facts = orjson.loads(rejected.stdout.splitlines()[-1])["facts"]
+    assert (facts["verdict"], facts["missing"]) == ("reject", 1)
 
 
 def test_a_topic_takes_it(

@@ -16,6 +16,7 @@ from adapters.mongodb.server.connection import connection_of
 from adapters.mongodb.server.foreign_reader import ForeignReader
 from adapters.mongodb.settings import MongoSettings
 from adapters.verify.tables.foreign_tables import keys_found
+from adapters.verify.tables.row_reads import DigestedRows
 from engine.errors import SinkRefused, SourceError
 from engine.model import CollectionId
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests
@@ -76,13 +77,17 @@ class ForeignCollection:
 
     def rows(self) -> Iterator[HeldRows]:
         """All documents, in the order of their `_id`."""
-        for keys, rows, _shown, first in self._digested():
-            places = pa.array(first + np.arange(len(keys)))
-            yield HeldRows(keys, rows, places, pa.repeat(pa.scalar(True), len(keys)))  # noqa: FBT003
+        first = 0
+        for found in self._digested():
+            count = len(found.keys)
+            places = pa.array(first + np.arange(count))
+            faithful = pa.repeat(pa.scalar(True), count)  # noqa: FBT003
+            yield HeldRows(found.keys, found.rows, places, faithful, found.merge_keys)
+            first += count
 
     def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of these documents, found by their digests: others may have come before them."""
-        digested = ((keys, shown) for keys, _rows, shown, _first in self._digested())
+        digested = ((rows.keys, rows.shown) for rows in self._digested())
         return tuple(keys_found(places, digested).values())
 
     def cancel(self) -> None:
@@ -93,11 +98,10 @@ class ForeignCollection:
         """Close the client."""
         self._reader.close()
 
-    def _digested(self) -> Iterator[tuple[pa.Array, pa.Array, pa.Array, int]]:
-        """The digests of keys and rows, the keys as JSON, and the number of the first one."""
-        first = 0
+    def _digested(self) -> Iterator[DigestedRows]:
+        """The documents' digests and keys."""
         for raw, starts in self._reader.answers(_AT_ONCE):
             for staged in self._events.batches(raw, np.array(starts, np.int64)):
                 keys = bare_keys(staged.column("key"))
-                yield key_digests(keys), digests_of_rows(keys, staged.column("value")), keys, first
-                first += len(keys)
+                rows = digests_of_rows(keys, staged.column("value"))
+                yield DigestedRows(key_digests(keys), rows, keys, staged.column("merge_key"))

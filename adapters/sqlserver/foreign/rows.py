@@ -32,6 +32,7 @@ from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from adapters.verify.failures import as_source_errors
 from adapters.verify.tables.foreign_tables import keys_found
+from adapters.verify.tables.row_reads import DigestedRows
 from engine.errors import ConfigError, InvariantError, SourceError
 from engine.verify.compared_digests import key_digests
 from engine.verify.settled import HeldRows
@@ -82,14 +83,15 @@ class _Scan:
         if last and count == self._page_rows and number == len(self._after) - 1:
             self._after.append(last)
 
-    def digested(self, found: PageRows) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The digests of keys and rows, and the keys as JSON. A key that the source can't have stays."""
-        keys, rows, shown = self._compared.digested(found.texts)
+    def digested(self, found: PageRows) -> DigestedRows:
+        """The rows' digests and keys. A key that the source can't have stays, without a merge key."""
+        keys, rows, shown, merge_keys = self._compared.digested(found.texts)
         if len(found.others):
             unnamed = pc.invert(found.named)
             keys = pc.replace_with_mask(keys, unnamed, key_digests(found.others))
             shown = pc.replace_with_mask(shown, unnamed, found.others)
-        return keys, rows, shown
+            merge_keys = pc.if_else(found.named, merge_keys, None)
+        return DigestedRows(keys, rows, shown, merge_keys)
 
 
 class ForeignRows:
@@ -168,9 +170,9 @@ class ForeignRows:
         scan = self._begun()
         for number, page in enumerate(scan.pages()):
             for found in self._while_wanted(page):
-                keys, rows, _shown = scan.digested(found)
-                places = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
-                yield HeldRows(keys, rows, places, found.faithful)
+                digested = scan.digested(found)
+                places = pa.repeat(pa.scalar(number, pa.int64()), len(digested.rows))
+                yield HeldRows(digested.keys, digested.rows, places, found.faithful, digested.merge_keys)
 
     def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of these rows, as JSON; none of a row that is there no more."""
@@ -179,7 +181,7 @@ class ForeignRows:
             there = [place for place in places if place.number == number]
             with closing(scan.page(number)) as page:
                 digested = map(scan.digested, self._while_wanted(page))
-                known |= keys_found(there, ((keys, shown) for keys, _rows, shown in digested))
+                known |= keys_found(there, ((rows.keys, rows.shown) for rows in digested))
         return tuple(known[place.key] for place in places if place.key in known)
 
     def _begun(self) -> _Scan:

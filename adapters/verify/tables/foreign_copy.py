@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 
 _MOST_AGAIN: Final = 50_000
 """How many rows are looked at again by their keys; if there are more, all are read again."""
+_NEW_AGAIN: Final = 10_000
+"""How many rows of these may be new: only the table has them, and the stream has carried their keys.
+
+While rows are inserted, there are always some. So there are none in the looks that follow a whole one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +227,9 @@ class ForeignComparison(ThreadedComparison):
             f"{work.directory}/differ-{asked.span.upto}",
             emptied=emptied,
             visible=asked.known >= 0,
+            hidden=asked.hidden,
             marked=marked is not None,
+            new_again=_NEW_AGAIN // looks.partitions if asked.look == asked.span.since else 0,
         )
         judged = self._ground.executors.map(task, range(looks.partitions))
         found = reduce(or_, (result.findings for result in judged), Findings(settled=marked is None))
@@ -262,7 +269,7 @@ class ForeignComparison(ThreadedComparison):
 
 def _as_held(read: HeldRows) -> pa.Table:
     rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
-    return pa.Table.from_arrays([read.keys, rows, read.places], schema=HELD)
+    return pa.Table.from_arrays([read.keys, rows, read.places, read.merge_keys], schema=HELD)
 
 
 def _bounded(found: Findings) -> Findings:

@@ -33,13 +33,15 @@ class JudgedPartition:
 
 @dataclass(frozen=True, slots=True)
 class JudgePartition:
-    """The task. What differs is written to files whose names begin with `into`."""
+    """The task. What differs is written to files whose names begin with `into`. See `Since` for the rest."""
 
     sorted: SortedRows
     into: str
     emptied: bool
     visible: bool
+    hidden: bool = False
     marked: bool = False
+    new_again: int = 0
 
     def __call__(self, partition: int) -> JudgedPartition:
         """Judge a partition."""
@@ -51,11 +53,15 @@ class JudgePartition:
         if files.before:
             with pa.memory_map(files.before[partition]) as file, pa.ipc.open_file(file) as stream:
                 before = stream.read_all()
-        found = judge(seen, held, Since(before, touched, self.emptied, self.visible, self.marked))
+        found = judge(seen, held, self._since(before, touched))
         path = f"{self.into}-{partition}.arrow"
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, DIFFERENCES) as stream:
             stream.write_table(found.differences)
-        again = seen.take(pa.array(found.again)).select(["merge_key", "key"]).to_pylist()
+        again = [
+            row
+            for table, rows in ((seen, found.again), (held, found.alone))
+            for row in table.take(pa.array(rows)).select(["merge_key", "key"]).to_pylist()
+        ]
         numbers = {"missing": found.missing, "different": found.different}
         findings = Findings(
             found.equal,
@@ -67,3 +73,6 @@ class JudgePartition:
         )
         extra = held.take(pa.array(found.extra[:FIRST_KEYS])).select(["place", "key"]).to_pylist()
         return JudgedPartition(findings, tuple(HeldPlace(row["place"], row["key"]) for row in extra), path)
+
+    def _since(self, before: pa.Table, touched: pa.Table) -> Since:
+        return Since(before, touched, self.emptied, self.visible, self.hidden, self.marked, self.new_again)

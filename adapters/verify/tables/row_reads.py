@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import SourceError
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests
@@ -40,11 +40,20 @@ class ComparedEvents:
                 f"the target's table lacks the columns {', '.join(lacking)}", where=table, hint=hint
             )
 
-    def digested(self, texts: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The digests of keys and rows, and the keys as JSON."""
+    def digested(self, texts: pa.Array) -> DigestedRows:
+        """The rows' digests and keys."""
         staged = self.events.staged(texts, self.mode)
         keys, rows = bare_keys(staged.column("key")), staged.column("value")
-        return key_digests(keys), digests_of_rows(keys, rows), keys
+        return DigestedRows(key_digests(keys), digests_of_rows(keys, rows), keys, staged.column("merge_key"))
+
+
+class DigestedRows(NamedTuple):
+    """The digests of keys and rows, the keys as JSON, and the merge keys."""
+
+    keys: pa.Array
+    rows: pa.Array
+    shown: pa.Array
+    merge_keys: pa.Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ class Course:
     again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled`
     of an earlier course of the same verification, or of this one: what was sent up to that turn is visible to
     all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
-    `outdated` says that rows have changed since then, and that no event tells of it.
+    `outdated` says that rows have changed since then, and that no event tells of it. `hidden` is
+    `ComparisonRequest.hidden`.
     """
 
     since: int
@@ -53,6 +54,7 @@ class Course:
     base: tuple[int, Settled] | None = None
     waits_s: float | None = None
     outdated: bool = False
+    hidden: bool = False
 
     def has_waited(self, seconds: float, now_s: float) -> bool:
         """Whether so many seconds have passed since this was first asked in the present look."""
@@ -69,8 +71,7 @@ class Course:
     @property
     def hides_sent(self) -> bool:
         """Whether windows may lack something that was sent before this began."""
-        settled: object = self.settled
-        return isinstance(settled, HidesSent) and settled.hides_sent
+        return hides_sent(self.settled)
 
     def saved(self, written: Written) -> SavedCourse | None:
         """What the next session needs to go on with it; None: it can't."""
@@ -85,6 +86,11 @@ class Course:
             self.base = before.base
         else:
             self.base = before.since, before.settled
+
+
+def hides_sent(settled: object) -> bool:
+    """Whether windows that are read now may lack something that was sent."""
+    return isinstance(settled, HidesSent) and settled.hides_sent
 
 
 def _text_of(settled: object) -> str | None:

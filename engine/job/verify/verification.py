@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from engine.errors import InvariantError, SourceError, TidemarkError
 from engine.isolation import incomplete
 from engine.job.verify.copies import Copies
-from engine.job.verify.course import Course, always_settled, holding_rows
+from engine.job.verify.course import Course, always_settled, hides_sent, holding_rows
 from engine.job.verify.courses import Courses
 from engine.job.verify.repair import Deletes, Repair
 from engine.model import Purpose
@@ -106,11 +106,8 @@ class Verification:
         if found is None:
             return state
         if table.target.against and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
-            # A key that is never at rest there decides nothing about the others.
             found = found.given_up
-        # At last, rows that are never at rest change nothing about those that differ.
-        enough = not found.undecided or (course.looks == _LOOKS and found.differences > 0)
-        if enough and not _lags(course, found):
+        if _decides(table, course, found) and not _lags(course, found):
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
             return self._looking_again(state, table, found, parts)
@@ -138,7 +135,14 @@ class Verification:
         mends = table.target.purpose is Purpose.REPAIR
         earlier = 0 if state.recovery is None else state.recovery.turn
         asked = ComparisonRequest(
-            course.span, tuple(course.columns), course.settled, mends, course.look, earlier, course.known
+            course.span,
+            tuple(course.columns),
+            course.settled,
+            mends,
+            course.look,
+            earlier,
+            course.known,
+            course.hidden,
         )
         course.comparison = self.copies.of(table.target).compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
@@ -209,6 +213,7 @@ class Verification:
             _log.info("%s is read again: %s", table.target.collection, why)
             return self._reading_anew(state, table, parts, course.looks)
         course.looked_at |= dict(found.undecided)
+        course.hidden = bool(table.target.against) and hides_sent(self.courses.settled())
         keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
         _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
         again = state.snapshot.changed((table.ticket,), lambda entry: entry.looking_again(keys))
@@ -217,6 +222,18 @@ class Verification:
     def _reading_anew(self, state: State, table: Table, parts: JobParts, looks: int = 1) -> State:
         self.courses.begin_anew(state, table.ticket, parts, looks)
         return state.queued(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
+
+
+def _decides(table: Table, course: Course, found: Findings) -> bool:
+    """Whether there can be a verdict, as far as rows are concerned that are never at rest.
+
+    At last they change nothing about those that differ. Nor do they where somebody else's table has equal
+    rows: such rows may be written all the time.
+    """
+    if not found.undecided:
+        return True
+    last = course.looks == _LOOKS
+    return last and (found.differences > 0 or (bool(table.target.against) and found.equal > 0))
 
 
 def _lags(course: Course, found: Findings) -> bool:

@@ -104,6 +104,27 @@ def test_ids_are_no_longer_than_a_signal_tables_column(config: Path, tmp_path: P
     assert all(len(id_) <= 42 for id_ in ids)
 
 
+@pytest.mark.parametrize("command", ["verify", "repair"])
+@pytest.mark.parametrize(
+    ("given", "asked"), [((), [".*"]), (("-c", "public.a"), ["public.a"])], ids=["all", "one"]
+)
+def test_all_collections_are_verified_unless_some_are_named(
+    config: Path, tmp_path: Path, command: str, given: tuple[str, ...], asked: list[str]
+):
+    invoke(command, config, *given)
+
+    (signal,) = sent(tmp_path)
+    assert signal["data"] == {"data-collections": asked, "type": command}
+
+
+@pytest.mark.usefixtures("running")
+def test_a_job_that_runs_is_not_run_again(config: Path, tmp_path: Path):
+    result = invoke("verify", config, "--run", "--timeout", "0.1")
+
+    assert result.exit_code == 4
+    assert len(sent(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("data", ["{", "[]"])
 def test_data_that_is_no_object_is_refused_before_anything_is_sent(config: Path, tmp_path: Path, data: str):
     result = invoke("signal", "execute", config, "-c", "a", "--data", data)

@@ -49,6 +49,7 @@ class ScriptedCopy:
     followed: list[tuple[list[str], int]] = field(default_factory=list)
     known: list[int] = field(default_factory=list)
     columns: list[Any] = field(default_factory=list)
+    hidden: list[bool] = field(default_factory=list)
 
     def follow(self, topics: Collection[str], turn: int) -> None:
         self.followed.append((sorted(topics), turn))
@@ -65,6 +66,7 @@ class ScriptedCopy:
         assert turn >= asked.span.upto
         self.asked.append((topic, seen_in(rows, seen[1]), asked.span))
         self.known.append(asked.known)
+        self.hidden.append(asked.hidden)
         self.columns.append((asked.columns, asked.settled))
         self.waits = 1
         return self
@@ -755,7 +757,34 @@ def test_keys_that_never_rest_in_a_copy_of_others_decide_nothing(tmp_path):
     bench.turns(4)
 
     assert bench.told()[-1] == "finished public.t:"
-    assert (bench.answers[-1].facts["equal"], bench.answers[-1].facts["changed"]) == (4, 1)
+    facts = bench.answers[-1].facts
+    assert (facts["equal"], facts["changed"], facts["undecided"]) == (4, 0, 1)
+
+
+def test_a_copy_of_others_of_which_no_row_could_be_decided_has_no_verdict(tmp_path):
+    restless = replace(undecided(2), settled=True, equal=0, counts={"missing": 0})
+    bench, _own, copy = against(tmp_path, *[restless] * 6)
+    bench.execute(AGAINST)
+
+    turned(bench, copy, 6)
+    bench.turns(4)
+
+    assert bench.told()[-1] == "failed public.t"
+    assert "could not be compared, since they changed each time" in bench.answers[-1].text
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_copy_of_others_knows_whether_windows_that_look_again_may_lack_what_was_sent(tmp_path, hides):
+    bench, own = verifying(tmp_path)
+    copy = OthersCopy([replace(undecided(2), settled=True), SETTLED])
+    settled = lambda: Sight(hides_sent=hides and bool(copy.asked))  # noqa: E731
+    bench.verification = Verification(Copies(own, others={"there": copy}), MemoryRows(), settled=settled)
+    bench.new_job()
+    bench.execute(AGAINST)
+
+    turned(bench, copy, 2)
+
+    assert copy.hidden == [False, hides]
 
 
 def test_a_target_that_the_settings_lack_is_refused(tmp_path):
