@@ -14,6 +14,7 @@ from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
 from engine.isolation import incomplete
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.release import under_epoch
+from engine.job.recovery import repairing
 from engine.job.refusing_topics import RefusingTopics
 from engine.model import ExecuteSnapshot, Target
 from engine.snapshot.changes.commands import execute
@@ -85,7 +86,14 @@ class Isolation:
         for fault in encoded.incomplete:
             if fault.collection not in encoded.replaced:
                 state = self._interrupted(state, fault)
+        if self._pace.recovers:
+            state = repairing(state, filter(self._heals, new), self._parts)
         return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
+
+    def _heals(self, fault: Incomplete) -> bool:
+        """Whether a repair heals this. Of a topic made anew its own setting says what becomes."""
+        remade = isinstance(self.topics.reason(fault.collection), TopicRemade)
+        return fault.cause is Cause.GAP and not remade
 
     def _begun_anew(self, state: State, collections: Mapping[CollectionId, tuple[int, ...]]) -> State:
         """Restart collections whose rows were replaced outside the log while they were read."""

@@ -13,6 +13,8 @@ for.
 
 Every collection counts as incomplete until its repair accepts. A repair deletes rows that only the copy has,
 so deletions that no log has told of are told by it.
+
+Where only one collection's part of the log is lost, the log goes on, and that collection is repaired.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from typing import TYPE_CHECKING, Final
 
 from engine.errors import Loss, PositionLost
 from engine.isolation.incomplete import Cause, Incomplete, noted
-from engine.job.saved.recovery import Recovery
+from engine.job.saved.recovery import PREFIX, Recovery
 from engine.model import ExecuteSnapshot, Purpose, Target
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.changes.restarts import restart_all
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from engine.errors import OtherServer
     from engine.job.parts import JobParts
@@ -88,13 +90,37 @@ def begun(state: State, parts: JobParts) -> State:
         incomplete=known,
         snapshot=state.snapshot.without(initial),
     )
+    command = ExecuteSnapshot(recovery.label, _targets(state, collections, parts), recovery.label)
+    _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
+    whys = dict.fromkeys(collections, "may lack what a lost log had")
+    return _executed(state, command, parts, whys) if command.targets else state
+
+
+def repairing(state: State, faults: Iterable[Incomplete], parts: JobParts) -> State:
+    """The state in which the collections with these gaps are repaired, under the log that goes on.
+
+    A repair that is queued already begins anew with the gap.
+    """
+    queued = {
+        table.target.collection
+        for table in state.snapshot.tables
+        if table.target.purpose in {Purpose.REPAIR, Purpose.MEND}
+    }
+    whys = {fault.collection: fault.why for fault in faults if fault.collection not in queued}
+    label = f"{PREFIX}{state.turn}"
+    command = ExecuteSnapshot(label, _targets(state, whys, parts), label)
+    return _executed(state, command, parts, whys) if command.targets else state
+
+
+def _targets(state: State, collections: Iterable[CollectionId], parts: JobParts) -> tuple[Target, ...]:
+    """What to repair. Logs what can't be repaired."""
     targets = []
     for name in collections:
-        if not (refusal := _refusal(state, name, parts)):
-            targets.append(Target(name, purpose=Purpose.REPAIR))
-        else:
+        if refusal := _refusal(state, name, parts):
             _log.warning("%s is not repaired: %s", name, refusal)
-    return _queued(state, ExecuteSnapshot(recovery.label, tuple(targets), recovery.label), parts)
+        else:
+            targets.append(Target(name, purpose=Purpose.REPAIR))
+    return tuple(targets)
 
 
 def _refusal(state: State, collection: CollectionId, parts: JobParts) -> str:
@@ -105,14 +131,13 @@ def _refusal(state: State, collection: CollectionId, parts: JobParts) -> str:
     return "" if refused is None else refused.message
 
 
-def _queued(state: State, command: ExecuteSnapshot, parts: JobParts) -> State:
-    _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
-    if not command.targets:
-        return state
+def _executed(
+    state: State, command: ExecuteSnapshot, parts: JobParts, whys: Mapping[CollectionId, str]
+) -> State:
     snapshot = execute(state.snapshot, command)
     for table in snapshot.tables:
         if any(request.signal == command.signal for request in table.requests):
-            parts.listener.appeared(table, command.signal, "may lack what a lost log had")
+            parts.listener.appeared(table, command.signal, whys[table.target.collection])
     return replace(state, snapshot=snapshot)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.errors import Loss, OtherServer, PositionLost, SinkRefused, SourceError, StateError
-from engine.isolation.incomplete import Cause
+from engine.isolation.incomplete import Cause, Incomplete
 from engine.job import recovery
 from engine.job.reports.outbox import Outlet
 from engine.job.verify.verification import Verification
@@ -333,6 +333,59 @@ def test_a_repair_that_does_not_help_leaves_the_gap(tmp_path):
 
     assert bench.told()[-1] == "failed public.t:"
     assert [entry.collection for entry in bench.job.state.incomplete] == [T]
+
+
+def gap(bench: Bench, key: int) -> None:
+    """The log goes on, and has lost what it had of one collection, a row among it."""
+    falsify(bench, lambda event: None if event["key"] == str(key) else event)
+    bench.source.memory_source.gaps = [Incomplete(T, Cause.GAP, "8", "it was not published")]
+    bench.database.commit(Change(U, 1, "new"))
+    bench.turns(2)
+    bench.source.memory_source.gaps = []
+
+
+def test_a_gap_of_one_collection_is_repaired_while_the_log_goes_on(tmp_path):
+    bench = copying(tmp_path)
+    turn = bench.job.state.turn
+    gap(bench, 2)
+
+    end(bench)
+
+    assert replayed(bench) == rows_of(bench)
+    assert [event for event in sent(bench, turn) if event[0] == "2"] == [("2", "r")]
+    assert bench.job.state.incomplete == ()
+    assert bench.answers[-1].label.startswith("tidemark-recovery-")
+
+
+def test_without_the_setting_such_a_gap_stays(tmp_path):
+    bench = copying(tmp_path, recovers=False)
+    gap(bench, 2)
+
+    end(bench)
+
+    assert [entry.collection for entry in bench.job.state.incomplete] == [T]
+
+
+def test_a_gap_under_its_own_repair_begins_that_anew(tmp_path):
+    bench = copying(tmp_path)
+    gap(bench, 2)
+    gap(bench, 3)
+
+    assert len(bench.job.state.snapshot.tables) == 1
+    end(bench)
+    assert replayed(bench) == rows_of(bench)
+    assert bench.job.state.incomplete == ()
+
+
+def test_what_can_not_be_repaired_keeps_its_gap(tmp_path, caplog):
+    bench = copying(tmp_path)
+    bench.partly = {T: "the settings filter it"}
+    gap(bench, 2)
+
+    end(bench)
+
+    assert [entry.collection for entry in bench.job.state.incomplete] == [T]
+    assert "public.t is not repaired: the settings filter it" in caplog.text
 
 
 def _restore(bench: Bench, chance: random.Random) -> None:
