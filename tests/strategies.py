@@ -62,7 +62,7 @@ def _gaps(ranges: st.SearchStrategy[Range]) -> st.SearchStrategy[tuple[Gap, ...]
     return st.lists(gaps, max_size=3).map(tuple)
 
 
-_frontiers = st.builds(Frontier, names, names)
+_frontiers = st.builds(Frontier, names, names, st.integers(0, 9))
 _certified_parts = st.builds(
     CertifiedRange,
     counts,

@@ -95,6 +95,6 @@ def _part(part: CertifiedRange) -> dict[str, Any]:
     return {**_counts(part.read, part.emitted), "sum": part.sum, "windows": windows}
 
 
-def _frontier(frontier: Frontier) -> dict[str, str]:
+def _frontier(frontier: Frontier) -> dict[str, str | int]:
     visible = {"visible": frontier.visible} if frontier.visible else {}
-    return {"position": frontier.position, **visible}
+    return {"position": frontier.position, **visible, "turn": frontier.turn}

@@ -21,11 +21,13 @@ MODULUS: Final = 1 << 128
 class Frontier:
     """When rows were sent: at which position of the stream, and what their window's snapshot could see.
 
-    Both as the source writes them. `visible` is empty where the position says it all.
+    Both as the source writes them. `visible` is empty where the position says it all. `turn` is the turn of
+    the READ events; 0 if an earlier release has saved this.
     """
 
     position: str = ""
     visible: str = ""
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class SliceRecords:
         visible = reading.visible if isinstance(reading, TellsVisibility) else ""
         numbered = enumerate(opened.window.runs[opened.sent :], opened.sent)
         runs = {number: run for number, run in numbered if run in advance.runs}
-        sent = certificates.sent(runs, results, Frontier(self._parts.show(position), visible))
+        frontier = Frontier(self._parts.show(position), visible, state.turn)
+        sent = certificates.sent(runs, results, frontier)
         return replace(advance, certified=sent)
 
     def _restless(self, state: State, ticket: int, rounds: int) -> State:
