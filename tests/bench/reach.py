@@ -40,7 +40,14 @@ class Verdict:
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
     """Every goal, in the order of the requirements."""
     found = results(lines)
-    groups = (_snapshot(lines, found), _stream(found), _latency(lines, found), _rest(found), _others(found))
+    groups = (
+        _snapshot(lines, found),
+        _stream(found),
+        _latency(lines, found),
+        _rest(found),
+        _others(found),
+        _proof(lines, found),
+    )
     return [verdict for group in groups for verdict in group]
 
 
@@ -138,6 +145,22 @@ def _others(found: list[Result]) -> list[Verdict]:
         at_least("SQL Server's stand-in, stream, rows/s", 50_000, _worst(streamed, "per_s", min)),
         at_least("SQL Server's stand-in, snapshot, rows/s", 100_000, _worst(read, "per_s", min)),
         at_least("the same, times a chunk a round trip", 100, _worst(read, "ratio", min)),
+    ]
+
+
+def _proof(lines: Sequence[Line], found: list[Result]) -> list[Verdict]:
+    verified = chosen(found, bench="verify")
+    peaks = [result.mid("verified_mib") for result in verified]
+    base = {"bench": "certificate", "table": "wide", "sink": "files"}
+    costs = paired(lines, "cpu_us_a_row", base | {"certificate": "on"}, base | {"certificate": "off"})
+    return [
+        at_least("verification of equal rows, of their snapshot", 0.5, _worst(verified, "of_snapshot", min)),
+        at_most(
+            "its peak memory, largest table by smallest",
+            1.25,
+            max(peaks) / min(peaks) if len(peaks) > 1 else None,
+        ),
+        at_most("CPU of a snapshot with its certificate, of one without", 1.1, costs.mid if costs else None),
     ]
 
 

@@ -17,7 +17,7 @@ Line: TypeAlias = dict[str, Any]
 
 SAME = (
     *("bench", "case", "peer", "chunk", "table", "tables", "rows", "sink", "schemas"),
-    *("at_once", "writes_per_s", "snapshot"),
+    *("at_once", "writes_per_s", "snapshot", "certificate"),
 )
 """The fields that say what was measured; every other number is a measurement."""
 

@@ -68,6 +68,8 @@ OURS = (
     Item("mongodb-stream", "mongodb-stream"),
     Item("sqlserver-snapshot", "sqlserver-snapshot"),
     Item("sqlserver-stream", "sqlserver-stream"),
+    Item("verify", "verify --rows 1000000 2000000 10000000", repeated=False),
+    Item("certificate", "certificate --sink files"),
 )
 PEERS = (
     Item("peers-postgres", "--source postgres", "tests.bench.peers"),

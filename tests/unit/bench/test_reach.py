@@ -99,3 +99,23 @@ def test_a_job_or_a_query_for_each_table_is_too_many() -> None:
 
     assert verdict([{**line, "seconds": 1, "jobs": 2, "transactions": 30}], goal).reached is True
     assert verdict([{**line, "seconds": 1, "jobs": 2, "transactions": 1030}], goal).reached is False
+
+
+def test_a_verification_has_to_keep_up_with_a_snapshot_in_flat_memory() -> None:
+    lines: list[Line] = [
+        {"bench": "verify", "table": "wide", "rows": rows, "of_snapshot": ratio, "verified_mib": mib}
+        for rows, ratio, mib in ((1_000_000, 0.6, 1000), (10_000_000, 0.5, 1300))
+    ]
+
+    assert verdict(lines, "verification of equal rows, of their snapshot").figure == 0.5
+    assert verdict(lines, "its peak memory, largest table by smallest").reached is False
+
+
+def test_a_certificate_is_compared_with_a_snapshot_without_one() -> None:
+    line = {"bench": "certificate", "table": "wide", "rows": 10, "sink": "files"}
+    lines: list[Line] = [
+        line | {"certificate": "off", "cpu_us_a_row": 2.0},
+        line | {"certificate": "on", "cpu_us_a_row": 2.1},
+    ]
+
+    assert verdict(lines, "CPU of a snapshot with its certificate, of one without").figure == 1.05
