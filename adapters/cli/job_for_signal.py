@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from adapters.cli.exits import FAILED
@@ -29,27 +30,27 @@ def run_for_signal(
 
     The answer may take `timeout_s` seconds; 0: no bound. Raises the job's error if it ends before.
     """
-    results: list[SignalResult | None] = []
+    codes: list[int] = []
+    # Whoever waits for a verdict must not wait for another job.
+    settings = replace(settings, job=replace(settings.job, lease_wait=False))
 
     def job(stop: Event) -> None:
         until_s = clock.monotonic() + timeout_s if timeout_s else float("inf")
         with ThreadedJob(settings) as running:
-            results.append(_result(running, request, lambda: stop.is_set() or clock.monotonic() >= until_s))
+            display.sent(request.id, "to a job of this command")
+            result = _result(running, request, lambda: stop.is_set() or clock.monotonic() >= until_s)
+            codes.append(_show(result, request, display))
 
     run_until_signalled(job)
-    result = results[0]
+    return codes[0]
+
+
+def _show(result: SignalResult | None, request: SignalRequest, display: Display) -> int:
+    """Show the answers; returns the exit code."""
     if result is None:
-        return display.unanswered("the job was stopped before the signal was done; the next one goes on")
+        return display.unanswered("the job was stopped before the signal was done")
     for answer in result.answers:
-        display.answered(
-            {
-                "id": request.id,
-                "outcome": answer.outcome,
-                "text": answer.text,
-                "collection": answer.collection,
-                "facts": dict(answer.facts),
-            }
-        )
+        display.answered({"id": request.id, **asdict(answer)})
     return 0 if result.good else FAILED
 
 
@@ -64,7 +65,8 @@ def _result(
                 sent = running.signal(request.type, data=request.data, within_s=_LOOK_S)
             return running.wait(sent, _LOOK_S)
         except TimeoutError:
-            continue
+            if running.error is not None:  # it may have ended with one, too
+                raise running.error from None
         except SignalError:
             if running.error is not None:
                 raise running.error from None

@@ -53,7 +53,10 @@ Checked = Annotated[
     ),
 ]
 Run = Annotated[
-    bool, typer.Option("--run", help="if the job does not run, run it here until the signal is done")
+    bool,
+    typer.Option(
+        "--run", help="if the job does not run, run it here until the signal is done; --channel is not needed"
+    ),
 ]
 By = Annotated[Channel | None, typer.Option("--channel", help="the channel to use, if there are several")]
 Wait = Annotated[bool, typer.Option("--wait", help="show the answers until the signal is done")]

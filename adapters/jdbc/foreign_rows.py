@@ -20,6 +20,7 @@ from psycopg import sql
 
 from adapters.jdbc.statements import identifier, size_of, types_of
 from engine.errors import InvariantError, SourceError
+from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.settled import HeldRows
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class ForeignRows:
         self._ranges: list[tuple[int, int | None]] = []
         self._columns: sql.Composable | None = None
         self._faithful: sql.Composable = sql.SQL("true")
+        # The source may not know a text as a value of its own type: a label, or what a domain forbids.
+        self._known_keys = all(reads.types[name][0] < _FIRST_USER_OID for name in reads.compared.keys)
         self.cancel, self.close = target.cancel, target.close
 
     def begin(self) -> int:
@@ -115,7 +118,8 @@ class ForeignRows:
             if len(texts):
                 found = self._reads.compared.digested(texts)
                 places = pa.array(number * _RANGES + np.arange(len(texts)))
-                yield HeldRows(found.keys, found.rows, places, faithful, found.merge_keys)
+                merge_keys = found.merge_keys if self._known_keys else pa.nulls(len(texts), KEY_TYPE)
+                yield HeldRows(found.keys, found.rows, places, faithful, merge_keys)
 
     def keys(self, places: Sequence[HeldPlace]) -> tuple[str, ...]:
         """The keys of the rows at these places, as JSON."""

@@ -14,7 +14,7 @@ from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
 from engine.isolation import incomplete
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.release import under_epoch
-from engine.job.recovery import repairing
+from engine.job.recovery import repairing, repairs_of
 from engine.job.refusing_topics import RefusingTopics
 from engine.model import ExecuteSnapshot, Target
 from engine.snapshot.changes.commands import execute
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
     from engine.job.snapshots.windows import Windows
-    from engine.model import CollectionId
+    from engine.model import Arrival, CollectionId
     from engine.ports.source import EncodingResult
     from engine.snapshot.queue import Snapshot
 
@@ -86,14 +86,29 @@ class Isolation:
         for fault in encoded.incomplete:
             if fault.collection not in encoded.replaced:
                 state = self._interrupted(state, fault)
-        if self._pace.recovers:
-            state = repairing(state, filter(self._heals, new), self._parts)
+        lost = [fault for fault in encoded.incomplete if self._heals(fault, encoded)]
+        state = repairing(state, lost, self._parts) if lost else state
         return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
 
-    def _heals(self, fault: Incomplete) -> bool:
-        """Whether a repair heals this. Of a topic made anew its own setting says what becomes."""
-        remade = isinstance(self.topics.reason(fault.collection), TopicRemade)
-        return fault.cause is Cause.GAP and not remade
+    def _heals(self, fault: Incomplete, encoded: EncodingResult) -> bool:
+        """Whether a repair is queued for this.
+
+        None is for changes that were left out on purpose, and kept as letters: the next one would undo it. Of
+        a topic made anew its own setting says what becomes.
+        """
+        if not self._pace.recovers or fault.cause is not Cause.GAP or fault.collection in encoded.letters:
+            return False
+        return not isinstance(self.topics.reason(fault.collection), TopicRemade)
+
+    def returned(self, state: State, appeared: Sequence[Arrival]) -> tuple[State, list[Arrival]]:
+        """Repair collections that are captured again after a gap. Returns the others, too."""
+        gaps = {fault.collection: fault for fault in state.incomplete if fault.cause is Cause.GAP}
+        back = [gaps[new.collection] for new in appeared if new.collection in gaps and not new.columns]
+        if not (self._pace.recovers and back):
+            return state, list(appeared)
+        state = repairing(state, back, self._parts)
+        repaired = repairs_of(state.snapshot)
+        return state, [new for new in appeared if new.columns or new.collection not in repaired]
 
     def _begun_anew(self, state: State, collections: Mapping[CollectionId, tuple[int, ...]]) -> State:
         """Restart collections whose rows were replaced outside the log while they were read."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from engine.job.parts import JobParts
     from engine.job.saved.state import State
     from engine.model import CollectionId
+    from engine.snapshot.queue import Snapshot
 
 _log = logging.getLogger("engine")
 _NAMED: Final = 10
@@ -93,23 +94,27 @@ def begun(state: State, parts: JobParts) -> State:
     command = ExecuteSnapshot(recovery.label, _targets(state, collections, parts), recovery.label)
     _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
     whys = dict.fromkeys(collections, "may lack what a lost log had")
-    return _executed(state, command, parts, whys) if command.targets else state
+    return _queued(state, command, parts, whys) if command.targets else state
 
 
 def repairing(state: State, faults: Iterable[Incomplete], parts: JobParts) -> State:
     """The state in which the collections with these gaps are repaired, under the log that goes on.
 
-    A repair that is queued already begins anew with the gap.
+    A repair that is queued already has begun anew with the gap. What is not captured now is repaired when it
+    is captured again.
     """
-    queued = {
-        table.target.collection
-        for table in state.snapshot.tables
-        if table.target.purpose in {Purpose.REPAIR, Purpose.MEND}
-    }
-    whys = {fault.collection: fault.why for fault in faults if fault.collection not in queued}
+    queued, captured = repairs_of(state.snapshot), set(parts.source.tables().captured())
+    gaps = {fault.collection: fault.why for fault in faults}
+    whys = {name: why for name, why in gaps.items() if name in captured and name not in queued}
     label = f"{PREFIX}{state.turn}"
     command = ExecuteSnapshot(label, _targets(state, whys, parts), label)
-    return _executed(state, command, parts, whys) if command.targets else state
+    return _queued(state, command, parts, whys) if command.targets else state
+
+
+def repairs_of(snapshot: Snapshot) -> set[CollectionId]:
+    """The collections whose repairs are queued."""
+    repairs = {Purpose.REPAIR, Purpose.MEND}
+    return {table.target.collection for table in snapshot.tables if table.target.purpose in repairs}
 
 
 def _targets(state: State, collections: Iterable[CollectionId], parts: JobParts) -> tuple[Target, ...]:
@@ -131,7 +136,7 @@ def _refusal(state: State, collection: CollectionId, parts: JobParts) -> str:
     return "" if refused is None else refused.message
 
 
-def _executed(
+def _queued(
     state: State, command: ExecuteSnapshot, parts: JobParts, whys: Mapping[CollectionId, str]
 ) -> State:
     snapshot = execute(state.snapshot, command)

@@ -174,6 +174,7 @@ class Turns:
         job_parts = self._parts
         appeared = [*appeared, *job_parts.appeared()]
         job_parts.tally.appeared(new.collection for new in appeared)
+        state, appeared = self._isolation.returned(state, appeared)
         return welcomed(
             state, appeared, job_parts.listener, self._windows.in_progress.tickets, reads=job_parts.reads_new
         )

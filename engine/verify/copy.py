@@ -48,7 +48,8 @@ class ExtraRow:
 class Findings:
     """What differs, by kind: how many rows, and the first keys as JSON, or as the database writes them.
 
-    `undecided` has the merge keys to look at again, each with the digest of its key. `equal` and `changed`
+    `undecided` has the merge keys to look at again, each with the digest of its key; if there are `more` than
+    these, all must be read again. `equal` and `changed`
     count rows as `comparison.ComparisonResult` does. For a repair, `wrong` has the merge keys of missing and
     different rows, and `extra` the rows that only the copy has: up to `MOST_MENDED` of each. `unsettled`
     counts rows that only the copy has, perhaps because windows could not see them yet, and `lacking` rows
@@ -68,6 +69,7 @@ class Findings:
     stale: bool = False
     settled: bool = False
     lacking: int = 0
+    more: int = 0
 
     def __or__(self, other: Findings) -> Findings:
         """Those of other keys as well."""
@@ -84,12 +86,18 @@ class Findings:
             self.stale or other.stale,
             self.settled or other.settled,
             self.lacking + other.lacking,
+            self.more + other.more,
         )
 
     @property
-    def given_up(self) -> Findings:
+    def without_unsettled(self) -> Findings:
         """Those that claim nothing of rows that only the copy has, and that did not settle."""
         return replace(self, changed=self.changed + self.unsettled, unsettled=0)
+
+    @property
+    def undecided_rows(self) -> int:
+        """How many rows must be looked at again."""
+        return len(self.undecided) + self.more
 
     @property
     def differences(self) -> int:

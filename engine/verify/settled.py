@@ -13,11 +13,13 @@ the wait shows v in the first scan, and the difference is one. It must still be 
 - *Missing*, *different*, *extra*: it does not, nor did it in the last look, with the same row on either side,
   and the stream has carried nothing for the key since that look began. Extra rows have a key that the source
   does not have.
-- *Again*: any other difference. Its key must be looked at again, also where only the table has a row.
-- *Changed*: the table has a row that no window has read, and the stream has carried its key meanwhile, after
-  the first look or more often than can be looked at again: rows that are inserted all the time.
+- *Again*: any other difference. Its key must be looked at again.
+- *Unseen*: the table has a row that no window has read. A window must look for its key.
+- *Changed*: the same, but the stream has carried the key since windows began to read. Only a look that has
+  read all of the source takes such keys as unseen, and only some of them: while rows are inserted, each look
+  would find new ones.
 
-A window that finds no row of a key proves nothing while it lacks something that had been sent before.
+A window that finds no row proves nothing while it lacks something that had been sent before.
 
 A table that is filled in the order of the log can tell that it is far enough
 (`adapters/verify/tables/marker.py`). Then a difference counts at once, unless the stream has carried its key
@@ -55,7 +57,6 @@ DIFFERENCES: Final = pa.schema([("key", DIGEST), ("seen", DIGEST), ("held", DIGE
 """What differed in a look: what was read and what the table held; null: no row."""
 TOUCHED: Final = pa.schema([("key", DIGEST), ("turn", pa.int64())])
 """Keys for which the stream has carried something, each with that turn or a later one."""
-_NEVER: Final = np.iinfo(np.int64).max
 SEVERAL: Final = bytes(DIGEST.byte_width)
 """Stands for what equals nothing: several rows of one key, or a value that the source's type can't hold."""
 
@@ -82,30 +83,33 @@ class HeldPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What is known from the last look: its differences, and the keys touched since it began.
+    """What is known from the last look: its `differences`, and the turn `look`, after which it began.
 
-    `emptied`: the collection was truncated since then, which touches every key. `visible`: windows can see
-    whatever had been sent before the verification began, so rows that only the table has may count. `hidden`:
-    the windows of this look may lack something that had been sent before it. With `marked` the table has told
-    that it is far enough, and the keys are those touched since the verification began. So many of the rows
-    that only the table has, and whose keys were touched, may be looked at again: `new_again`.
+    `touched` are the keys that the stream has carried since the turn `whole`, after which windows have read
+    all of the source. `emptied` is the last turn by which the collection was truncated, which touches every
+    key; -1: none. `visible`: windows can see whatever had been sent before the verification began, so rows
+    that only the table has may count. `hidden`: the windows of this look may lack something that had been
+    sent before it. With `marked` the table has told that it is far enough. `most_new` is how many keys that
+    were touched may be unseen.
     """
 
     differences: pa.Table
     touched: pa.Table
-    emptied: bool = False
+    look: int = 0
+    whole: int = 0
+    emptied: int = -1
     visible: bool = True
     hidden: bool = False
     marked: bool = False
-    new_again: int = 0
+    most_new: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SettledResult:
     """The outcome. `missing`, `different` and `again` are numbers of rows seen, `extra` of rows held.
 
-    `alone` are numbers of rows held that no window has read, and whose keys must be looked at. `unread`
-    counts those for which all must be read again. `differences` are those of this look.
+    `unseen` are numbers of rows held whose keys a window must look for. `unread` counts those that have no
+    key to look for, so that all must be read again. `differences` are those of this look.
     """
 
     equal: int
@@ -114,7 +118,7 @@ class SettledResult:
     different: Ints
     extra: Ints
     again: Ints
-    alone: Ints
+    unseen: Ints
     unread: int
     differences: pa.Table
 
@@ -137,7 +141,7 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
     equal = (kind == SeenRow.ROW) & _same(said, found)
     open_ = ~equal & ((kind != SeenRow.ABSENT) | there)
     if since.marked:
-        counts = before.untouched(its, seen.column("turn").to_numpy()[rows])
+        counts = ~before.touched_after(its, seen.column("turn").to_numpy()[rows])
     else:
         counts = before.was(its, said, found)
     counts &= open_ & (kind != SeenRow.SUPERSEDED)
@@ -145,58 +149,60 @@ def judge(seen: pa.Table, held: pa.Table, since: Since) -> SettledResult:
         counts &= kind != SeenRow.ABSENT
 
     only = np.flatnonzero((at >= 0) & (latest < 0))
-    alone = _alone((held, held_rows), at[only], only, before, since)
+    unread = _judge_unread((held, held_rows), at[only], only, before, since)
     differs = open_ & (kind != SeenRow.SUPERSEDED)
     is_row = kind == SeenRow.ROW
     return SettledResult(
         equal=int(equal.sum()),
-        changed=alone.changed,
+        changed=unread.changed,
         missing=rows[counts & is_row & ~there],
         different=rows[counts & is_row & there],
-        extra=np.concatenate((at[its[counts & ~is_row]], alone.extra)),
+        extra=np.concatenate((at[its[counts & ~is_row]], unread.extra)),
         again=rows[open_ & ~counts],
-        alone=alone.again,
-        unread=alone.unread,
+        unseen=unread.unseen,
+        unread=unread.keyless,
         differences=_differences(
             _taken(seen.column("key"), rows[differs]),
             (said.filter(pa.array(differs)), found.filter(pa.array(differs))),
-            _taken(held.column("key"), alone.kept),
-            _taken(held_rows, alone.kept),
+            _taken(held.column("key"), unread.kept),
+            _taken(held_rows, unread.kept),
         ),
     )
 
 
-class _Alone(NamedTuple):
-    """The rows that only the table has, by their numbers. `kept`: the next look must know of them."""
+class _Unread(NamedTuple):
+    """What becomes of rows that only the table has, by their numbers. `kept` is for the next look."""
 
     extra: Ints
-    again: Ints
-    unread: int
+    unseen: Ints
+    keyless: int
     changed: int
     kept: Ints
 
 
-def _alone(held: tuple[pa.Table, pa.Array], rows: Ints, ids: Ints, before: _Before, since: Since) -> _Alone:
+def _judge_unread(
+    held: tuple[pa.Table, pa.Array], rows: Ints, ids: Ints, before: _Before, since: Since
+) -> _Unread:
     """Judge the rows of the table, with these keys, that no window has read.
 
     `held` are the table's rows and their digests.
     """
     table, digests = held
-    new = before.touched[ids]
+    new = before.touched_after(ids, since.whole)
     nothing = pa.nulls(len(ids), DIGEST)
     settled = ~new if since.marked else before.was(ids, nothing, _taken(digests, rows))
     extra = settled & since.visible
     merge_keys = table.column("merge_key").take(pa.array(rows))
     named: Mask = pc.fill_null(pc.greater(pc.binary_length(merge_keys), 0), False).to_numpy()  # noqa: FBT003
-    # A truncate touches all keys. None of them is new for that.
-    among_first = since.emptied | (np.cumsum(new & named) <= since.new_again)
-    again = named & np.where(new, among_first, since.visible & ~extra)
-    return _Alone(
+    # After a truncate every key counts as touched, so that says nothing about how many are new.
+    some = since.emptied > since.whole or np.cumsum(new & named) <= since.most_new
+    unseen = named & ~extra & np.where(new, some, since.visible)
+    return _Unread(
         extra=rows[extra],
-        again=rows[again],
-        unread=int((~new & ~extra & ~again).sum()),
-        changed=int((new & ~again).sum()),
-        kept=rows[~new | again],
+        unseen=rows[unseen],
+        keyless=int((~new & ~extra & ~unseen).sum()),
+        changed=int((new & ~extra & ~unseen).sum()),
+        kept=rows[~new | unseen],
     )
 
 
@@ -209,26 +215,24 @@ def _differences(keys: pa.Array, rows: tuple[pa.Array, pa.Array], only: pa.Array
 
 
 class _Before:
-    """What the last look has found, by the numbers of keys."""
+    """What the last look has found, and what the stream has carried, by the numbers of keys."""
 
     def __init__(self, since: Since, at: Ints, touched: Ints, count: int) -> None:
-        self._at = at
+        self._at, self._look = at, since.look
         self._seen, self._held = since.differences.column("seen"), since.differences.column("held")
-        self.touched = np.full(count, since.emptied)
-        self.touched[touched] = True
-        self._last = np.full(count, _NEVER if since.emptied else -1)
+        self._last = np.full(count, since.emptied)
         np.maximum.at(self._last, touched, since.touched.column("turn").to_numpy())
 
     def was(self, its: Ints, seen: pa.Array, held: pa.Array) -> Mask:
         """Whether these keys differed in the same way, and nothing has come for them since."""
         at = self._at[its]
         same = _equal(_taken(self._seen, at), seen) & _equal(_taken(self._held, at), held)
-        found: Mask = (at >= 0) & same & ~self.touched[its]
+        found: Mask = (at >= 0) & same & ~self.touched_after(its, self._look)
         return found
 
-    def untouched(self, its: Ints, turns: Ints) -> Mask:
-        """Whether nothing has come for these keys after these turns."""
-        found: Mask = self._last[its] <= turns
+    def touched_after(self, its: Ints, turns: Ints | int) -> Mask:
+        """Whether something has come for these keys after these turns."""
+        found: Mask = self._last[its] > turns
         return found
 
 

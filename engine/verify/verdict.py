@@ -47,8 +47,8 @@ class Verdict:
         found = self.findings
         numbers = {"equal": found.equal, "changed": found.changed, **found.counts}
         first = {kind: list(keys) for kind, keys in found.first.items() if keys}
-        if found.undecided:
-            numbers["undecided"] = len(found.undecided)
+        if found.undecided_rows:
+            numbers["undecided"] = found.undecided_rows
         sent = {} if self.mended is None else {"reads": self.mended.reads, "deletes": self.mended.deletes}
         said = {"verdict": "accept" if self.accepts else "reject"}
         if self.against:
@@ -59,8 +59,8 @@ class Verdict:
         found = self.findings
         meanwhile = "changed" if self.against else "sent anew"
         changed = f", {found.changed} {meanwhile} meanwhile" if found.changed else ""
-        if found.undecided:
-            changed += f", {len(found.undecided)} not decided, since they changed each time"
+        if found.undecided_rows:
+            changed += f", {found.undecided_rows} not decided, since they changed each time"
         if self.mended is not None:
             changed += f"; the repair has sent {self.mended.reads} rows and {self.mended.deletes} deletes"
         where = "as settled" if found.settled else f"at {self.position}"

@@ -27,7 +27,7 @@ from engine.errors import InvariantError, SinkError
 from engine.staging.files import sink_errors
 from engine.verify.compared_digests import DIGEST
 from engine.verify.copy import FIRST_KEYS, Findings, Span
-from engine.verify.settled import HELD, SEVERAL, TOUCHED
+from engine.verify.settled import DIFFERENCES, HELD, SEVERAL, TOUCHED, Since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -41,11 +41,8 @@ if TYPE_CHECKING:
 
 _MOST_AGAIN: Final = 50_000
 """How many rows are looked at again by their keys; if there are more, all are read again."""
-_NEW_AGAIN: Final = 10_000
-"""How many rows of these may be new: only the table has them, and the stream has carried their keys.
-
-While rows are inserted, there are always some. So there are none in the looks that follow a whole one.
-"""
+_MOST_NEW: Final = 10_000
+"""How many of these may be rows that only the table has, and whose keys the stream has carried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,17 @@ class Look:
 
 @dataclass(slots=True)
 class _LastLook:
-    """The last look of a verification, by its ticket."""
+    """The last look of a verification, by its ticket.
+
+    `touched` are the files of the keys that the stream has carried up to the turn `upto`. `emptied` is the
+    last turn by which it has carried a truncate; -1: none.
+    """
 
     partitions: int
+    upto: int
     last: Look | None = None
+    touched: tuple[str, ...] = ()
+    emptied: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,31 +209,35 @@ class ForeignComparison(ThreadedComparison):
             marked.marker.await_there(marked.has, self._while_wanted)
         size = self._held.begin()
         behind = marked.marker.insert() if marked is not None else ""
-        looks = self._known or _LastLook(partitions_of(work.rows, size))
+        looks = self._known or _LastLook(partitions_of(work.rows, size), asked.span.since)
         before = looks.last
         held = self._sorted_rows(looks.partitions)
         seen = SortSeen(work.directory, looks.partitions)(work.seen)
+        upto = asked.span.upto
         if marked is not None:
-            upto = marked.marker.turn(
-                behind, self._ground.own, asked.span.upto, marked.newest, self._while_wanted
-            )
-            span = Span(asked.span.since, upto)
-        else:
-            span = Span(asked.look if before is None else before.began, asked.span.upto)
-        touched, emptied = self._touched(span, looks.partitions)
+            upto = marked.marker.turn(behind, self._ground.own, upto, marked.newest, self._while_wanted)
+        looks = self._touched(looks, upto)
+        whole = asked.look == asked.span.since
         task = JudgePartition(
             SortedRows(
                 tuple(sorted_file.path for sorted_file in seen),
                 tuple(held),
-                touched,
+                looks.touched,
                 () if before is None else before.paths,
             ),
             f"{work.directory}/differ-{asked.span.upto}",
-            emptied=emptied,
-            visible=asked.known >= 0,
-            hidden=asked.hidden,
-            marked=marked is not None,
-            new_again=_NEW_AGAIN // looks.partitions if asked.look == asked.span.since else 0,
+            Since(
+                DIFFERENCES.empty_table(),
+                TOUCHED.empty_table(),
+                look=asked.look if before is None else before.began,
+                whole=asked.span.since,
+                emptied=looks.emptied,
+                visible=asked.known >= 0,
+                hidden=asked.hidden,
+                marked=marked is not None,
+                most_new=_MOST_NEW // looks.partitions if whole else 0,
+            ),
+            most_again=_MOST_AGAIN // looks.partitions,
         )
         judged = self._ground.executors.map(task, range(looks.partitions))
         found = reduce(or_, (result.findings for result in judged), Findings(settled=marked is None))
@@ -237,7 +245,6 @@ class ForeignComparison(ThreadedComparison):
         found = replace(found, first=found.first | {"extra": self._held.keys(places)})
         for path in (
             *held,
-            touched,
             *(sorted_file.path for sorted_file in seen),
             *(before.paths if before else ()),
         ):
@@ -245,35 +252,29 @@ class ForeignComparison(ThreadedComparison):
         looks.last = Look(asked.look, tuple(result.path for result in judged))
         if not self._given_up.is_set():
             self._learn(looks)
-        return _bounded(found)
+        return found
 
     def _sorted_rows(self, partitions: int) -> list[str]:
         """Files of the table's rows."""
         held = map(_as_held, self._while_wanted(self._held.rows()))
         return write_files(held, f"{self._work.directory}/held", HELD, partitions)
 
-    def _touched(self, span: Span, partitions: int) -> tuple[str, bool]:
-        """A file of the keys for which the stream has carried something, and whether it was a truncate."""
-        upto, emptied = span.since, False
-        tables = [TOUCHED.empty_table()]
-        while upto < span.upto:
-            touched = self._ground.own.touched_keys(self._work.topic, Span(upto, span.upto))
-            upto, emptied = touched.upto, emptied or touched.all
-            keys = pa.array(touched.keys, DIGEST)
-            turns = pa.repeat(pa.scalar(upto, pa.int64()), len(keys))
-            tables.append(pa.table([keys, turns], schema=TOUCHED))
-        path = f"{self._work.directory}/touched.arrow"
-        write_partitions(path, pa.concat_tables(tables), partitions)
-        return path, emptied
+    def _touched(self, looks: _LastLook, upto: int) -> _LastLook:
+        """The looks, with the keys for which the stream has carried something up to this turn."""
+        emptied, tables, at = looks.emptied, [TOUCHED.empty_table()], looks.upto
+        for end in (min(self._asked.look, upto), upto):
+            while at < end:
+                touched = self._ground.own.touched_keys(self._work.topic, Span(at, end))
+                at = touched.upto
+                emptied = at if touched.all else emptied
+                keys = pa.array(touched.keys, DIGEST)
+                turns = pa.repeat(pa.scalar(at, pa.int64()), len(keys))
+                tables.append(pa.table([keys, turns], schema=TOUCHED))
+        path = f"{self._work.directory}/touched-{upto}.arrow"
+        write_partitions(path, pa.concat_tables(tables), looks.partitions)
+        return replace(looks, upto=at, touched=(*looks.touched, path), emptied=emptied)
 
 
 def _as_held(read: HeldRows) -> pa.Table:
     rows = pc.if_else(read.faithful, read.rows, pa.scalar(SEVERAL, DIGEST))
     return pa.Table.from_arrays([read.keys, rows, read.places, read.merge_keys], schema=HELD)
-
-
-def _bounded(found: Findings) -> Findings:
-    """The findings; with very many rows to look at again, all are to be read again."""
-    if len(found.undecided) <= _MOST_AGAIN:
-        return found
-    return replace(found, undecided=(), unsettled=found.unsettled + len(found.undecided))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ class SortedRows:
 
     seen: tuple[str, ...]
     held: tuple[str, ...]
-    touched: str
+    touched: tuple[str, ...]
     before: tuple[str, ...]
 
 
@@ -33,35 +33,35 @@ class JudgedPartition:
 
 @dataclass(frozen=True, slots=True)
 class JudgePartition:
-    """The task. What differs is written to files whose names begin with `into`. See `Since` for the rest."""
+    """The task. What differs is written to files whose names begin with `into`.
+
+    `since` lacks the tables. At most `most_again` keys are named that must be looked at again.
+    """
 
     sorted: SortedRows
     into: str
-    emptied: bool
-    visible: bool
-    hidden: bool = False
-    marked: bool = False
-    new_again: int = 0
+    since: Since
+    most_again: int
 
     def __call__(self, partition: int) -> JudgedPartition:
         """Judge a partition."""
         files = self.sorted
         seen = partition_of(files.seen, partition, SEEN_ROWS)
         held = partition_of(files.held, partition, HELD)
-        touched = partition_of((files.touched,), partition, TOUCHED)
+        touched = partition_of(files.touched, partition, TOUCHED)
         before = DIFFERENCES.empty_table()
         if files.before:
             with pa.memory_map(files.before[partition]) as file, pa.ipc.open_file(file) as stream:
                 before = stream.read_all()
-        found = judge(seen, held, self._since(before, touched))
+        found = judge(seen, held, replace(self.since, differences=before, touched=touched))
         path = f"{self.into}-{partition}.arrow"
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, DIFFERENCES) as stream:
             stream.write_table(found.differences)
         again = [
             row
-            for table, rows in ((seen, found.again), (held, found.alone))
-            for row in table.take(pa.array(rows)).select(["merge_key", "key"]).to_pylist()
-        ]
+            for table, rows in ((seen, found.again), (held, found.unseen))
+            for row in table.take(pa.array(rows[: self.most_again])).select(["merge_key", "key"]).to_pylist()
+        ][: self.most_again]
         numbers = {"missing": found.missing, "different": found.different}
         findings = Findings(
             found.equal,
@@ -69,10 +69,8 @@ class JudgePartition:
             {kind: len(rows) for kind, rows in numbers.items()} | {"extra": len(found.extra)},
             {kind: keys_shown(seen, rows[:FIRST_KEYS]) for kind, rows in numbers.items()},
             tuple((row["merge_key"], row["key"]) for row in again),
+            more=len(found.again) + len(found.unseen) - len(again),
             unsettled=found.unread,
         )
         extra = held.take(pa.array(found.extra[:FIRST_KEYS])).select(["place", "key"]).to_pylist()
         return JudgedPartition(findings, tuple(HeldPlace(row["place"], row["key"]) for row in extra), path)
-
-    def _since(self, before: pa.Table, touched: pa.Table) -> Since:
-        return Since(before, touched, self.emptied, self.visible, self.hidden, self.marked, self.new_again)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+
 from engine.errors import SourceError
+from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.compared_digests import bare_keys, digests_of_rows, key_digests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    import pyarrow as pa
 
     from engine.events.values.row_form import RowMode
     from engine.staging.reads import ReadEvents
@@ -30,6 +31,12 @@ class ComparedEvents:
         codec = self.events.codec
         return frozenset(codec.columns[member.column] for member in codec.key)
 
+    @property
+    def can_be_sought(self) -> bool:
+        """Whether a row with an event key is the one with a merge key, now and later."""
+        codec = self.events.codec
+        return self.keys == {codec.columns[at] for at in codec.merge_key}
+
     def check(self, known: Collection[str], table: str) -> None:
         """Raise SourceError if a table with these columns lacks some that the events have."""
         codec = self.events.codec
@@ -44,11 +51,15 @@ class ComparedEvents:
         """The rows' digests and keys."""
         staged = self.events.staged(texts, self.mode)
         keys, rows = bare_keys(staged.column("key")), staged.column("value")
-        return DigestedRows(key_digests(keys), digests_of_rows(keys, rows), keys, staged.column("merge_key"))
+        merge_keys = staged.column("merge_key") if self.can_be_sought else pa.nulls(len(keys), KEY_TYPE)
+        return DigestedRows(key_digests(keys), digests_of_rows(keys, rows), keys, merge_keys)
 
 
 class DigestedRows(NamedTuple):
-    """The digests of keys and rows, the keys as JSON, and the merge keys."""
+    """The digests of keys and rows, the keys as JSON, and the merge keys.
+
+    A merge key is null if windows can't look for it.
+    """
 
     keys: pa.Array
     rows: pa.Array

@@ -17,7 +17,7 @@ from engine.verify.saved_course import SavedCourse
 from engine.verify.seen_row import SeenRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.verify.copy import Comparison, Settled
     from engine.verify.event_history import Columns
@@ -31,12 +31,12 @@ class Course:
     """A verification in progress: the turn since which it goes on, and the columns that rows had.
 
     `settled` is `ComparisonRequest.settled`, and all of it is as of `begun_s` by the job's clock. `measured`
-    says whether windows may have read it since then. `looked_at` has the digest of each key that is looked at
-    again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the `settled`
-    of an earlier course of the same verification, or of this one: what was sent up to that turn is visible to
-    all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait for its copy.
-    `outdated` says that rows have changed since then, and that no event tells of it. `hidden` is
-    `ComparisonRequest.hidden`.
+    says whether windows may have read it since then. `looked_at` has the digests of the keys that are looked
+    at again, by merge key, and `look` is a turn before the last look began. `base` is the turn and the
+    `settled` of an earlier course of the same verification, or of this one: what was sent up to that turn is
+    visible to all windows once `settled` shows whatever had begun then. `waits_s` is when it began to wait
+    for its copy. `outdated` says that rows have changed since then, and that no event tells of it. `hidden`
+    is `ComparisonRequest.hidden`.
     """
 
     since: int
@@ -46,7 +46,7 @@ class Course:
     columns: dict[Columns, None] = field(default_factory=dict)
     looks: int = 1
     look: int = 0
-    looked_at: dict[bytes, bytes] = field(default_factory=dict)
+    looked_at: dict[bytes, set[bytes]] = field(default_factory=dict)
     comparison: Comparison | None = None
     span: Span = _NO_SPAN
     position: str = ""
@@ -77,6 +77,11 @@ class Course:
         """What the next session needs to go on with it; None: it can't."""
         settled = None if self.outdated else _text_of(self.settled)
         return None if settled is None else SavedCourse(self.since, written, settled, tuple(self.columns))
+
+    def looks_again_at(self, undecided: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remember the merge keys that are looked at again, each with the digest of an event's key."""
+        for merge_key, digest in undecided:
+            self.looked_at.setdefault(merge_key, set()).add(digest)
 
     def follows(self, before: Course) -> None:
         """Take over from an earlier course of the same verification."""
@@ -140,21 +145,30 @@ def noted(table: pa.Table, turn: int) -> pa.Table:
     return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)
 
 
-def absent(asked: Sequence[bytes], tables: Sequence[pa.Table], known: dict[bytes, bytes]) -> list[bytes]:
-    """The keys asked for of which no row was read, as far as the digests of their keys are known."""
-    found = {key for table in tables for key in table.column("merge_key").to_pylist()}
-    return [key for key in asked if key not in found and key in known]
+def absent(
+    asked: Sequence[bytes], tables: Sequence[pa.Table], known: Mapping[bytes, set[bytes]]
+) -> list[tuple[bytes, bytes]]:
+    """The keys asked for of which no row was read, each with a digest by which it is `known`.
+
+    A row may have been read that has another event key by now. Then there is none of the old one.
+    """
+    columns = ("merge_key", "key")
+    found = {
+        pair
+        for table in tables
+        for pair in zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    }
+    wanted = ((key, digest) for key in asked for digest in sorted(known.get(key, ())))
+    return [pair for pair in wanted if pair not in found]
 
 
-def without_rows(
-    keys: Sequence[bytes], kinds: Sequence[SeenRow], digests: dict[bytes, bytes], turn: int
-) -> pa.Table:
-    """Keys that no row was read of, as SEEN_ROWS."""
+def without_rows(keys: Sequence[tuple[bytes, bytes]], kinds: Sequence[SeenRow], turn: int) -> pa.Table:
+    """Keys that no row was read of, each with its digest, as SEEN_ROWS."""
     count = len(keys)
     columns = [
-        pa.array([digests[key] for key in keys], DIGEST),
+        pa.array([digest for _key, digest in keys], DIGEST),
         pa.nulls(count, DIGEST),
-        pa.array(keys, KEY_TYPE),
+        pa.array([key for key, _digest in keys], KEY_TYPE),
         pa.repeat(pa.scalar(turn, pa.int64()), count),
         pa.array([int(kind) for kind in kinds], pa.int8()),
     ]

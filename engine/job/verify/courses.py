@@ -106,8 +106,10 @@ class Courses:
         if asked:
             missing = absent(asked, tables, course.looked_at)
             superseded = newer(runs[0].target.collection)
-            kinds = [SeenRow.SUPERSEDED if superseded.names([key]) else SeenRow.ABSENT for key in missing]
-            self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, course.looked_at, turn))
+            kinds = [
+                SeenRow.SUPERSEDED if superseded.names([key]) else SeenRow.ABSENT for key, _digest in missing
+            ]
+            self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, turn))
         if not goes_on(self.copies.own, runs[0].target):
             return None
         return course.saved(self.seen_rows.written(runs[0].ticket))

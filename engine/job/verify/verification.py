@@ -106,7 +106,7 @@ class Verification:
         if found is None:
             return state
         if table.target.against and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
-            found = found.given_up
+            found = found.without_unsettled
         if _decides(table, course, found) and not _lags(course, found):
             return self._compared(state, table, course, found, parts)
         if course.looks < _LOOKS:
@@ -206,15 +206,13 @@ class Verification:
             course.comparison.close()
         course.comparison, course.looks, course.look = None, course.looks + 1, state.turn
         course.waits_s = None
-        if _lags(course, found):
+        if found.more or _lags(course, found):
             # Their keys are unknown to the source, so all is read again, by windows that see more.
-            altered = "it or its copy was truncated or altered"
-            why = altered if found.stale else "not all that was sent was visible, or whole"
-            _log.info("%s is read again: %s", table.target.collection, why)
+            _log.info("%s is read again: %s", table.target.collection, _why_anew(found))
             return self._reading_anew(state, table, parts, course.looks)
-        course.looked_at |= dict(found.undecided)
+        course.looks_again_at(found.undecided)
         course.hidden = bool(table.target.against) and hides_sent(self.courses.settled())
-        keys = tuple(key_of(merge_key) for merge_key, _digest in found.undecided)
+        keys = tuple(key_of(key) for key in dict.fromkeys(key for key, _digest in found.undecided))
         _log.info("%d rows of %s are looked at again", len(keys), table.target.collection)
         again = state.snapshot.changed((table.ticket,), lambda entry: entry.looking_again(keys))
         return replace(state, snapshot=again)
@@ -230,7 +228,7 @@ def _decides(table: Table, course: Course, found: Findings) -> bool:
     At last they change nothing about those that differ. Nor do they where somebody else's table has equal
     rows: such rows may be written all the time.
     """
-    if not found.undecided:
+    if not found.undecided_rows:
         return True
     last = course.looks == _LOOKS
     return last and (found.differences > 0 or (bool(table.target.against) and found.equal > 0))
@@ -244,7 +242,14 @@ def _lags(course: Course, found: Findings) -> bool:
     decides = course.looks == _LOOKS and found.differences > 0
     hidden = course.hides_sent and not decides
     lacking = found.lacking and not (decides or found.wrong or found.extra)
-    return bool(hidden or found.unsettled or found.stale or lacking)
+    many = found.more and course.looks < _LOOKS
+    return bool(hidden or found.unsettled or found.stale or lacking or many)
+
+
+def _why_anew(found: Findings) -> str:
+    if found.stale:
+        return "it or its copy was truncated or altered"
+    return "too many rows differ" if found.more else "not all that was sent was visible, or whole"
 
 
 def _restless(table: Table, course: Course, found: Findings) -> SourceError:
@@ -257,6 +262,6 @@ def _restless(table: Table, course: Course, found: Findings) -> SourceError:
         why = f"{sent} sent by transactions that no snapshot of the server shows"
         hint = "the server's synchronous standby may be missing, or it was restored or replaced within a day"
         return SourceError(why, where=table.target.collection, hint=hint)
-    left = len(found.undecided) + found.lacking
+    left = found.undecided_rows + found.lacking
     why = f"{left} rows could not be compared, since they changed each time"
     return SourceError(why, where=table.target.collection, hint="ask again when it is quieter")

@@ -7,15 +7,16 @@ import random
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 from engine.errors import Loss, OtherServer, PositionLost, SinkRefused, SourceError, StateError
-from engine.isolation.incomplete import Cause, Incomplete
+from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.job import recovery
 from engine.job.reports.outbox import Outlet
 from engine.job.verify.verification import Verification
-from engine.model import Purpose
+from engine.model import Arrival, Purpose
 from tests.fakes import MemoryStateStore
 from tests.job_bench import STEPS, Bench, T, U
 from tests.memory_source import Change, MemoryDatabase
@@ -375,6 +376,51 @@ def test_a_gap_under_its_own_repair_begins_that_anew(tmp_path):
     end(bench)
     assert replayed(bench) == rows_of(bench)
     assert bench.job.state.incomplete == ()
+
+
+def test_what_was_left_out_on_purpose_is_not_repaired(tmp_path):
+    """The next such change would undo it."""
+    bench = copying(tmp_path)
+    kept = {T: Letters(1, 2, lambda: [b"{}"])}
+    bench.source.memory_source._letters = lambda _logged: kept  # type: ignore[method-assign]
+    gap(bench, 2)
+
+    assert bench.job.state.snapshot.tables == ()
+
+
+def test_a_second_gap_is_repaired_although_the_first_could_not_be(tmp_path):
+    bench = copying(tmp_path)
+    bench.partly = {T: "the settings filter it"}
+    gap(bench, 2)
+    end(bench)
+    bench.partly = {}
+    gap(bench, 3)
+
+    end(bench)
+
+    assert replayed(bench) == rows_of(bench)
+    assert bench.job.state.incomplete == ()
+
+
+def test_a_collection_that_is_captured_again_is_repaired_then(tmp_path):
+    """A snapshot would not tell of the rows that are gone."""
+    bench = copying(tmp_path)
+    source, arrived = bench.source.memory_source, list[Arrival]()
+    bench.job = type(bench.job)(
+        replace(bench.job._parts, appeared=lambda: [arrived.pop() for _ in arrived[:]]), bench.pace
+    )
+    bench.job.settle()
+    with patch.object(source, "captured", lambda: [U]):
+        gap(bench, 2)
+        assert bench.job.state.snapshot.tables == ()
+    arrived.append(Arrival(T))
+    bench.database.commit(Change(U, 2, "new"))
+
+    end(bench)
+
+    assert replayed(bench) == rows_of(bench)
+    assert bench.job.state.incomplete == ()
+    assert bench.answers[-1].label.startswith("tidemark-recovery-")
 
 
 def test_what_can_not_be_repaired_keeps_its_gap(tmp_path, caplog):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -66,7 +66,7 @@ def two_looks(
     held: list[tuple[int, str]],
     again: list[tuple[int, str]] | None = None,
     touched: Iterable[int] = (),
-    **since: bool,
+    **since: Any,
 ) -> SettledResult:
     """The outcome of the second of two looks, in which the table holds `again`."""
     first = judge(seen_rows(seen), held_rows(held), FIRST)
@@ -75,7 +75,7 @@ def two_looks(
 
 
 def counts(found: SettledResult) -> tuple[int, ...]:
-    rows = (found.missing, found.different, found.extra, found.again, found.alone)
+    rows = (found.missing, found.different, found.extra, found.again, found.unseen)
     return (found.equal, *map(len, rows))
 
 
@@ -113,7 +113,7 @@ def test_a_difference_that_was_healed_is_none():
 
 
 def test_a_truncate_touches_all_keys():
-    found = two_looks([(1, ROW, "a")], [(1, "x"), (2, "y")], emptied=True)
+    found = two_looks([(1, ROW, "a")], [(1, "x"), (2, "y")], emptied=9)
 
     assert (counts(found), found.changed) == ((0, 0, 0, 0, 1, 1), 0)
 
@@ -136,22 +136,22 @@ def test_a_row_that_only_the_table_has_is_looked_at_by_its_key():
     known = Since(first.differences, keys(()))
     absent = seen_rows([(2, SeenRow.ABSENT, None)])
 
-    assert (first.alone.tolist(), first.unread) == ([0], 1)
+    assert (first.unseen.tolist(), first.unread) == ([0], 1)
     assert counts(judge(absent, held_rows([(2, "y")]), known)) == (0, 0, 0, 1, 0, 0)
 
 
 def test_a_new_row_is_looked_at_again_in_the_first_look_as_far_as_there_are_not_too_many():
     rows = held_rows([(2, "y"), (3, "z"), (4, "a")])
 
-    found = judge(seen_rows([]), rows, Since(DIFFERENCES.empty_table(), keys((2, 3)), new_again=1))
+    found = judge(seen_rows([]), rows, Since(DIFFERENCES.empty_table(), keys((2, 3)), most_new=1))
 
-    assert (found.alone.tolist(), found.changed) == ([0, 2], 1)
+    assert (found.unseen.tolist(), found.changed) == ([0, 2], 1)
 
 
 def test_a_new_row_that_windows_do_not_find_counts_in_the_next_look():
     """The table has missed a delete that came before the key's range was read, and after the look began."""
     first = judge(
-        seen_rows([]), held_rows([(2, "y")]), Since(DIFFERENCES.empty_table(), keys((2,)), new_again=1)
+        seen_rows([]), held_rows([(2, "y")]), Since(DIFFERENCES.empty_table(), keys((2,)), most_new=1)
     )
 
     found = judge(
@@ -159,6 +159,15 @@ def test_a_new_row_that_windows_do_not_find_counts_in_the_next_look():
     )
 
     assert counts(found) == (0, 0, 0, 1, 0, 0)
+
+
+def test_a_row_that_came_between_two_looks_is_changed_in_all_later_ones():
+    first = judge(seen_rows([]), held_rows([]), FIRST)
+    known = Since(first.differences, at_turns({2: 5}), look=7, whole=1)
+
+    found = judge(seen_rows([]), held_rows([(2, "y")]), known)
+
+    assert (found.unseen.tolist(), found.changed) == ([], 1)
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -196,7 +205,7 @@ def marked(
     seen: Sequence[tuple[int, SeenRow, str | None]],
     held: list[tuple[int, str]],
     touched: Mapping[int, int],
-    **since: bool,
+    **since: Any,
 ) -> SettledResult:
     """The outcome of a look at a table that tells by markers how far it is. All windows are of turn 5."""
     known = Since(DIFFERENCES.empty_table(), at_turns(touched), marked=True, **since)
@@ -225,7 +234,7 @@ def test_with_a_marker_a_row_that_came_later_is_changed_and_a_superseded_one_nev
 
 
 def test_with_a_marker_a_truncate_touches_all_keys():
-    found = marked([(1, ROW, "a")], [(2, "y")], {}, emptied=True)
+    found = marked([(1, ROW, "a")], [(2, "y")], {}, emptied=9)
 
     assert (counts(found), found.changed) == ((0, 0, 0, 0, 1, 1), 0)
 
@@ -295,7 +304,8 @@ def _put(rows: dict[int, str], key: int, row: str | None) -> None:
 
 def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
     """Keys found wrong by a verification, and those that were given up. Rows are read one by one."""
-    began, before = len(world.log), DIFFERENCES.empty_table()
+    first = began = len(world.log)
+    before = DIFFERENCES.empty_table()
     seen: list[tuple[int, SeenRow, str | None]] = []
     asked: Iterable[int] = range(KEYS)
     wrong: set[int] = set()
@@ -311,14 +321,14 @@ def verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
                 seen.append((key, SeenRow.ABSENT, None))
         for _ in range(LAG):
             world.step(writes=writes)
-        since = look_began if not look else began
-        touched = {key for key, _row in world.log[since:]}
+        began = began if look else look_began
+        touched = {key: turn for turn, (key, _row) in enumerate(world.log, 1) if turn > first}
         rows = list(world.table.items())
-        known = Since(before, keys(touched), new_again=0 if look else KEYS)
+        known = Since(before, at_turns(touched), look=began, whole=first, most_new=0 if look else KEYS)
         found = judge(seen_rows(seen), held_rows(rows), known)
         names = [key for key, _kind, _row in seen]
         wrong = {names[at] for at in (*found.missing, *found.different)} | {rows[at][0] for at in found.extra}
-        open_ = {names[at] for at in found.again} | {rows[at][0] for at in found.alone}
+        open_ = {names[at] for at in found.again} | {rows[at][0] for at in found.unseen}
         assert found.unread == 0
         if not open_:
             break
@@ -401,11 +411,11 @@ def marked_verdict(world: World, *, writes: bool) -> tuple[set[int], set[int]]:
         found = judge(
             seen_rows(seen, turns),
             held_rows(rows),
-            Since(DIFFERENCES.empty_table(), at_turns(touched), marked=True, new_again=0 if look else KEYS),
+            Since(DIFFERENCES.empty_table(), at_turns(touched), marked=True, most_new=0 if look else KEYS),
         )
         names = [key for key, _kind, _row in seen]
         wrong = {names[at] for at in (*found.missing, *found.different)} | {rows[at][0] for at in found.extra}
-        open_ = {names[at] for at in found.again} | {rows[at][0] for at in found.alone}
+        open_ = {names[at] for at in found.again} | {rows[at][0] for at in found.unseen}
         if not open_:
             break
         asked = sorted(open_)

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from engine.errors import SourceError
 from engine.job.verify.copies import Copies
+from engine.job.verify.course import absent
 from engine.job.verify.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
@@ -196,8 +198,18 @@ def test_undecided_keys_are_looked_at_again_by_themselves(tmp_path):
 
     first, second = (seen for _topic, seen, _span in copy.asked)
     assert first == ROWS
-    assert second == [*ROWS, ("2", "ROW"), ("9", "ABSENT")]
+    # The row with this primary key has another event key by now.
+    assert second == [*ROWS, ("2", "ROW"), ("2", "ABSENT"), ("9", "ABSENT")]
     assert bench.told()[-1] == "finished public.t:"
+
+
+def test_of_a_row_that_was_read_under_its_event_key_none_is_missing():
+    row = pa.table({"merge_key": [b"1"], "key": [b"a"]})
+
+    assert absent([b"1", b"2", b"3"], [row], {b"1": {b"a", b"old"}, b"2": {b"b"}}) == [
+        (b"1", b"old"),
+        (b"2", b"b"),
+    ]
 
 
 def test_keys_that_can_not_be_decided_are_no_verdict(tmp_path):
@@ -759,6 +771,20 @@ def test_keys_that_never_rest_in_a_copy_of_others_decide_nothing(tmp_path):
     assert bench.told()[-1] == "finished public.t:"
     facts = bench.answers[-1].facts
     assert (facts["equal"], facts["changed"], facts["undecided"]) == (4, 0, 1)
+
+
+@pytest.mark.parametrize(("equal", "told"), [(0, "failed public.t"), (4, "finished public.t:")])
+def test_where_too_many_rows_are_undecided_all_are_read_again_and_counted_at_last(tmp_path, equal, told):
+    many = replace(undecided(2), settled=True, equal=equal, counts={"missing": 0}, more=60_000)
+    bench, _own, copy = against(tmp_path, *[many] * 6)
+    bench.execute(AGAINST)
+
+    turned(bench, copy, 6)
+    bench.turns(4)
+
+    assert [seen for _topic, seen, _span in copy.asked] == [ROWS] * 6
+    assert bench.told()[-1] == told
+    assert "60001 " in bench.answers[-1].text
 
 
 def test_a_copy_of_others_of_which_no_row_could_be_decided_has_no_verdict(tmp_path):
