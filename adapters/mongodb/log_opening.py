@@ -77,7 +77,8 @@ class LogOpening:
             self.windows.blocking.attach(None)
             return state, NoLog()
         _log.info("reading the change stream from %s", shown(position))
-        log = self._tools.open_log(stream, position, _bounds(self._settings), self.polls)
+        bounds, monotonic = _bounds(self._settings), self._tools.clock.monotonic
+        log = self._tools.open_log(stream, position, monotonic, bounds, self.polls)
         self.windows.blocking.attach(log)
         return state, log
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.model import Position
 
-OpenLog: TypeAlias = "Callable[[ChangeStream, Position, LogBounds, Polls], MongoLog]"
+OpenLog: TypeAlias = "Callable[[ChangeStream, Position, Callable[[], float], LogBounds, Polls], MongoLog]"
 """`MongoLog`, or what takes its place."""
 
 

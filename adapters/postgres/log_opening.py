@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapters.postgres.log.reader import SessionTools
 from adapters.postgres.log.stream.subscription import Start
 from adapters.postgres.log.stream_opening import await_past
 from adapters.postgres.log_session import (
@@ -134,9 +135,8 @@ class LogOpening:
             raise InvariantError("a log is opened at no position")
         begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity)
         silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
-        log = self.log = self._tools.open_stream(
-            self._settings, self._server, begin, silence_s, self._tools.directory
-        )
+        tools = SessionTools(self._tools.clock, self._tools.directory)
+        log = self.log = self._tools.open_stream(self._settings, self._server, begin, silence_s, tools)
         try:
             start.check_again(state.position, session)
             await_past(log, start.sent, self._tools.clock)

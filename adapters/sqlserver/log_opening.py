@@ -47,7 +47,8 @@ class LogOpening:
 
     def open(self, state: State, position: Position) -> SqlServerLog:
         """The log. Its first spans report shapes that are new since the state."""
-        now_s = self._tools.clock.now()
+        clock = self._tools.clock
+        now_s = clock.now()
         told = [
             Span(
                 position,
@@ -67,14 +68,14 @@ class LogOpening:
             )
         ]
         if not self._streams:
-            return self._tools.open_log([], position, 3600.0, told)
+            return self._tools.open_log([], position, 3600.0, clock.monotonic, told)
         saved = state.memory.get("databases", {})
         readers = [
             self._reader_of(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names
         ]
         _log.info("reading the change tables from %s", shown(position))
         poll_s = self._settings.source_as(SqlServerSettings).poll_interval_ms / 1000
-        return self._tools.open_log(readers, position, poll_s, told)
+        return self._tools.open_log(readers, position, poll_s, clock.monotonic, told)
 
     def _gaps(self, state: State, name: str, position: LogPosition) -> dict[CollectionId, str]:
         """The tables whose changes were cleaned up, or whose change table was dropped, while no job ran."""

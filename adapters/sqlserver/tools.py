@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.model import Position
 
-OpenLog: TypeAlias = "Callable[[Sequence[DatabaseLog], Position, float, Sequence[Span]], SqlServerLog]"
+OpenLog: TypeAlias = (
+    "Callable[[Sequence[DatabaseLog], Position, float, Callable[[], float], Sequence[Span]], SqlServerLog]"
+)
 """`SqlServerLog`, or what takes its position."""
 
 

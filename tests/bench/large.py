@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.log.reader import PostgresLog, SessionTools
 from adapters.postgres.log.stream.subscription import Start, Subscription
+from adapters.system import system_clock
 from engine.model import Position
 from tests.servers.postgres import PostgresServer
 
@@ -77,7 +78,7 @@ class Reader:
                 self._server.dsn(),
                 subscription=Subscription(name, "p", streaming=streaming),
                 start=Start(Position((start, 0))),
-                directory=self._directory,
+                tools=SessionTools(system_clock(), self._directory),
             )
             begun_s, rows, most = time.monotonic(), 0, 0
             while rows < sum(sizes):

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.log.reader import PostgresLog, SessionTools
 from adapters.postgres.log.stream.subscription import LogBounds, Start, Subscription
+from adapters.system import system_clock
 from engine.errors import SourceError
 from engine.model import Position
 
@@ -28,7 +29,7 @@ def opened(database, start: Position, slot: str = "s", *, streaming: bool = True
                 database.dsn(),
                 subscription=Subscription(slot, "p", streaming=streaming),
                 start=Start(start),
-                directory=Path(gettempdir()),
+                tools=SessionTools(system_clock(), Path(gettempdir())),
                 bounds=LogBounds(part_rows=1),
             )
         except SourceError:

@@ -5,7 +5,6 @@ Owns the bounds on what is held in memory. It does not decode events. Only the t
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -14,6 +13,8 @@ from adapters.mongodb.log.position import event_position, marked, time_of
 from adapters.source.log.log_thread import LogThread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.mongodb.log.stream import Batch, ChangeStream
     from engine.model import Position
 
@@ -51,7 +52,7 @@ class Polls:
 class Span:
     """The change events of `(start, end]`, in the batches that they came in.
 
-    The cluster's clock is `ahead_s` ahead of `time.monotonic`; None if unknown.
+    The cluster's clock is `ahead_s` ahead of the job's monotonic one; None if unknown.
     """
 
     start: Position
@@ -75,7 +76,7 @@ class Span:
         return float(time_of(self.end)[0])
 
     def lag_s(self, clock_s: float) -> float | None:
-        """The age of the last change at a time of `time.monotonic`, by the cluster's clock."""
+        """The age of the last change at a time of the job's monotonic clock, by the cluster's clock."""
         if self.silent or self.ahead_s is None:
             return None
         return max(0.0, clock_s + self.ahead_s - self.committed_at_s)
@@ -86,7 +87,7 @@ class MongoLog:
 
     After an error it can't be used again: close it and open another. `polls` counts the answers.
 
-    A simulated log puts its own in the place of `thread` and `_clock`.
+    A simulated log puts its own in the place of `thread`.
     """
 
     thread: ClassVar[type[LogThread]] = LogThread
@@ -95,10 +96,12 @@ class MongoLog:
         self,
         stream: ChangeStream,
         start: Position,
+        monotonic: Callable[[], float],
         bounds: LogBounds = LogBounds(),
         polls: Polls | None = None,
     ) -> None:
         self._stream, self._bounds, self._polls = stream, bounds, polls or Polls()
+        self._monotonic = monotonic
         self._start = self._end = start
         self._batches: list[tuple[bytes, ...]] = []
         self._rows = self._bytes = 0
@@ -109,9 +112,6 @@ class MongoLog:
         """Whether an event waits behind the time given to `hold`."""
         self._thread = self.thread(self._read, stream.close)
         self._thread.start()
-
-    def _clock(self) -> float:
-        return time.monotonic()
 
     def take(self, timeout_s: float) -> Span | None:
         """What has come since the last call, waiting up to `timeout_s` for something."""
@@ -196,9 +196,9 @@ class MongoLog:
             return
         await_ms = min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
         batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
-        asked_s = self._clock()
+        asked_s = self._monotonic()
         batch = self._stream.next(batch_rows, await_ms)
-        self._polls.note(batch, self._clock() - asked_s)
+        self._polls.note(batch, self._monotonic() - asked_s)
         self._add(batch)
 
     def _has_room(self) -> bool:
@@ -208,7 +208,7 @@ class MongoLog:
     def _add(self, batch: Batch) -> None:
         with self._thread.changed:
             if batch.cluster_s is not None:
-                self._ahead_s = batch.cluster_s - self._clock()
+                self._ahead_s = batch.cluster_s - self._monotonic()
             if batch.changes:
                 self._batches.append(batch.changes)
                 self._rows += len(batch.changes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import select
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adapters.postgres.server.connection import Identity
+    from engine.clock import Clock
     from engine.errors import TidemarkError
     from engine.model import Position
 
@@ -41,23 +41,23 @@ _HELD_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SessionTools:
-    """The time in seconds, and what begins a replication session."""
+    """The time, a directory where large open transactions wait, and what begins a replication session."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock
+    directory: Path
     replicate: Callable[[str, Subscription, int, Identity | None], psycopg.Connection] = replicate
 
 
 class PostgresLog:
-    """A replication session. Only one thread may call `take`. Large open transactions wait in `directory`.
+    """A replication session. Only one thread may call `take`.
 
     Raises SourceError when the connection fails. The session can't be used after that: close it and open
     another. The thread calls `give_up` when the server has become silent.
 
-    A simulated log puts its own in the place of `thread`, `tools` and `_wait`.
+    A simulated log puts its own in the place of `thread` and `_wait`.
     """
 
     thread: ClassVar[type[LogThread]] = LogThread
-    tools: ClassVar = SessionTools()
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class PostgresLog:
         *,
         subscription: Subscription,
         start: Start,
-        directory: Path,
+        tools: SessionTools,
         bounds: LogBounds = BOUNDS,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        self._bounds, sent = bounds, start.sent
+        self._bounds, self._clock, sent = bounds, tools.clock, start.sent
         self._assembler = Assembler(
             start.position,
             last_commit_end=start.last_commit_end,
@@ -78,17 +78,17 @@ class PostgresLog:
             sent=sent.commit if sent else None,
         )
         self._start = start.position
-        self._silence = ServerSilence(bounds.silence_s, self.tools.clock(), give_up)
+        self._silence = ServerSilence(bounds.silence_s, tools.clock.monotonic(), give_up)
         self._hurry = self._full = False
         self._share, self._next_status_s = 1.0, 0.0
         self._held, self._held_until_s = False, float("inf")
         # The server discards what is acknowledged. So acknowledge nothing until it is certain that this is
         # the log that was read before.
         acknowledged = sent.slot_lsn if sent else lsn_of(start.position)
-        streamed = StreamedTransactions(directory)
+        streamed = StreamedTransactions(tools.directory)
         # Connect before the pipe is made: if this fails, nobody would close the pipe.
-        session = self.tools.replicate(conninfo, subscription, acknowledged, start.server)
-        self._intake = Intake(session, self._assembler, streamed, acknowledged, time.time)
+        session = tools.replicate(conninfo, subscription, acknowledged, start.server)
+        self._intake = Intake(session, self._assembler, streamed, acknowledged, tools.clock.now)
         self._pipe = WakePipe()
         self._thread = self.thread(self._read, self._intake.close)
         self._thread.start()
@@ -171,7 +171,7 @@ class PostgresLog:
             if self._thread.closing:
                 return
             if not self._held:
-                self._held, self._held_until_s = True, self.tools.clock() + _HELD_S
+                self._held, self._held_until_s = True, self._clock.monotonic() + _HELD_S
             if lasting:
                 self._held_until_s = float("inf")
             self._hold(lsn)
@@ -200,7 +200,7 @@ class PostgresLog:
     def _read(self) -> None:
         """Send a status when it is due, take what has arrived, or else wait for more."""
         try:
-            now = self.tools.clock()
+            now = self._clock.monotonic()
             acknowledged = self._intake.acknowledged
             self._report(now)
             if now >= self._held_until_s:
@@ -229,7 +229,7 @@ class PostgresLog:
         return self._full or self._assembler.waiting
 
     def _wait(self, until_s: float) -> None:
-        timeout_s = max(0.0, until_s - self.tools.clock())
+        timeout_s = max(0.0, until_s - self._clock.monotonic())
         wake, connection = self._pipe.descriptor, self._intake.connection
         wanted = [wake] if self._stopped else [wake, connection.socket]
         ready, _, _ = select.select(wanted, [], [], timeout_s)
@@ -237,7 +237,7 @@ class PostgresLog:
             self._pipe.clear()
         if connection.socket in ready:
             connection.consume_input()
-            self._silence.heard_s = self.tools.clock()
+            self._silence.heard_s = self._clock.monotonic()
 
     def _drain(self) -> bool:
         """Take what libpq has buffered, or more of a replayed transaction.
@@ -250,7 +250,9 @@ class PostgresLog:
             room = most_bytes - self._assembler.bytes
             rows = most_rows - self._assembler.entries
             if self._intake.replaying:
-                self._silence.heard_s = self.tools.clock()  # nothing is read meanwhile, so this is no silence
+                self._silence.heard_s = (
+                    self._clock.monotonic()
+                )  # nothing is read meanwhile, so this is no silence
             size = self._intake.take(rows, room)
             self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
             if self._assembler.position > before or self._assembler.passing != passing:

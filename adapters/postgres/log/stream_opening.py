@@ -14,14 +14,14 @@ from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from adapters.postgres.log.reader import SessionTools
     from adapters.postgres.log.stream.subscription import SentCommit, Start
     from adapters.postgres.server.connection import Server
     from engine.clock import Clock
     from engine.config.settings import Settings
 
-OpenStream: TypeAlias = "Callable[[Settings, Server, Start, float, Path], PostgresLog]"
+OpenStream: TypeAlias = "Callable[[Settings, Server, Start, float, SessionTools], PostgresLog]"
 """`open_stream`, or what takes its place."""
 _log = logging.getLogger("adapters")
 _LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
@@ -32,13 +32,10 @@ def open_stream(
     server: Server,
     start: Start,
     silence_s: float,
-    directory: Path,
+    tools: SessionTools,
     reader: type[PostgresLog] = PostgresLog,
 ) -> PostgresLog:
-    """Open the log; a server that sends nothing for `silence_s` is given up.
-
-    Large open transactions wait in `directory`.
-    """
+    """Open the log; a server that sends nothing for `silence_s` is given up."""
     postgres = settings.source_as(PostgresSettings)
     with server.admission():
         log = reader(
@@ -47,7 +44,7 @@ def open_stream(
                 postgres.slot, postgres.publication, postgres.stream_params, postgres.log_streaming
             ),
             start=start,
-            directory=directory,
+            tools=tools,
             bounds=_bounds(settings, silence_s),
             give_up=server.give_up,
         )

@@ -8,7 +8,6 @@ Owns the order in which databases take their turns, and the bound on what is hel
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -16,7 +15,7 @@ from adapters.source.log.log_thread import LogThread
 from adapters.sqlserver.server.position import LogPosition, position_of, positions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.span_reader import ReadSpan
@@ -33,8 +32,8 @@ class LogSlice:
 
     `told_at_s` is the time of the last commit in Unix seconds by the server's clock, or the present if
     nothing is left to read: the capture job's delay is not our lag. That clock is `ahead_s` ahead of
-    `time.monotonic`. `changed` says that the instances changed. `gaps` are tables some of whose changes can
-    no longer be read.
+    the job's monotonic one. `changed` says that the instances changed. `gaps` are tables some of whose
+    changes can no longer be read.
     """
 
     end: LogPosition
@@ -46,7 +45,7 @@ class LogSlice:
     ahead_s: float = 0.0
 
     def lag_s(self, clock_s: float) -> float | None:
-        """The age of the last commit at a time of `time.monotonic`; None without rows."""
+        """The age of the last commit at a time of the job's monotonic clock; None without rows."""
         return max(0.0, clock_s + self.ahead_s - self.told_at_s) if self.read.rows else None
 
 
@@ -103,9 +102,14 @@ class SqlServerLog:
     thread: ClassVar[type[LogThread]] = LogThread
 
     def __init__(
-        self, databases: Sequence[DatabaseLog], start: Position, poll_s: float, told: Sequence[Span] = ()
+        self,
+        databases: Sequence[DatabaseLog],
+        start: Position,
+        poll_s: float,
+        monotonic: Callable[[], float],
+        told: Sequence[Span] = (),
     ) -> None:
-        self._databases, self._poll_s = databases, poll_s
+        self._databases, self._poll_s, self._monotonic = databases, poll_s, monotonic
         self._positions = list(positions_of(start))
         self._spans: list[Span] = list(told)
         self._hurry = False
@@ -177,10 +181,10 @@ class SqlServerLog:
     def _pause(self) -> None:
         """Wait for the next poll, which comes soon while `hurry` is on."""
         with self._thread.changed:
-            began_s = time.monotonic()
+            began_s = self._monotonic()
             self._thread.wait(lambda: self._hurry, self._poll_s)
             if self._hurry:
-                rest_s = min(_HURRIED_S, self._poll_s) - (time.monotonic() - began_s)
+                rest_s = min(_HURRIED_S, self._poll_s) - (self._monotonic() - began_s)
                 self._thread.wait(lambda: False, max(0.0, rest_s))
 
     def _add(self, number: int, taken: LogSlice) -> None:

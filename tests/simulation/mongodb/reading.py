@@ -60,15 +60,18 @@ def log_opener(life: Life, client: SimClient) -> Callable[..., MongoLog]:
     class Log(SimLog):
         """The log of this job."""
 
-        def _clock(self) -> float:
-            return life.world.clock()
-
         def on_its_way(self) -> bool:
             stream = client.streams.get(self._stream._cursor)
             return stream is not None and stream.on_its_way
 
-    def opened(stream: ChangeStream, position: Position, bounds: LogBounds, polls: Polls) -> MongoLog:
-        log = Log(stream, position, bounds, polls)
+    def opened(
+        stream: ChangeStream,
+        position: Position,
+        monotonic: Callable[[], float],
+        bounds: LogBounds,
+        polls: Polls,
+    ) -> MongoLog:
+        log = Log(stream, position, monotonic, bounds, polls)
         log.steps.log, log.steps.life = log, life
         life.log = log
         return log

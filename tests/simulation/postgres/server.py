@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
-from adapters.postgres.log.reader import PostgresLog, SessionTools
+from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.log.stream_opening import open_stream
 from adapters.postgres.server.connection import Identity, Server
 from adapters.postgres.server.text_settings import reader_name
@@ -23,8 +23,8 @@ from tests.simulation.postgres.questions import SimQuestions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
+    from adapters.postgres.log.reader import SessionTools
     from adapters.postgres.log.stream.subscription import Start, Subscription
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.visibility import Visibility
@@ -325,7 +325,7 @@ class SimLog(PostgresLog):
         self.idle = True
         sender: Any = self._intake.connection
         if sender.spoke:
-            sender.spoke, self._silence.heard_s = False, self.tools.clock()
+            sender.spoke, self._silence.heard_s = False, self._clock.monotonic()
 
     def close(self) -> None:
         """End the session; the world may do so, too, when the job has died."""
@@ -371,14 +371,10 @@ def log_opener(server: SimServer, life: Life) -> Callable[..., PostgresLog]:
             return _Session(process, WalSender(process, slot, lsn))
 
     def opened(
-        settings: Settings, connections: Server, start: Start, silence_s: float, directory: Path
+        settings: Settings, connections: Server, start: Start, silence_s: float, tools: SessionTools
     ) -> PostgresLog:
-        class Log(SimLog):
-            """The log of this job."""
-
-            tools = SessionTools(life.world.clock, cast("Any", replicate))
-
-        log = open_stream(settings, connections, start, silence_s, directory, Log)
+        tools = replace(tools, replicate=cast("Any", replicate))
+        log = open_stream(settings, connections, start, silence_s, tools, SimLog)
         assert isinstance(log, SimLog)
         log.steps.log, log.steps.life = log, life
         life.log = log

@@ -79,9 +79,13 @@ def log_opener(life: Life) -> Callable[..., SqlServerLog]:
     """What reads the logs of a job."""
 
     def opened(
-        databases: Sequence[DatabaseLog], start: Position, poll_s: float, told: Sequence[Span] = ()
+        databases: Sequence[DatabaseLog],
+        start: Position,
+        poll_s: float,
+        monotonic: Callable[[], float],
+        told: Sequence[Span] = (),
     ) -> SqlServerLog:
-        log = SimLog(databases, start, poll_s, told)
+        log = SimLog(databases, start, poll_s, monotonic, told)
         log.steps.log, log.steps.life = log, life
         life.log = log
         return log

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres.log.assembler import Cut
-from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.log.reader import PostgresLog, SessionTools
 from adapters.postgres.log.span import Span
 from adapters.postgres.log.stream.subscription import Start, Subscription
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.server.replication import log_error
+from adapters.system import system_clock
 from engine.errors import PositionLost, SourceError
 from engine.model import Position
 
@@ -100,7 +101,7 @@ def test_a_log_that_can_not_be_opened_leaves_no_file_open(tmp_path):
                 "host=127.0.0.1 port=1 connect_timeout=2",
                 subscription=Subscription("slot", "publication"),
                 start=Start(Position((0, 0))),
-                directory=tmp_path,
+                tools=SessionTools(system_clock(), tmp_path),
             )
 
     assert open_files() == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from adapters.sqlserver.log.reader import SqlServerLog
@@ -23,7 +25,7 @@ class Failing:
 
 
 def test_a_failure_is_told_without_the_row_that_it_quotes():
-    log = SqlServerLog([Failing()], position_of([LogPosition()]), 0.01)
+    log = SqlServerLog([Failing()], position_of([LogPosition()]), 0.01, time.monotonic)
     with pytest.raises(InvariantError) as caught:
         log.take(10)
     log.close()
