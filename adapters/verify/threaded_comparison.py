@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from itertools import repeat
 from threading import Event
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -65,3 +66,9 @@ class ThreadedComparison(ABC):
             if self._given_up.is_set():
                 raise SourceError("the comparison was given up")
             yield some
+
+    def _moments(self, pause_s: float) -> Iterator[None]:
+        """Yield at once, and again after each pause. Raises SourceError once the comparison was given up."""
+        for _ in self._while_wanted(repeat(None)):
+            yield
+            self._given_up.wait(pause_s)

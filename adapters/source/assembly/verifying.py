@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from adapters.verify.events.copied_events import Traits
     from adapters.verify.tables.foreign_tables import ForeignTables
+    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
     from engine.model import CollectionId
@@ -61,7 +62,7 @@ class Verifiable:
 class ComparisonTools:
     """Where a job compares: its sink, who runs the tasks, and the directory below which files wait.
 
-    What the job's next session goes on with is in the directory `verified`.
+    What the job's next session goes on with is in the directory `verified`. `clock` is the job's.
     `shared_disk`: tasks read and write the driver's files. `database` has all collections, if their names
     don't have it.
     """
@@ -70,6 +71,7 @@ class ComparisonTools:
     executors: Executors
     staging: str
     verified: str
+    clock: Clock
     shared_disk: bool
     database: str = ""
 
@@ -117,18 +119,20 @@ def _others(
         if isinstance(tables, str):
             found[name] = tables
         else:
-            marker = _marker(settings, told, target.marker)
+            marker = _marker(settings, ground.clock, told, target.marker)
             found[name] = foreign_copy.ForeignCopy(tables, settle_s, work, place, marker)
     return found
 
 
-def _marker(settings: Settings, told: Verifiable, collection: CollectionId | None) -> Marker | None:
+def _marker(
+    settings: Settings, clock: Clock, told: Verifiable, collection: CollectionId | None
+) -> Marker | None:
     """The markers of a target. Without the truncates that the log has, differences would be false."""
     if told.mark is None or collection is None:
         return None
     skipped = told.truncates and "t" in settings.events.skipped_operations
     why = "with a marker, events need the truncates: set skipped.operations=none" if skipped else ""
-    return Marker(collection, topic_of(collection, settings.events), told.mark, why)
+    return Marker(collection, topic_of(collection, settings.events), told.mark, clock, why)
 
 
 def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
@@ -143,7 +147,7 @@ def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
     if settings.sink.kind == SinkKind.KAFKA:
         # A topic may be compacted.
         traits = replace(traits, thins=True)
-        return TopicCopy(settings.sink.kafka, work, ground.verified, executors, files)
+        return TopicCopy(settings.sink.kafka, work, ground.verified, executors, files, ground.clock)
     return files(settings.sink.directory)
 
 

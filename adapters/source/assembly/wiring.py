@@ -112,6 +112,7 @@ def job_parts(
         site.locations.encoders,
         leased.staging,
         verified,
+        clock,
         site.shared_disk,
         database=wired.database,
     )

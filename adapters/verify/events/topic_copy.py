@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.verify.events.files_copy import FilesComparison, FilesCopy
+    from engine.clock import Clock
     from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span, TouchedKeys
@@ -79,11 +80,17 @@ class TopicCopy:
     """
 
     def __init__(
-        self, settings: KafkaSettings, work: str, kept: str, executors: Executors, files: FilesCopyOf
+        self,
+        settings: KafkaSettings,
+        work: str,
+        kept: str,
+        executors: Executors,
+        files: FilesCopyOf,
+        clock: Clock,
     ) -> None:
         self._settings, self._work, self._kept = settings, work, Path(kept)
         self._executors, self._files_of = executors, files
-        self._ends = TopicEnds(settings)
+        self._ends = TopicEnds(settings, clock)
         self._topics: dict[str, _Topic] = {}
         self._begun = 0
 

@@ -6,7 +6,6 @@ events that consumers may see are read: none of a transaction that was aborted.
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from adapters.verify.events.turn_ends import Turns
+    from engine.clock import Clock
     from engine.config.sinks.settings import KafkaSettings
 
 _AT_ONCE: Final = 10_000
@@ -161,8 +161,8 @@ class _Parts:
 class TopicEnds:
     """Asks where partitions end. Used by the job's thread alone."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
         self._admin: AdminClient | None = None
 
     def of(self, topic: str) -> Mapping[int, int]:
@@ -182,16 +182,16 @@ class TopicEnds:
         if not partitions:
             return {}
         written = _ends(self._admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
-        until = time.monotonic() + _SILENCE_S
+        until = self._clock.monotonic() + _SILENCE_S
         # A producer is told that its transaction is committed before the partitions are.
         while True:
             found = _ends(self._admin, topic, partitions, IsolationLevel.READ_COMMITTED)
             if all(found[number] >= end for number, end in written.items()):
                 return found
-            if time.monotonic() > until:
+            if self._clock.monotonic() > until:
                 hint = "look for producers that have begun one and not ended it"
                 raise SourceError("a transaction in it stays open", where=topic, hint=hint)
-            time.sleep(_DECIDED_S)
+            self._clock.sleep(_DECIDED_S)
 
     def forget(self) -> None:
         """Drop the connections."""

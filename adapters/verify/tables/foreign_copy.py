@@ -206,7 +206,7 @@ class ForeignComparison(ThreadedComparison):
         work, asked = self._work, self._asked
         marked = self._marked
         if marked is not None:
-            marked.marker.await_there(marked.has, self._while_wanted)
+            marked.marker.await_there(marked.has, self._moments)
         size = self._held.begin()
         behind = marked.marker.insert() if marked is not None else ""
         looks = self._known or _LastLook(partitions_of(work.rows, size), asked.span.since)
@@ -215,7 +215,7 @@ class ForeignComparison(ThreadedComparison):
         seen = SortSeen(work.directory, looks.partitions)(work.seen)
         upto = asked.span.upto
         if marked is not None:
-            upto = marked.marker.turn(behind, self._ground.own, upto, marked.newest, self._while_wanted)
+            upto = marked.marker.turn(behind, self._ground.own, upto, marked.newest, self._moments)
         looks = self._touched(looks, upto)
         whole = asked.look == asked.span.since
         task = JudgePartition(

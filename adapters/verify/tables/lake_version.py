@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -85,15 +83,15 @@ class HeldVersion:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def ready(self, upto: int, while_wanted: Callable[[Iterable[float]], Iterator[float]]) -> int | None:
+    def ready(self, upto: int, moments: Callable[[float], Iterator[None]]) -> int | None:
         """Wait until the turn is merged, and take the version that the table has then."""
-        waits = while_wanted(repeat(_MOMENT_S))
+        waits = moments(_MOMENT_S)
         while not self._sink.merged(upto):
-            time.sleep(next(waits))
+            next(waits)
         self._pinned = self._tables.pinned(self._name)
         turn = upto if self._pinned is None else max(upto, self._pinned.turn or 0)
         while self._sink.touched.newest < turn:
-            time.sleep(next(waits))
+            next(waits)
         if self._stale():
             return None
         self._shape = self._known or self._bare_shape()

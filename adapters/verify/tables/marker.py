@@ -13,10 +13,7 @@ The target has all that windows have read. Whatever it may have beyond that is i
 
 from __future__ import annotations
 
-import time
-import uuid
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -27,12 +24,13 @@ from engine.verify.compared_digests import key_digests
 from engine.verify.copy import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from engine.clock import Clock
     from engine.model import CollectionId
     from engine.verify.copy import Copy
 
-    Wanted = Callable[[Iterable[None]], Iterator[None]]
+    Moments = Callable[[float], Iterator[None]]
 
 LONGEST_S: Final = 600.0
 """How long a marker may take to either side."""
@@ -43,34 +41,34 @@ _PAUSE_S: Final = 0.1
 class Marker:
     """The source's table of markers, its topic, and what inserts a row with this id into it.
 
-    `why` says why nothing can be compared by it; empty if something can.
+    `why` says why nothing can be compared by it; empty if something can. Who waits does so between `moments`,
+    which end by an error once the comparison is given up.
     """
 
     collection: CollectionId
     topic: str
     write: Callable[[CollectionId, str], None]
+    clock: Clock
     why: str = ""
 
     def insert(self) -> str:
         """Insert a row; returns its id. Raises SourceError."""
-        marker = f"verify-{uuid.uuid4().hex}"
+        marker = f"verify-{self.clock.new_id()}"
         self.write(self.collection, marker)
         return marker
 
-    def await_there(self, has: Callable[[str], bool], while_wanted: Wanted) -> None:
+    def await_there(self, has: Callable[[str], bool], moments: Moments) -> None:
         """Insert a row, and wait until the target has it."""
         marker = self.insert()
-        for _ in _while(while_wanted, f"the target has not got the row {marker!r}", self.collection):
+        for _ in self._while(moments, f"the target has not got the row {marker!r}"):
             if has(marker):
                 return
 
-    def turn(
-        self, marker: str, own: Copy, begin: int, newest: Callable[[], int], while_wanted: Wanted
-    ) -> int:
+    def turn(self, marker: str, own: Copy, begin: int, newest: Callable[[], int], moments: Moments) -> int:
         """Wait until the own copy has this row; returns its turn, which is after `begin`."""
         key = key_digests(pa.array([orjson.dumps({"id": marker}).decode()], pa.large_string()))[0].as_py()
         upto = begin
-        for _ in _while(while_wanted, f"the stream has not carried the row {marker!r}", self.collection):
+        for _ in self._while(moments, f"the stream has not carried the row {marker!r}"):
             while upto < (known := newest()):
                 touched = own.touched_keys(self.topic, Span(upto, known))
                 upto = touched.upto
@@ -78,13 +76,11 @@ class Marker:
                     return upto
         return upto
 
-
-def _while(while_wanted: Wanted, why: str, collection: CollectionId) -> Iterator[None]:
-    """Yield now and then. Raises SourceError once it has taken too long."""
-    end = time.monotonic() + LONGEST_S
-    for _ in while_wanted(repeat(None)):
-        yield
-        if time.monotonic() > end:
-            hint = "is the table captured, and is the target filled in the order of the log?"
-            raise SourceError(f"{why} in {LONGEST_S:.0f} s", where=collection, hint=hint)
-        time.sleep(_PAUSE_S)
+    def _while(self, moments: Moments, why: str) -> Iterator[None]:
+        """Yield now and then. Raises SourceError once it has taken too long."""
+        end = self.clock.monotonic() + LONGEST_S
+        for _ in moments(_PAUSE_S):
+            yield
+            if self.clock.monotonic() > end:
+                hint = "is the table captured, and is the target filled in the order of the log?"
+                raise SourceError(f"{why} in {LONGEST_S:.0f} s", where=self.collection, hint=hint)

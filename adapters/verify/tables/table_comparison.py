@@ -90,11 +90,11 @@ class Ends:
 class TargetRows(Cancellable, Protocol):
     """The target's rows as of one moment. Used by one thread; `cancel` by any. All raise SinkError."""
 
-    def ready(self, upto: int, while_wanted: Callable[[Iterable[float]], Iterator[float]]) -> int | None:
+    def ready(self, upto: int, moments: Callable[[float], Iterator[None]]) -> int | None:
         """Have the target as of the turn `upto`, or of a later one, and return which.
 
-        None: nothing can be compared with it. Who waits does so by iterating over `while_wanted`, which ends
-        by an error once the comparison is given up.
+        None: nothing can be compared with it. Who waits does so between `moments`, which are that many
+        seconds apart and end by an error once the comparison is given up.
         """
 
     def size(self) -> int:
@@ -141,7 +141,7 @@ class TableComparison(ThreadedComparison):
 
     def _compared(self) -> Findings:
         work, held = self._work, self._ends.held
-        upto = held.ready(self._asked.span.upto, self._while_wanted)
+        upto = held.ready(self._asked.span.upto, self._moments)
         if upto is None:
             return Findings(stale=True)
         asked = replace(self._asked, span=replace(self._asked.span, upto=upto))

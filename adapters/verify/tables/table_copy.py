@@ -215,7 +215,7 @@ class _HeldRows:
         self._snapshot = snapshot
         self.size, self.cancel, self.close = snapshot.size, snapshot.cancel, snapshot.close
 
-    def ready(self, upto: int, while_wanted: object) -> int:  # noqa: ARG002  nothing is waited for
+    def ready(self, upto: int, moments: object) -> int:  # noqa: ARG002  nothing is waited for
         """It is as of this turn."""
         return upto
 

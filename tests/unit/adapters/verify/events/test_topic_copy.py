@@ -16,6 +16,7 @@ from adapters.verify.events.topic_copy import TopicCopy
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SourceError
 from engine.verify.copy import Span
+from tests.hand_clock import HandClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ class Topic:
     def begin_session(self) -> None:
         """Another session of the job."""
         work, kept = (str(self.directory / name) for name in ("work", "kept"))
-        self.copy = TopicCopy(KafkaSettings(), work, kept, LocalExecutors(), self.files)
+        self.copy = TopicCopy(KafkaSettings(), work, kept, LocalExecutors(), self.files, HandClock().clock)
         self.patch.setattr(self.copy._ends, "of", lambda _topic: dict(self.ends))
 
     def reading(self, share: Any) -> int:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import IsolationLevel
 
-from adapters.verify.events import topic_records
 from adapters.verify.events.topic_records import TopicEnds
 from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SourceError
+from tests.hand_clock import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Broker:
 
 
 def ends_of(broker: Broker) -> TopicEnds:
-    ends = TopicEnds(KafkaSettings({"bootstrap.servers": "127.0.0.1:1"}))
+    ends = TopicEnds(KafkaSettings({"bootstrap.servers": "127.0.0.1:1"}), HandClock().clock)
     ends._admin = broker  # type: ignore[assignment] # what is asked of it
     return ends
 
@@ -56,8 +56,6 @@ def test_records_that_come_later_are_not_waited_for():
     assert ends_of(Broker(8, [9])).of("t") == {0: 9}
 
 
-def test_a_transaction_that_stays_open_is_no_end(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(topic_records, "_SILENCE_S", 0.1)
-
+def test_a_transaction_that_stays_open_is_no_end():
     with pytest.raises(SourceError, match="t: a transaction in it stays open"):
         ends_of(Broker(8, [5])).of("t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from engine.errors import SinkRefused, SourceError
 from engine.verify.comparison import COPIED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 NAME, SHAPE = TableName("", "orders"), Shape(("id", "note"), ("id",))
@@ -62,8 +63,9 @@ def held(tables: Tables, shape: Shape | None = SHAPE, *, stale: bool = False) ->
     return HeldVersion(sink, (reads, NAME, shape), lambda: stale, lambda _keys: None)
 
 
-def wanted(moments: Iterable[float]) -> Iterator[float]:
-    return (0.0 for _moment in moments)
+def at_once(pause_s: float) -> Iterator[None]:
+    assert pause_s
+    return repeat(None)
 
 
 @pytest.mark.parametrize(("turn", "as_of"), [(None, 4), (2, 4), (4, 4), (7, 7)])
@@ -71,30 +73,28 @@ def test_a_version_is_taken_once_the_turn_is_merged_and_is_as_of_its_own(turn: i
     sink = Lagging()
     tables = Tables(sink, turn)
 
-    assert held(tables).ready(4, wanted) == as_of
+    assert held(tables).ready(4, at_once) == as_of
     assert tables.pinned_at == 5
     assert sink.noted == as_of
 
 
 def test_nothing_is_compared_with_a_table_that_was_emptied():
-    assert held(Tables(Lagging(), 4), stale=True).ready(4, wanted) is None
+    assert held(Tables(Lagging(), 4), stale=True).ready(4, at_once) is None
 
 
 def test_a_comparison_that_was_given_up_waits_no_longer():
-    def given_up(moments: Iterable[float]) -> Iterator[float]:
-        for moment in moments:
-            if moment:
-                raise SourceError("the comparison was given up")
-            yield moment
+    def given_up(_pause_s: float) -> Iterator[None]:
+        yield
+        raise SourceError("the comparison was given up")
 
     with pytest.raises(SourceError, match="given up"):
         held(Tables(Lagging(), 4)).ready(4, given_up)
 
 
 def test_the_key_of_rows_that_nobody_has_read_is_the_table_s():
-    assert held(Tables(Lagging(), 4), None).ready(4, wanted) == 4
+    assert held(Tables(Lagging(), 4), None).ready(4, at_once) == 4
     with pytest.raises(SinkRefused, match="key"):
-        held(Tables(Lagging(), 4, "other"), None).ready(4, wanted)
+        held(Tables(Lagging(), 4, "other"), None).ready(4, at_once)
 
 
 def test_tasks_sort_rows_by_the_digests_of_their_keys(tmp_path: Path):

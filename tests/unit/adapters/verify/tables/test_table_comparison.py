@@ -92,7 +92,7 @@ def test_a_table_with_each_key_once_is_compared_as_ever(tmp_path: Path):
 class Held:
     """Two rows of which windows have seen none."""
 
-    def ready(self, upto, _while_wanted):
+    def ready(self, upto, _moments):
         return upto
 
     def size(self):
