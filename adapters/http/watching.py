@@ -11,12 +11,12 @@ from adapters.http.monitor import Monitor
 from adapters.http.routes import Routes
 from adapters.http.server import JobServer
 from adapters.http.webhook import Webhook
-from adapters.system import system_clock
 from engine.job.reports.tally import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from engine.clock import Clock
     from engine.config.settings import Settings
 
 _log = logging.getLogger("adapters")
@@ -26,6 +26,7 @@ _log = logging.getLogger("adapters")
 def watching(
     settings: Settings,
     addresses: Callable[[Settings], Sequence[tuple[str, int]]],
+    clock: Clock,
     given: Monitor | None = None,
 ) -> Iterator[Monitor | None]:
     """What the job is watched by: `given`, else one that is made if the settings ask for it, else None.
@@ -35,7 +36,7 @@ def watching(
     if not settings.http.on and not settings.lineage.url:
         yield given
         return
-    monitor = given or Monitor(settings, system_clock())
+    monitor = given or Monitor(settings, clock)
     with ExitStack() as watched:
         watched.callback(monitor.history.close)
         if settings.http.on:

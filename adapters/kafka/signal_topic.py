@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from contextlib import suppress
 from contextvars import copy_context
@@ -26,7 +25,7 @@ from engine.errors import ConfigError, InvariantError, TidemarkError
 from signals.channels.topic import Record, TopicPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from confluent_kafka import Message
     from confluent_kafka.admin._topic import TopicDescription
@@ -53,7 +52,10 @@ _OWN: Final = {
 class KafkaTopicReader:
     """Reads one topic. `client` is librdkafka's configuration, `poll_s` the wait of one poll."""
 
-    def __init__(self, topic: str, client: Mapping[str, str], poll_s: float) -> None:
+    def __init__(
+        self, topic: str, client: Mapping[str, str], poll_s: float, monotonic: Callable[[], float]
+    ) -> None:
+        self._monotonic = monotonic
         self._topic, self._poll_s, self._settings = topic, max(0.01, poll_s), client
         self._outage, self._failures = OutageLog(topic), 0
         # The library logs every attempt to connect; this is logged once instead, from the calls' errors.
@@ -207,8 +209,8 @@ class KafkaTopicReader:
 
     def _poll_until_due(self, begun: int) -> None:
         """Poll until the partitions must be looked up again, or another position to begin is requested."""
-        due_s = time.monotonic() + _PARTITIONS_EVERY_S
-        while time.monotonic() < due_s and begun == self._number and not self._ends:
+        due_s = self._monotonic() + _PARTITIONS_EVERY_S
+        while self._monotonic() < due_s and begun == self._number and not self._ends:
             for message in self._consumer.consume(_MAX_WAITING, self._poll_s):
                 self._keep(message, begun)
 

@@ -25,18 +25,19 @@ from typing import TYPE_CHECKING, Final
 from adapters.kafka.errors import BatchRefused
 from adapters.kafka.parts import TurnParts
 from adapters.kafka.producers.records import of_topics
-from adapters.kafka.turn_sending import TurnSending
+from adapters.kafka.turn_sending import ONE_PRODUCER, TurnSending
 from adapters.staging.turn_parts import Staging
 from engine.errors import InvariantError, SinkError, SinkRefused, TopicsRefused
 from engine.events.batch import EventForm
 from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from adapters.kafka.beside.senders import Senders
+    from adapters.kafka.turn_sending import Producers
     from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission
     from engine.model import Part
@@ -51,7 +52,7 @@ _TOLD: Final = 10
 class KafkaSink:
     """Sends turns to the brokers of `settings`; driver and executors share `directory`.
 
-    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client accepts.
+    Raises ConfigError for settings that no client accepts.
     """
 
     form: Final = EventForm.RECORDS
@@ -63,13 +64,13 @@ class KafkaSink:
         executors: Executors,
         directory: Path | str,
         *,
-        tasks: int = 1,
-        name: str = "tidemark",
+        monotonic: Callable[[], float],
+        producers: Producers = ONE_PRODUCER,
         senders: Senders | None = None,
     ) -> None:
         self._directory = Path(directory).absolute()
         self._staging = Staging(self._directory)
-        self._turns = TurnSending(settings, executors, tasks, name, senders)
+        self._turns = TurnSending(settings, executors, producers, senders, monotonic)
         self._rows = self._turns.rows
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._reached = False

@@ -7,7 +7,6 @@ the two apart, and are kept in the state because this may happen while no job ru
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +23,7 @@ from engine.config.sources.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from concurrent.futures import Future
     from typing import Any
 
@@ -36,14 +35,15 @@ _TIMEOUT_S: Final = 10.0
 _LOOK_EVERY_S: Final = 10.0
 _ASK_S: Final = 3.0
 _POLL_S: Final = 0.1
+_APPEARS_S: Final = 0.02
 _LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
 
 
 class Brokers:
     """A cluster as an administrator asks it. Errors name the brokers."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: KafkaSettings, monotonic: Callable[[], float]) -> None:
+        self._settings, self._monotonic = settings, monotonic
         self._reason = Reason()
         # With idempotence it would request the right to write, and never work again if that is denied.
         config = {**client(settings.client, self._reason), "enable.idempotence": False}
@@ -77,8 +77,8 @@ class Brokers:
 
     def wait(self, asked: Collection[Future[Any]]) -> None:
         """Wait for answers; renews a login that expires meanwhile, as may happen between two lookups."""
-        until_s = time.monotonic() + 2 * _TIMEOUT_S
-        while not all(future.done() for future in asked) and time.monotonic() < until_s:
+        until_s = self._monotonic() + 2 * _TIMEOUT_S
+        while not all(future.done() for future in asked) and self._monotonic() < until_s:
             self._client.poll(_POLL_S)
             if self._reason.refused():
                 with suppress(TidemarkError):  # reported with the answers
@@ -101,13 +101,14 @@ class Brokers:
 class Topics:
     """Looks topics up at the `brokers`, and creates missing ones."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings, self.brokers = settings, Brokers(settings)
+    def __init__(self, settings: KafkaSettings, monotonic: Callable[[], float]) -> None:
+        self._settings, self._monotonic = settings, monotonic
+        self.brokers = Brokers(settings, monotonic)
         self._known: dict[str, int] = {}
         self._ids: Mapping[str, str] = {}
         self._remade: set[str] = set()
         self._missing: set[str] = set()
-        self._looked_s = time.monotonic()
+        self._looked_s = monotonic()
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic that `ensure` has found or created."""
@@ -120,7 +121,7 @@ class Topics:
         brokers will never accept.
         """
         refused: dict[str, SinkError] = {}
-        if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
+        if self._monotonic() - self._looked_s > _LOOK_EVERY_S:
             self.forget()
         missing = self._look_up([topic for topic in topics if topic not in self._known], refused)
         if missing:
@@ -183,7 +184,7 @@ class Topics:
 
     def forget(self) -> None:
         """Look everything up again: a topic may have been deleted."""
-        self._looked_s = time.monotonic()
+        self._looked_s = self._monotonic()
         self._known.clear()
 
     def _look_up(self, topics: list[str], refused: dict[str, SinkError]) -> list[str]:
@@ -256,15 +257,15 @@ class Topics:
     def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
         # A topic that did not appear in time is not waited for each time that it is asked for.
         some_new = not self._missing.issuperset(topics)
-        deadline = time.monotonic() + (_TIMEOUT_S if some_new else 0.0)
+        deadline = self._monotonic() + (_TIMEOUT_S if some_new else 0.0)
         while topics := self._look_up(topics, refused):
-            if time.monotonic() > deadline:
+            if self._monotonic() > deadline:
                 self._missing.update(topics)
                 hint = "create it, or set topic.creation.enable=true"
                 for topic in topics:
                     refused[topic] = SinkError("the topic is missing", where=topic, hint=hint)
                 return
-            time.sleep(0.02)
+            self.brokers.admin.poll(_APPEARS_S)
 
     def _note_failed(self, topic: str, what: str, error: KafkaError, refused: dict[str, SinkError]) -> None:
         """Record an error that concerns only its topic; raise any other."""

@@ -7,7 +7,7 @@ that the failure may have made wrong: the producer, the ids of producers, what w
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.beside.row_task import SendRows, keeps_producers
@@ -25,7 +25,7 @@ from engine.errors import SinkError, SinkRefused, TidemarkError, TopicRemade, To
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from adapters.kafka.beside.lease_answers import AskForLease
     from adapters.kafka.beside.senders import Senders
@@ -40,24 +40,43 @@ _SMALLER: Final = 8
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """How many producers may send at once, and the name of their transactional ids."""
+
+    most: int = 1
+    name: str = "tidemark"
+
+
+ONE_PRODUCER: Final = Producers()
+
+
 class TurnSending:
     """Sends turns with these settings, which change when a broker refuses a batch for its size.
 
-    `tasks` is how many producers may send at once; `name` is that of their transactional ids. `rows` sends
-    rows beside the turns; None if there are no `senders`.
+    `rows` sends rows beside the turns; None if there are no `senders`.
     """
 
     def __init__(
-        self, settings: KafkaSettings, executors: Executors, tasks: int, name: str, senders: Senders | None
+        self,
+        settings: KafkaSettings,
+        executors: Executors,
+        producers: Producers,
+        senders: Senders | None,
+        monotonic: Callable[[], float],
     ) -> None:
-        self.settings, self._executors, self._tasks = settings, executors, tasks
-        self.topics = Topics(settings)
+        self.settings, self._executors, self._producers = settings, executors, producers
+        self.topics = Topics(settings, monotonic)
         fenced = settings.fencing is Fencing.TRANSACTIONS
-        self._fence = Fence(settings, name, 1 + 2 * tasks) if fenced else None
+        self._fence = Fence(settings, producers.name, 1 + 2 * producers.most) if fenced else None
         # With fencing, several producers of executors would take their ids when they send.
         self.may_divide = not fenced
         self._delivery: Delivery | None = Delivery(settings, self._id(0))
-        self.rows = RowSending(self, senders, tasks, fenced=fenced) if senders is not None else None
+        self.rows = (
+            RowSending(self, senders, producers.most, monotonic, fenced=fenced)
+            if senders is not None
+            else None
+        )
         self._warned: set[str] = set()
 
     def resume(self, saved: Mapping[str, str]) -> None:
@@ -111,7 +130,7 @@ class TurnSending:
                 for topic in truncated(batch):
                     partitions[topic] = 1
         send = SendTopics(self.settings, attempt, wide)
-        self._judge(self._executors.map(send, shares(events, partitions, self._tasks)), refused)
+        self._judge(self._executors.map(send, shares(events, partitions, self._producers.most)), refused)
 
     def _prepared(self, events: Counter[str]) -> dict[str, SinkError]:
         """The topics that can't have their events, which are taken out of `events`."""
@@ -162,7 +181,7 @@ class TurnSending:
 
         Ids below these were those of turns' tasks, in releases that gave such tasks ids.
         """
-        return SendRows(self.settings, self._id(1 + self._tasks + slot), attempt, keeps, lease)
+        return SendRows(self.settings, self._id(1 + self._producers.most + slot), attempt, keeps, lease)
 
     def failed(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""

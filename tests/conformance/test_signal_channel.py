@@ -69,7 +69,7 @@ def of_kafka(broker: KafkaBroker, topic: str) -> Subject:
     client = {"bootstrap.servers": broker.bootstrap, "group.id": "signals"}
     return Subject(
         lambda text: broker.send(topic, text, "shop"),
-        lambda: TopicChannel(topic, "shop", KafkaTopicReader(topic, client, 0.1), 0),
+        lambda: TopicChannel(topic, "shop", KafkaTopicReader(topic, client, 0.1, time.monotonic), 0),
     )
 
 

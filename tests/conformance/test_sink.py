@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pickle
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,7 @@ class KafkaBench:
 
     def open(self):
         settings = KafkaSettings({"bootstrap.servers": self.broker.bootstrap})
-        return KafkaSink(settings, LocalExecutors(), self.directory)
+        return KafkaSink(settings, LocalExecutors(), self.directory, monotonic=time.monotonic)
 
     def keys(self):
         records = [record for topic in self.broker.topics() for record in self.broker.records(topic)]

@@ -16,6 +16,7 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 from adapters.kafka.sink import KafkaSink
 from adapters.source.assembly.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
+from adapters.system import system_clock
 from engine.config import parse
 from engine.config.text.references import resolve
 from tests.batches import batch
@@ -105,8 +106,10 @@ def go_on(
 ) -> None:
     """Send a turn and read a signal every moment until the credential has changed so often."""
     signals = made.signals.topic.name
-    sink = Turns(KafkaSink(made.sink.kafka, LocalExecutors(), directory / "staging"))
-    desk = make_desk(made.signals, KAFKA["topic.prefix"], time.time(), lambda _answer: None)
+    sink = Turns(
+        KafkaSink(made.sink.kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic)
+    )
+    desk = make_desk(made.signals, KAFKA["topic.prefix"], system_clock(), lambda _answer: None)
     desk.resume({}, 1)
     heard = turn = 0
     try:

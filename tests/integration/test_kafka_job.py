@@ -16,6 +16,7 @@ from adapters.postgres.job import building
 from adapters.source.assembly import job as source_job
 from adapters.source.assembly import wiring
 from adapters.source.assembly.supplied import Onlookers
+from adapters.system import system_clock
 from engine.config import parse
 from engine.config.sinks.settings import Fencing
 from engine.errors import SinkRefused
@@ -108,7 +109,7 @@ def running(database: Database, directory: Path, spark: SparkSession, **more: st
     stop = threading.Event()
     onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
     settings = parse(properties(database, directory, **more))
-    with building(settings, spark, onlookers, sleep=stop.wait) as job:
+    with building(settings, spark, onlookers, clock=system_clock(stop.wait)) as job:
         died: list[BaseException] = []
         thread = threading.Thread(target=_run, args=(job, stop, died))
         thread.start()

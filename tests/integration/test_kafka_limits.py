@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_turn_without_descriptors_is_refused_and_sent_once_there_are(
 ):
     monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", local_bytes)
     settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap, "delivery.timeout.ms": "2000"})
-    sink = Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging"))
+    sink = Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging", monotonic=time.monotonic))
     monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 2.0)
     kafka.create_topic(topic)
     rows = batch(*((topic, f"{key}", "{}", None) for key in range(10)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 import orjson
@@ -50,7 +51,9 @@ def test_min_insync_replicas_is_waited_for(brokers: list[KafkaBroker], tmp_path:
         "delivery.timeout.ms": "6000",
         "socket.timeout.ms": "3000",
     }
-    sink = Turns(KafkaSink(KafkaSettings(settings), LocalExecutors(), tmp_path / "staging"))
+    sink = Turns(
+        KafkaSink(KafkaSettings(settings), LocalExecutors(), tmp_path / "staging", monotonic=time.monotonic)
+    )
     with contextlib.closing(sink):
         send(sink, 1, range(100))
         brokers[2].kill()

@@ -18,6 +18,7 @@ import pytest
 from adapters.kafka.beside.lease_answers import LeaseAnswers
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.kafka.sink import KafkaSink
+from adapters.kafka.turn_sending import Producers
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings
 from engine.errors import ExecutorsFailed, LeaseLost, SinkError, SourceError, TopicsRefused
@@ -56,7 +57,16 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink
     ) -> KafkaSink:
         connected = {"bootstrap.servers": kafka.bootstrap, "client.id": client}
         made = KafkaSettings(connected, **settings)  # type: ignore[arg-type] # as the test gives them
-        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "sink", tasks=tasks, senders=senders))
+        opened.append(
+            KafkaSink(
+                made,
+                LocalExecutors(),
+                tmp_path / "sink",
+                monotonic=time.monotonic,
+                producers=Producers(tasks),
+                senders=senders,
+            )
+        )
         return opened[-1]
 
     yield open_sink

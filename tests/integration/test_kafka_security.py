@@ -95,7 +95,9 @@ def send(broker: KafkaBroker, directory: Path, topic: str, options: dict[str, st
     """Send one event with a producer of these options, as a configuration file gives them."""
     given = {f"producer.{name}": text for name, text in options.items()}
     settings = parse({**KAFKA, **given, "producer.bootstrap.servers": broker.bootstrap})
-    sink = Turns(KafkaSink(settings.sink.kafka, LocalExecutors(), directory / "staging"))
+    sink = Turns(
+        KafkaSink(settings.sink.kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic)
+    )
     try:
         sink.writer(1).write(0, [batch((topic, "k", "v", None))])
         sink.commit(1)

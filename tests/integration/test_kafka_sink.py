@@ -18,6 +18,7 @@ import adapters.kafka.sink as kafka_sink
 from adapters.kafka.partitions import key_hashes
 from adapters.kafka.producers.delivery import Delivery
 from adapters.kafka.sink import KafkaSink
+from adapters.kafka.turn_sending import Producers
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
@@ -43,7 +44,17 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., Turns]]:
     def open_sink(*, client: dict[str, str] | None = None, tasks: int = 1, **settings: object) -> Turns:
         config = {"bootstrap.servers": kafka.bootstrap, **(client or {})}
         made = KafkaSettings(config, **settings)  # type: ignore[arg-type] # as the test gives them
-        opened.append(Turns(KafkaSink(made, LocalExecutors(), tmp_path / "staging", tasks=tasks)))
+        opened.append(
+            Turns(
+                KafkaSink(
+                    made,
+                    LocalExecutors(),
+                    tmp_path / "staging",
+                    monotonic=time.monotonic,
+                    producers=Producers(tasks),
+                )
+            )
+        )
         return opened[-1]
 
     yield open_sink
@@ -172,7 +183,15 @@ def test_a_truncate_is_a_barrier_for_all_partitions(kafka, sink, topic, by, monk
 
 def test_spark_sends_a_large_turn(kafka, spark: SparkSession, tmp_path, topic):
     settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap})
-    sink = Turns(KafkaSink(settings, SparkExecutors(spark), tmp_path / "staging", tasks=2))
+    sink = Turns(
+        KafkaSink(
+            settings,
+            SparkExecutors(spark),
+            tmp_path / "staging",
+            monotonic=time.monotonic,
+            producers=Producers(2),
+        )
+    )
     topics = [topic, f"{topic}-b"]
     send(sink, *[[changes(name, range(20_000), "x" * 500)] for name in topics for _ in range(2)])
     sink.close()
@@ -523,7 +542,9 @@ class TestOutage:
             settings = KafkaSettings(
                 {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": timeout_ms}
             )
-            sinks.append(Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging")))
+            sinks.append(
+                Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging", monotonic=time.monotonic))
+            )
             return sinks[-1]
 
         yield open_sink

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.source.assembly.signal_desk import make_desk
+from adapters.system import system_clock
 from engine.config import parse
 from engine.model import LogMessage
 from tests.servers.certificates import Authority
@@ -67,7 +68,7 @@ def desk(broker: KafkaBroker, topic: str, root: Path, password: str) -> Desk:
             "signal.consumer.ssl.truststore.location": str(root),
         }
     )
-    return make_desk(settings.signals, "shop", time.time(), lambda _answer: None)
+    return make_desk(settings.signals, "shop", system_clock(), lambda _answer: None)
 
 
 def received(desk: Desk, timeout_s: float) -> list[Command]:

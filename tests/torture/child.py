@@ -35,6 +35,7 @@ from adapters.postgres.server.watches import column_watch, membership
 from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
 from adapters.source.assembly.supplied import Onlookers
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
+from adapters.system import system_clock
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
 from engine.snapshot.pace.slices import Slices
@@ -86,7 +87,7 @@ class OneJob:
             parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
-            sleep=self.stop.wait,
+            clock=system_clock(self.stop.wait),
             wrap=self._stepped,
         )
         job: Job = building.__enter__()

@@ -36,7 +36,7 @@ from adapters.postgres.snapshot import (
 )
 from adapters.postgres.snapshot.table_changes import partitions
 from adapters.sinks.files import FilesSink
-from adapters.source.assembly import wiring
+from adapters.source.assembly import job as assembly_job
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
 from engine.job import recovery
@@ -55,6 +55,8 @@ from signals.desk import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from engine.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +293,11 @@ def _by_the_drivers_clock(visible: Any) -> Any:
     return lambda asked: (visible(asked)[0], time.time())
 
 
-def _any_clock(system_clock: Any) -> Any:
-    return lambda *sleep: replace(system_clock(*sleep), monotonic=time.time)
+def _any_clock(opened: Any) -> Any:
+    def by_the_wall(settings: Any, spark: Any, leased: Any, clock: Clock, *more: Any) -> Any:
+        return opened(settings, spark, leased, replace(clock, monotonic=time.time), *more)
+
+    return by_the_wall
 
 
 def _forkless(_check_fork: Any) -> Any:
@@ -376,7 +381,7 @@ MUTANTS: dict[str, Mutant] = {
     "lag by the server's clock": Mutant(
         "clock-ahead", ((transactions.Transactions, "visible", _by_the_drivers_clock),)
     ),
-    "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "system_clock", _any_clock),)),
+    "a clock that nobody sets": Mutant("clock-set-back", ((assembly_job, "opened", _any_clock),)),
     "a silent server is given up": Mutant("lost-log", ((connection.Server, "silence_s", _always(0.0)),)),
     "what was sent behind a fork": Mutant(
         "lagging-standby", ((initial, "check_fork", _forkless), (initial, "_last_commit", _always(None)))

@@ -5,7 +5,6 @@ Owns the slots, each of which sends one run at a time. It reports failures to th
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,6 +12,7 @@ from adapters.kafka.errors import BatchRefused
 from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from adapters.kafka.beside.lease_answers import AskForLease
@@ -51,8 +51,10 @@ class Owner(Protocol):
 class RowSending:
     """Sends with these senders, `slots` runs at a time."""
 
-    def __init__(self, owner: Owner, senders: Senders, slots: int, *, fenced: bool) -> None:
-        self.owner, self._senders, self.fenced = owner, senders, fenced
+    def __init__(
+        self, owner: Owner, senders: Senders, slots: int, monotonic: Callable[[], float], *, fenced: bool
+    ) -> None:
+        self.owner, self._senders, self._monotonic, self.fenced = owner, senders, monotonic, fenced
         self._slots = set(range(slots))
         self._attempt = 0
         self._preparing: dict[int, Future[None]] = {}
@@ -85,7 +87,7 @@ class RowSending:
         if not self.prepares:
             return True
         if not self._preparing:
-            submit, now_s = self._senders.submit, time.monotonic()
+            submit, now_s = self._senders.submit, self._monotonic()
             stale = [slot for slot in sorted(self._slots) if now_s - self._used_s(slot) >= _PREPARED_S]
             self._preparing = {slot: submit(slot, self._task(slot).prepare, None) for slot in stale}
         if not all(future.done() for future in self._preparing.values()):
@@ -96,7 +98,7 @@ class RowSending:
                 future.result()
         except TidemarkError as error:
             raise self.owner.failed(error) from error
-        self._prepared_s |= dict.fromkeys(preparing, time.monotonic())
+        self._prepared_s |= dict.fromkeys(preparing, self._monotonic())
         return True
 
     def _used_s(self, slot: int) -> float:
@@ -106,7 +108,7 @@ class RowSending:
     def begin(self, emission: Emission) -> SendingRows:
         """Begin to send a run."""
         slot = self._slots.pop()
-        self._prepared_s[slot] = time.monotonic()
+        self._prepared_s[slot] = self._monotonic()
         return SendingRows(self, emission, slot)
 
     def submit(self, emission: Emission, slot: int) -> Future[EmissionResult]:

@@ -7,7 +7,6 @@ ended. `wiring` has what a job is built from.
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from adapters.spark.pools import in_pool, pool_of
 from adapters.spark.shared_session import OF_PROCESS
 from adapters.storage.answer_journal import AnswerJournal, last_answers
 from adapters.storage.figures import FiguresFile
+from adapters.system import system_clock
 from engine.errors import LeaseLost, SourceError
 from engine.job.loop import Job
 from engine.job.reports.tally import JobPhase
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.supplied import LeasedCheckpoint, Locations, Onlookers, Site, SuppliedSource
+    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.job.parts import JobParts
     from signals.answers import Answer
@@ -92,23 +93,29 @@ class SourceJob:
         continue.
         """
         kept = False  # if Spark ends while the job is to stop, nothing more is known
-        with watching(settings, self.addresses, onlookers.monitor) as monitor:
+        clock = system_clock(stop.wait)
+        with watching(settings, self.addresses, clock, onlookers.monitor) as monitor:
             onlookers = replace(onlookers, monitor=monitor)
             self.prepare(settings)
             with on_spark(settings, self.packages, spark, stop) as session, pooled(session, settings.name):
-                kept = self._run(settings, session, stop, onlookers)
+                kept = self._run(settings, session, clock, stop, onlookers)
         if kept:
             self.finish(settings)
 
     def _run(
-        self, settings: Settings, spark: SparkSession, stop: threading.Event, onlookers: Onlookers
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        clock: Clock,
+        stop: threading.Event,
+        onlookers: Onlookers,
     ) -> bool:
         """Returns whether the lease was held to the end. Raises ExecutorsFailed if none does any work."""
-        with watched(spark, settings.job.spark_stalled_ms / 1000) as executors:
-            preflight.check(spark, asked_of(settings, self.addresses(settings)))
+        with watched(spark, settings.job.spark_stalled_ms / 1000, clock.monotonic) as executors:
+            preflight.check(spark, asked_of(settings, self.addresses(settings)), clock)
             while not stop.is_set():
                 try:
-                    with self.building(settings, spark, onlookers, sleep=stop.wait) as job:
+                    with self.building(settings, spark, onlookers, clock=clock) as job:
                         job.run(lambda: stop.is_set() or executors.failed is not None)
                         return True
                 except LeaseLost as error:
@@ -123,27 +130,27 @@ class SourceJob:
         spark: SparkSession,
         onlookers: Onlookers,
         *,
-        sleep: Callable[[float], object] = time.sleep,
+        clock: Clock | None = None,
         wrap: Callable[[JobParts], JobParts] = lambda parts: parts,
     ) -> Iterator[Job]:
         """The job, not yet started; its sink and its staging directory are released at the end.
 
         Before it touches anything, it stands by until it holds its leases; see `leasing.leased_checkpoint`.
-        `sleep` pauses for some seconds before the next attempt; it may end early and returns true when the
-        job is to stop. `wrap` can put something between the job and its ports.
+        `clock` is the system's if None is given: nobody can stop the job in a pause then. `wrap` can put
+        something between the job and its ports.
         """
-        monitor = onlookers.monitor
+        clock, monitor = clock or system_clock(), onlookers.monitor
         if monitor is not None:
             monitor.tally.standing = JobPhase.STANDING_BY
         with (
-            leased_checkpoint(settings, spark, sleep) as checkpoint,
-            _opened(settings, spark, checkpoint, sleep) as site,
+            leased_checkpoint(settings, spark, clock.sleep) as checkpoint,
+            _opened(settings, spark, checkpoint, clock) as site,
             closing(self.wire(settings, spark, site.locations)) as wired,
             closing(_desk(settings, site, onlookers, wired)) as desk,
             closing(_figures(checkpoint, wired)) as figures,
             closing(Notifier(settings.notifications)) as notifier,
         ):
-            notices = make_notices(settings, notifier, site.locations.clock)
+            notices = make_notices(settings, notifier, clock)
             parts = replace(job_parts(settings, spark, site, wired, desk), notices=notices)
             if monitor is not None:
                 monitor.attach(wired.kept, wired.show, wired.numbers, wired.figures, wired.database)
@@ -159,15 +166,15 @@ class SourceJob:
 
 
 def _opened(
-    settings: Settings, spark: SparkSession, leased: LeasedCheckpoint, sleep: Callable[[float], object]
+    settings: Settings, spark: SparkSession, leased: LeasedCheckpoint, clock: Clock
 ) -> AbstractContextManager[Site]:
     stages = staging_of(settings.job.staging_kind, spark, leased.staging, slots.now(spark.sparkContext))
-    return opened(settings, spark, leased, sleep, stages, make_sink)
+    return opened(settings, spark, leased, clock, stages, make_sink)
 
 
 def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: SuppliedSource) -> Desk:
-    now = site.locations.clock.now
-    journal, monitor = AnswerJournal(site.checkpoint.directory, now), onlookers.monitor
+    clock, monitor = site.locations.clock, onlookers.monitor
+    journal = AnswerJournal(site.checkpoint.directory, clock.now)
 
     def record(turn: int, answers: Sequence[Answer]) -> None:
         journal.record(turn, answers)
@@ -177,7 +184,7 @@ def _desk(settings: Settings, site: Site, onlookers: Onlookers, wired: SuppliedS
     return make_desk(
         settings.signals,
         settings.events.topic_prefix,
-        now(),
+        clock,
         onlookers.answer,
         record,
         JobSignals(None if monitor is None else monitor.channel, wired.actions),

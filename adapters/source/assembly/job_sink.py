@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from engine.clock import Clock
     from engine.config.sinks.settings import SinkSettings
     from engine.ports.sink import Sink
 
-Make: TypeAlias = "Callable[[SinkSettings, Staging, LeasedCheckpoint, SparkSession], Sink]"
+Make: TypeAlias = "Callable[[SinkSettings, Staging, LeasedCheckpoint, SparkSession, Clock], Sink]"
 MODULES: Final = {
     SinkKind.KAFKA: "adapters.source.sinks.kafka",
     SinkKind.JDBC: "adapters.source.sinks.jdbc",
@@ -35,7 +36,7 @@ MODULES: Final = {
 
 
 def make_sink(
-    settings: SinkSettings, stages: Staging, leased: LeasedCheckpoint, *, spark: SparkSession
+    settings: SinkSettings, stages: Staging, leased: LeasedCheckpoint, clock: Clock, *, spark: SparkSession
 ) -> Sink:
     """The sink of the settings, for the job that holds these leases and stages in this way.
 
@@ -58,4 +59,4 @@ def make_sink(
             return NullSink()
         case SinkKind.KAFKA | SinkKind.JDBC | SinkKind.DELTA | SinkKind.ICEBERG:
             make = cast("Make", import_module(MODULES[kind]).make)
-            return make(settings, stages, leased, spark)
+            return make(settings, stages, leased, spark, clock)

@@ -16,6 +16,7 @@ from signals.desk import Desk, nowhere
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from engine.clock import Clock
     from engine.config.settings import SignalSettings, SignalTopic
     from signals.actions import SignalAction
     from signals.answers import Answer
@@ -39,12 +40,12 @@ NOTHING_OWN = JobSignals()
 def make_desk(
     settings: SignalSettings,
     topic_prefix: str,
-    now_s: float,
+    clock: Clock,
     answer: Callable[[Answer], None] | None = None,
     record: Callable[[int, Sequence[Answer]], None] = nowhere,
     own: JobSignals = NOTHING_OWN,
 ) -> Desk:
-    """The desk with the enabled channels, which listen from `now_s` on; `answer` None logs the answers.
+    """The desk with the enabled channels, which listen from now on; `answer` None logs the answers.
 
     `record` gets all answers of a turn.
     Channels and actions of other packages are made, too. Raises ConfigError if one of them can't be loaded,
@@ -54,7 +55,7 @@ def make_desk(
         name: custom.make(custom.settings, topic_prefix) for name, custom in settings.custom.items()
     }
     if Channel.KAFKA in settings.channels:
-        channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix, now_s)
+        channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix, clock)
     if Channel.FILE in settings.channels:
         channels[Channel.FILE] = FileChannel(settings.file)
     if own.channel is not None:
@@ -64,7 +65,7 @@ def make_desk(
     return Desk(answer or log_answer, channels, reads_table=reads_table, record=record, actions=actions)
 
 
-def _topic(topic: SignalTopic, key: str, now_s: float) -> TopicChannel:
-    reader = KafkaTopicReader(topic.name, topic.client, topic.poll_timeout_ms / 1000)
-    first_ms = 0 if topic.from_beginning else int(now_s * 1000) - _EARLIER_MS
+def _topic(topic: SignalTopic, key: str, clock: Clock) -> TopicChannel:
+    reader = KafkaTopicReader(topic.name, topic.client, topic.poll_timeout_ms / 1000, clock.monotonic)
+    first_ms = 0 if topic.from_beginning else clock.now_ms - _EARLIER_MS
     return TopicChannel(topic.name, key, reader, first_ms)

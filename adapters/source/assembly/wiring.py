@@ -29,7 +29,6 @@ from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
 from adapters.storage.workspace import VERIFIED, workspace_of
-from adapters.system import system_clock
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
 from engine.errors import ConfigError
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.storage.figures import FiguresFile
+    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.config.sinks.settings import SinkSettings
     from engine.job.reports.observation import Observation
@@ -66,14 +66,14 @@ def opened(
     settings: Settings,
     spark: SparkSession,
     leased: LeasedCheckpoint,
-    sleep: Callable[[float], object],
+    clock: Clock,
     stages: Staging,
     make_sink: Callable[..., Sink],
 ) -> Iterator[Site]:
     """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
     with ExitStack() as held:
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages, leased, spark=spark)
+        made = make_sink(settings.sink, stages, leased, clock, spark=spark)
         held.callback(made.close)
         sink = stages.sink(made, stores=_stores(settings.sink))
         certificates = _certificates(settings, spark, leased.checkpoint)
@@ -86,7 +86,7 @@ def opened(
             windows,
             stages.spans,
             stages.encoders,
-            system_clock(sleep),
+            clock,
             leased.owner,
             leased.previous,
             sink.form,

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from engine.clock import Clock
     from engine.config.sinks.settings import SinkSettings
     from engine.ports.executors import Executors
 
 
 def make(
-    settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, _spark: SparkSession
+    settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, _spark: SparkSession, _clock: Clock
 ) -> JdbcSink:
     """The sink of the settings. It stages in a directory of its own."""
     holder = Holder(leased.job, leased.owner, leased.checkpoint, leased.epoch)

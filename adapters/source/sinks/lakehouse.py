@@ -10,7 +10,7 @@ from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.lakehouse.tables.spark_tables import SparkTables
-from adapters.system import start_thread, system_clock
+from adapters.system import start_thread
 from adapters.verify.tables.lake_copy import LakeCopy
 from engine.config.sinks.lake import FORMAT
 from engine.config.sinks.settings import SinkKind
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from engine.clock import Clock
     from engine.config.sinks.settings import LakeSettings, SinkSettings
     from engine.ports.executors import Executors
 
@@ -27,7 +28,9 @@ _GATHERS_S: Final = 3.0
 """Turns gather so long at least: each write makes a file."""
 
 
-def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spark: SparkSession) -> LakeSink:
+def make(
+    settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spark: SparkSession, clock: Clock
+) -> LakeSink:
     """The sink of the settings."""
     lake, epoch = settings.lake, leased.sink_epoch
     journal = Journal(lake.journal, epoch)
@@ -35,7 +38,7 @@ def make(settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spa
     naming = TableNaming(lake.table_format, FORMAT, LONGEST)
     merger, admission = Merger(journal, tables, lake, naming), Admission(tables, lake)
     pace = Pace(lake.upkeep_s, _GATHERS_S)
-    merging = MergeThread(merger, start_thread, system_clock().monotonic, pace, admission.forget)
+    merging = MergeThread(merger, start_thread, clock.monotonic, pace, admission.forget)
     reads = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
     sink = _VerifiedTables(journal, merger, admission, naming, merging)
     sink.reads, sink.settings = reads, lake

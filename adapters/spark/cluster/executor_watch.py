@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +28,7 @@ from adapters.spark.pools import SENDS
 from engine.errors import ExecutorsFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -174,8 +173,8 @@ def _reason(executor: Any) -> str:
 class Watching:
     """The thread that looks. `failed`: why the job is to end, if it is."""
 
-    def __init__(self, context: SparkContext, watch: ExecutorWatch) -> None:
-        self._context, self._watch = context, watch
+    def __init__(self, context: SparkContext, watch: ExecutorWatch, monotonic: Callable[[], float]) -> None:
+        self._context, self._watch, self._monotonic = context, watch, monotonic
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="tidemark-executors", daemon=True)
         self.failed: ExecutorsFailed | None = None
@@ -200,7 +199,7 @@ class Watching:
     def _act(self) -> None:
         if self.failed is None:
             try:
-                stalled = self._watch.note(seen_in(self._context), time.monotonic())
+                stalled = self._watch.note(seen_in(self._context), self._monotonic())
             except ExecutorsFailed as error:
                 self.failed = error
             else:
@@ -213,13 +212,13 @@ class Watching:
 
 
 @contextmanager
-def watched(spark: SparkSession, stalled_s: float) -> Iterator[Watching]:
+def watched(spark: SparkSession, stalled_s: float, monotonic: Callable[[], float]) -> Iterator[Watching]:
     """Watch the executors until the end of the context, if there are any on other machines.
 
     Raises ExecutorsFailed at the end if the job is to end because of them.
     """
     context = spark.sparkContext
-    watching = Watching(context, ExecutorWatch(stalled_s))
+    watching = Watching(context, ExecutorWatch(stalled_s), monotonic)
     if is_cluster(str(context.master)):
         watching.begin()
     try:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from pyspark import cloudpickle
 
@@ -31,16 +29,19 @@ from engine.errors import ConfigError
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+    from engine.clock import Clock
 
 _log = logging.getLogger("adapters")
 _ROUNDS: Final = 10
 _TASKS_EACH: Final = 4
 _WITH_DRIVER: Final = 2
 _REGISTER_S: Final = 10.0
+_LOOK_S: Final = 0.2
 _HINTS: Final = (
     (
         "lacks ",
@@ -65,8 +66,8 @@ class Requirements:
 class Preflight:
     """Asks the executors of one session; remembers whom it has asked."""
 
-    def __init__(self, context: SparkContext, asked: Requirements) -> None:
-        self._context, self._asked = context, asked
+    def __init__(self, context: SparkContext, asked: Requirements, new_id: Callable[[], str]) -> None:
+        self._context, self._asked, self._new_id = context, asked, new_id
         self._known: frozenset[str] = frozenset()
         # What this process runs, even if its files are replaced later on.
         self._versions, self._code = _versions(), digest(OURS)
@@ -89,7 +90,7 @@ class Preflight:
     def _look(self, executors: int) -> tuple[list[str], int]:
         """What is missing: each thing once, with who lacks it and what to do. And how many answered."""
         there = [address for address in self._asked.addresses if reached(*address[1:])]
-        with _marked(self._asked.directories) as marks:
+        with _marked(self._asked.directories, self._new_id) as marks:
             return self._asked_of_all(executors, there, marks)
 
     def _asked_of_all(
@@ -120,9 +121,11 @@ class Preflight:
 
 
 @contextmanager
-def _marked(directories: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str, str]]]:
+def _marked(
+    directories: Sequence[tuple[str, str]], new_id: Callable[[], str]
+) -> Iterator[list[tuple[str, str, str]]]:
     """The directories, each with the name of a file that lies there for the time of the context."""
-    marks = [(name, path, f".tidemark-look-{uuid4().hex}") for name, path in directories]
+    marks = [(name, path, f".tidemark-look-{new_id()}") for name, path in directories]
     try:
         for _name, path, mark in marks:
             with sink_errors(path):
@@ -161,14 +164,15 @@ def _registered(context: SparkContext) -> frozenset[str]:
     return frozenset(f"{info.host()}:{info.port()}" for info in infos)
 
 
-def _await_first(context: SparkContext) -> None:
+def _await_first(context: SparkContext, clock: Clock) -> None:
     """Wait a moment for the first executor. Afterwards a task waits for it, and the log says so."""
-    deadline = time.monotonic() + _REGISTER_S
+    deadline = clock.monotonic() + _REGISTER_S
     while len(_registered(context)) < _WITH_DRIVER:
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             _log.warning("no executor has come yet; waiting for one: has the master free cores and memory?")
             return
-        time.sleep(0.2)
+        if clock.sleep(_LOOK_S):
+            return
 
 
 def _refuse_speculation(context: SparkContext) -> None:
@@ -187,14 +191,14 @@ _of_jobs: dict[tuple[str, str | None], Preflight] = {}
 """By the application's id and the job's pool: what its windows ask of executors that joined later."""
 
 
-def check(spark: SparkSession, asked: Requirements) -> None:
+def check(spark: SparkSession, asked: Requirements, clock: Clock) -> None:
     """Ask the executors of a cluster before the first turn. Raises ConfigError."""
     context = spark.sparkContext
     if not is_cluster(str(context.master)):
         return
     _refuse_speculation(context)
-    _await_first(context)
-    preflight = Preflight(context, asked)
+    _await_first(context, clock)
+    preflight = Preflight(context, asked, clock.new_id)
     preflight.check()
     _of_jobs[str(context.applicationId), pool_of(context)] = preflight
     _log.info("the executors have what the job needs")

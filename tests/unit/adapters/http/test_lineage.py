@@ -119,9 +119,9 @@ def test_events_are_posted_with_the_token(tmp_path: Path, receiver: Receiver):
         tidemark_openlineage_url=f"http://127.0.0.1:{receiver.server_port}/api/v1/lineage",
         tidemark_openlineage_token="a-token-of-lineage",
     ).settings
-    with watching(settings, lambda _settings: SERVER) as monitor:
+    with watching(settings, lambda _settings: SERVER, system_clock()) as monitor:
         assert monitor is not None
-    with pytest.raises(SourceError), watching(settings, lambda _settings: SERVER):
+    with pytest.raises(SourceError), watching(settings, lambda _settings: SERVER, system_clock()):
         raise SourceError("gone")
 
     assert [event["eventType"] for event in receiver.events] == ["START", "COMPLETE", "START", "FAIL"]
@@ -135,7 +135,7 @@ def test_a_receiver_that_hangs_delays_nothing_and_is_told_of(
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}/secret-path"
         job = WatchedJob(tmp_path, tidemark_openlineage_url=url)
-        with watching(job.settings, lambda _settings: SERVER) as monitor:
+        with watching(job.settings, lambda _settings: SERVER, system_clock()) as monitor:
             assert monitor is not None
             tally = monitor.tally
             tally.opened(cast("LogReader", None), [CollectionId(("public", "t"))])

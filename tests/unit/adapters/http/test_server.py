@@ -12,6 +12,7 @@ import pytest
 from adapters.http.exchange import as_text
 from adapters.http.server import MOST_BODY, MOST_CONNECTIONS, JobServer
 from adapters.http.watching import watching
+from adapters.system import system_clock
 from engine.config.web_settings import HttpSettings
 from engine.errors import ConfigError, SourceError
 from engine.job.reports.tally import JobPhase
@@ -162,9 +163,9 @@ def test_a_certificate_that_is_missing_is_a_wrong_setting(tmp_path: Path):
 
 
 def test_nothing_is_opened_without_a_port_and_the_port_is_closed_at_the_end(tmp_path: Path):
-    with watching(WatchedJob(tmp_path / "a").settings, lambda _settings: []) as monitor:
+    with watching(WatchedJob(tmp_path / "a").settings, lambda _settings: [], system_clock()) as monitor:
         assert monitor is None
     job = WatchedJob(tmp_path / "b", tidemark_http_port="0")
-    with watching(job.settings, lambda _settings: []) as monitor:
+    with watching(job.settings, lambda _settings: [], system_clock()) as monitor:
         assert monitor is not None
     assert monitor.tally.standing is JobPhase.STOPPED

@@ -16,12 +16,14 @@ CLIENT = {"bootstrap.servers": "127.0.0.1:1", "group.id": "signals"}
 
 def test_options_that_no_client_can_be_made_of_are_a_fault_of_the_configuration():
     with pytest.raises(ConfigError, match="the consumer of signals can't be made"):
-        KafkaTopicReader("asks", {**CLIENT, "ssl.ca.location": "/nowhere", "security.protocol": "ssl"}, 0.1)
+        KafkaTopicReader(
+            "asks", {**CLIENT, "ssl.ca.location": "/nowhere", "security.protocol": "ssl"}, 0.1, time.monotonic
+        )
 
 
 def test_a_broker_that_is_away_is_told_once_and_holds_nobody_up(caplog, monkeypatch):
     monkeypatch.setattr("adapters.kafka.signal_topic._LONGEST_PAUSE_S", 0.05)
-    reader = KafkaTopicReader("asks", CLIENT, 0.1)
+    reader = KafkaTopicReader("asks", CLIENT, 0.1, time.monotonic)
     since = time.monotonic()
     reader.begin(TopicPosition({}, 0))
     assert reader.take() == ()
@@ -47,7 +49,7 @@ def test_a_call_that_fails_alone_is_no_outage(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(KafkaTopicReader, "_assign_new", assign)
     monkeypatch.setattr(KafkaTopicReader, "_rest", lambda *_args: None)
     monkeypatch.setattr("adapters.kafka.signal_topic._PARTITIONS_EVERY_S", 0.0)
-    reader = KafkaTopicReader("asks", {**CLIENT, "bootstrap.servers": ""}, 0.1)
+    reader = KafkaTopicReader("asks", {**CLIENT, "bootstrap.servers": ""}, 0.1, time.monotonic)
     reader.begin(TopicPosition({}, 0))
     until = time.monotonic() + 20
     while faults and time.monotonic() < until:
@@ -64,7 +66,7 @@ def test_a_reader_that_has_died_says_so(monkeypatch: pytest.MonkeyPatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr(KafkaTopicReader, "_begin_again", die)
-    reader = KafkaTopicReader("asks", CLIENT, 0.1)
+    reader = KafkaTopicReader("asks", CLIENT, 0.1, time.monotonic)
     reader.begin(TopicPosition({}, 0))
     reader.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -65,7 +66,7 @@ def owner():
 
 def test_there_is_room_while_a_slot_is_free(owner):
     senders = HandSenders()
-    sending = RowSending(owner, senders, 2, fenced=False)
+    sending = RowSending(owner, senders, 2, time.monotonic, fenced=False)
     ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # it is not looked at
     full = sending.has_room
     for _slot, _task, future in senders.asked:
@@ -79,7 +80,7 @@ def test_there_is_room_while_a_slot_is_free(owner):
 
 def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(owner):
     senders = HandSenders()
-    way: Any = RowSending(owner, senders, 1, fenced=False).begin(None)  # type: ignore[arg-type] # as above
+    way: Any = RowSending(owner, senders, 1, time.monotonic, fenced=False).begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(BatchRefused("too large", where="t"))
     looked = way.done()
     senders.asked[1][2].set_result("emitted")
@@ -91,7 +92,7 @@ def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(o
 
 def test_with_ids_producers_are_prepared_before_they_send_and_again_after_a_failure(owner):
     senders = HandSenders()
-    sending = RowSending(owner, senders, 2, fenced=True)
+    sending = RowSending(owner, senders, 2, time.monotonic, fenced=True)
     first = sending.prepared()
     for _slot, _task, future in senders.asked:
         future.set_result(None)
@@ -103,16 +104,18 @@ def test_with_ids_producers_are_prepared_before_they_send_and_again_after_a_fail
 
 
 def test_with_ids_somebody_must_keep_the_producers_or_tell_tasks_of_the_lease(owner):
-    assert RowSending(owner, HandSenders(), 1, fenced=True).is_possible
-    assert not RowSending(owner, HandSenders(keeps=False), 1, fenced=True).is_possible
-    assert RowSending(owner, HandSenders(keeps=False), 1, fenced=False).is_possible
-    assert RowSending(owner, HandSenders(keeps=False, lease=LEASE), 1, fenced=True).is_possible
+    assert RowSending(owner, HandSenders(), 1, time.monotonic, fenced=True).is_possible
+    assert not RowSending(owner, HandSenders(keeps=False), 1, time.monotonic, fenced=True).is_possible
+    assert RowSending(owner, HandSenders(keeps=False), 1, time.monotonic, fenced=False).is_possible
+    assert RowSending(
+        owner, HandSenders(keeps=False, lease=LEASE), 1, time.monotonic, fenced=True
+    ).is_possible
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_tasks_that_ask_for_the_lease_prepare_their_producers_themselves(owner, fenced):
     senders = HandSenders(keeps=False, lease=LEASE)
-    sending = RowSending(owner, senders, 1, fenced=fenced)
+    sending = RowSending(owner, senders, 1, time.monotonic, fenced=fenced)
     prepared = sending.prepared()
     sending.begin(None)  # type: ignore[arg-type] # as above
 
@@ -122,7 +125,7 @@ def test_tasks_that_ask_for_the_lease_prepare_their_producers_themselves(owner, 
 
 def test_a_failure_frees_the_slot_and_is_told(owner):
     senders = HandSenders()
-    sending = RowSending(owner, senders, 1, fenced=False)
+    sending = RowSending(owner, senders, 1, time.monotonic, fenced=False)
     way = sending.begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(SinkError("away"))
 
@@ -134,7 +137,7 @@ def test_a_failure_frees_the_slot_and_is_told(owner):
 
 def test_who_sends_and_ends_is_a_failure_as_well(owner):
     senders = HandSenders()
-    way = RowSending(owner, senders, 1, fenced=True).begin(None)  # type: ignore[arg-type] # as above
+    way = RowSending(owner, senders, 1, time.monotonic, fenced=True).begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(ExecutorsFailed("a process has ended"))
 
     with pytest.raises(ExecutorsFailed, match="a process has ended"):
@@ -145,7 +148,7 @@ def test_who_sends_and_ends_is_a_failure_as_well(owner):
 @pytest.mark.parametrize("error", [BatchRefused("too large", where="t"), NotDelivered("silence", topic="t")])
 def test_a_run_that_is_stopped_is_neither_sent_again_nor_explained(owner, error):
     senders = HandSenders()
-    sending = RowSending(owner, senders, 1, fenced=False)
+    sending = RowSending(owner, senders, 1, time.monotonic, fenced=False)
     way = sending.begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(error)
     way.stop()
@@ -155,11 +158,10 @@ def test_a_run_that_is_stopped_is_neither_sent_again_nor_explained(owner, error)
     assert sending.has_room
 
 
-def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others_send(owner, monkeypatch):
+def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others_send(owner):
     clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0])
-    monkeypatch.setattr("adapters.kafka.beside.sending.time.monotonic", lambda: next(clock))
     senders = HandSenders()
-    sending = RowSending(owner, senders, 3, fenced=True)
+    sending = RowSending(owner, senders, 3, lambda: next(clock), fenced=True)
     sending.prepared()
     for _slot, _task, future in senders.asked:
         future.set_result(None)

@@ -10,8 +10,8 @@ import pytest
 from adapters.source.assembly.job_sink import MODULES
 from engine.config.sinks.settings import SinkKind
 
-GIVEN = 4
-"""The settings, how the job stages, what it has leased, and the session."""
+GIVEN = 5
+"""The settings, how the job stages, what it has leased, the session, and the clock."""
 
 
 @pytest.mark.parametrize("kind", MODULES)

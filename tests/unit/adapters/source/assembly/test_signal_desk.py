@@ -8,6 +8,7 @@ from adapters.source.assembly.signal_desk import make_desk
 from engine.config import parse
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from signals.answers import Answer
+from tests.hand_clock import HandClock
 from tests.toys.mailbox import BOXES
 
 LEAST = {
@@ -26,7 +27,7 @@ T = CollectionId(("public", "t"))
 def test_a_channel_and_an_action_of_another_package_are_used(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(BOXES, "letters", [b'{"id": "a", "type": "snapshot-everything"}'])
     answers: list[Answer] = []
-    desk = make_desk(parse(LEAST).signals, "shop", 0.0, answers.append)
+    desk = make_desk(parse(LEAST).signals, "shop", HandClock().clock, answers.append)
     desk.resume({}, 0)
 
     assert desk.pending()
@@ -35,7 +36,7 @@ def test_a_channel_and_an_action_of_another_package_are_used(monkeypatch: pytest
     desk.tell(1)
     assert [(answer.label, answer.outcome) for answer in answers] == [("mailbox-shop@0", "accepted")]
 
-    again = make_desk(parse(LEAST).signals, "shop", 0.0, answers.append)
+    again = make_desk(parse(LEAST).signals, "shop", HandClock().clock, answers.append)
     again.resume(saved, 1)
 
     assert again.commands([], lambda: [T]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,7 @@ def test_a_job_whose_executors_do_nothing_ends_with_the_reason(monkeypatch):
     monkeypatch.setattr(executor_watch, "seen_in", lambda _context: next(moments))
     spark: Any = FakeSpark("spark://host:7077")
 
-    with pytest.raises(ExecutorsFailed, match="exit code 9"), watched(spark, 0) as watching:  # noqa: PT012
+    with pytest.raises(ExecutorsFailed, match="exit code 9"), watched(spark, 0, time.monotonic) as watching:  # noqa: PT012
         while not (watching.failed and spark.cancelled):
             pass
         raise SourceError("the job that was cancelled")
@@ -123,7 +124,7 @@ def test_a_local_master_has_no_executors_to_watch(monkeypatch):
     looked: list[SimpleNamespace] = []
     monkeypatch.setattr(executor_watch, "seen_in", looked.append)
     spark: Any = FakeSpark("local[*]")
-    with watched(spark, 0) as watching:
+    with watched(spark, 0, time.monotonic) as watching:
         watching._over.wait(0.05)
 
     assert looked == []

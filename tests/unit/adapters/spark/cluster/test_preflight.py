@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from adapters.spark.cluster import preflight
 from adapters.spark.cluster.preflight import _told
 from engine.errors import ConfigError
+from tests.hand_clock import HandClock
 
 
 def test_each_thing_is_said_once_with_what_to_do():
@@ -44,12 +46,16 @@ class Joining:
         return self.answers
 
 
+def asking_of(context: Any) -> preflight.Preflight:
+    return preflight.Preflight(context, preflight.Requirements(), HandClock().clock.new_id)
+
+
 def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code(monkeypatch):
     context, joined = Joining(), iter([frozenset({"driver", "a"}), frozenset({"driver", "a", "b"})])
     monkeypatch.setattr(preflight, "_registered", lambda _context: next(joined))
     digests = iter(["started with", "upgraded to"])
     monkeypatch.setattr(preflight, "digest", lambda _packages: next(digests))
-    asking = preflight.Preflight(context, preflight.Requirements())  # type: ignore[arg-type]  # all that is asked of it
+    asking = asking_of(context)
 
     asking.check()
     asking.check()
@@ -60,7 +66,7 @@ def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code
 def test_an_executor_too_busy_to_answer_is_asked_again(monkeypatch):
     context, there = Joining(), frozenset({"driver", "a", "b", "busy"})
     monkeypatch.setattr(preflight, "_registered", lambda _context: there)
-    asking = preflight.Preflight(context, preflight.Requirements())  # type: ignore[arg-type]  # all that is asked of it
+    asking = asking_of(context)
 
     asking.check()
     context.asked.clear()
@@ -79,7 +85,7 @@ def test_each_job_asks_new_executors_for_what_it_needs_itself(monkeypatch):
     monkeypatch.setattr(preflight, "_of_jobs", {})
     for pool in ("orders", "stock"):
         session.sparkContext.pool = pool
-        preflight.check(session, preflight.Requirements(((pool, "host", 1),)))
+        preflight.check(session, preflight.Requirements(((pool, "host", 1),)), HandClock().clock)
     session.sparkContext.asked.clear()
     session.sparkContext.there |= {"b"}
 
@@ -97,11 +103,25 @@ def test_a_cluster_that_runs_tasks_twice_at_once_is_refused_before_anything_is_a
     session.sparkContext.settings["spark.speculation"] = "true"
 
     with pytest.raises(ConfigError, match=r"spark\.speculation is true"):
-        preflight.check(session, preflight.Requirements())
+        preflight.check(session, preflight.Requirements(), HandClock().clock)
     assert session.sparkContext.asked == []
 
     session.sparkContext.master = "local[2]"  # where Spark never does
-    preflight.check(session, preflight.Requirements())
+    preflight.check(session, preflight.Requirements(), HandClock().clock)
+
+
+@pytest.mark.parametrize(("stops", "waits_s"), [(False, 10.0), (True, 0.0)])
+def test_the_first_executor_is_waited_for_a_moment_unless_the_job_stops(monkeypatch, stops, waits_s):
+    session: Any = SimpleNamespace(sparkContext=Shared())
+    monkeypatch.setattr(preflight, "_registered", lambda _context: frozenset({"driver"}))
+    monkeypatch.setattr(preflight, "reached", lambda *_address: True)
+    monkeypatch.setattr(preflight, "_of_jobs", {})
+    hands = HandClock()
+    sleep = (lambda _seconds: True) if stops else hands.sleep
+    asked = preflight.Requirements((("database", "host", 1),))
+    preflight.check(session, asked, replace(hands.clock, sleep=sleep))
+
+    assert hands.time_s == pytest.approx(waits_s, abs=0.5)
 
 
 class Shared(Joining):
