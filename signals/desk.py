@@ -46,7 +46,7 @@ class Desk:
 
     `channels` are those besides the signal table. With `reads_table` off the table's rows are ignored.
     `record` gets all answers of a turn once the turn is saved, and possibly once more after a restart.
-    `actions` are those of other packages, by signal type.
+    `actions` are those of other packages, by signal type. `monotonic` bounds the time for signals.
     """
 
     def __init__(
@@ -54,12 +54,13 @@ class Desk:
         answer: Callable[[Answer], None] = log_answer,
         channels: Mapping[str, SignalChannel] | None = None,
         *,
+        monotonic: Callable[[], float],
         reads_table: bool = True,
         record: Callable[[int, Sequence[Answer]], None] = nowhere,
         actions: Mapping[str, SignalAction] = MappingProxyType({}),
     ) -> None:
         self._channels, self._reads_table, self._actions = channels or {}, reads_table, actions
-        self._waiting = WaitingAnswers(answer, record)
+        self._monotonic, self._waiting = monotonic, WaitingAnswers(answer, record)
         self.answers = SnapshotAnswers(self._waiting)
         self._saved: Mapping[str, Any] = {}
 
@@ -106,7 +107,7 @@ class Desk:
         if not received:
             return []
         at = position() if position else None
-        budget = Budget()
+        budget = Budget(self._monotonic)
         named = KnownNames(known(), bounded_matcher, budget.check)
         commands: list[Command] = []
         for number, signal in enumerate(received):

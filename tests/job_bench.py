@@ -189,7 +189,7 @@ class Bench:
             sink=StepRecorder(self.sink, self.steps),
             store=StepRecorder(self.store, self.steps),
             executors=self.executors,
-            desk=Desk(self.answers.append, self.channels, record=self.record),
+            desk=Desk(self.answers.append, self.channels, monotonic=lambda: self.now_s, record=self.record),
             pulse=self.pulse,
             now=lambda: self.now_s + self.set_by_s,
             clock=lambda: self.now_s,

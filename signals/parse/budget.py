@@ -6,7 +6,6 @@ examined, so the limits are tight: just enough for what an operator sends by han
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import SignalError
@@ -43,26 +42,23 @@ class Budget:
     """The time for all signals of a turn, and for each of them."""
 
     def __init__(
-        self,
-        signal_s: float = _SIGNAL_S,
-        turn_s: float = _TURN_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, monotonic: Callable[[], float], signal_s: float = _SIGNAL_S, turn_s: float = _TURN_S
     ) -> None:
-        self._signal_s, self._clock = signal_s, clock
-        self._turn_ends_s = self._ends_s = clock() + turn_s
+        self._monotonic, self._signal_s = monotonic, signal_s
+        self._turn_ends_s = self._ends_s = monotonic() + turn_s
 
     @property
     def spent(self) -> bool:
         """Whether no time is left for another signal."""
-        return self._clock() >= self._turn_ends_s
+        return self._monotonic() >= self._turn_ends_s
 
     def begin(self) -> None:
         """Start the time of the next signal."""
-        self._ends_s = min(self._turn_ends_s, self._clock() + self._signal_s)
+        self._ends_s = min(self._turn_ends_s, self._monotonic() + self._signal_s)
 
     def check(self) -> None:
         """Raise SignalError if the signal's time is up."""
-        if self._clock() >= self._ends_s:
+        if self._monotonic() >= self._ends_s:
             raise SignalError(
                 "it takes too long to find what it names", hint="name fewer collections, or simpler patterns"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -138,7 +139,7 @@ def _channels(data: bytes) -> object:
         raise StateError("no state") from None
     told: list[object] = []
     topic, file = TopicChannel("signals", "tm", MemoryTopic(), 0), FileChannel(_LINES)
-    desk = Desk(told.append, {Channel.KAFKA: topic, Channel.FILE: file})
+    desk = Desk(told.append, {Channel.KAFKA: topic, Channel.FILE: file}, monotonic=time.monotonic)
     desk.resume(saved, 1)
     desk.commands([], list)
     desk.tell(1)

@@ -99,7 +99,7 @@ class World:
             sink=Fused(self.sink, self.fuse),
             store=Fused(self.store, self.fuse),
             executors=LocalExecutors(),
-            desk=Desk(lambda _answer: None),
+            desk=Desk(lambda _answer: None, monotonic=lambda: 0.0),
             pulse=Heartbeat(0.0, lambda _now_ms: batch_of([]), lambda: None),
             now=self._now,
             clock=self._now,

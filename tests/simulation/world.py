@@ -114,7 +114,7 @@ class Life:
         self.epoch = lease.epoch
         self.source = world.source_of(self)
         self.sink = world.sink_of(self)
-        desk = Desk(world.hear)
+        desk = Desk(world.hear, monotonic=world.clock)
         parts = JobParts(
             source=self.source,
             sink=self.sink,

@@ -62,7 +62,14 @@ def make_desk(
         channels[Channel.IN_PROCESS] = own.channel
     reads_table = Channel.SOURCE in settings.channels
     actions = {**registered_actions(), **own.actions}
-    return Desk(answer or log_answer, channels, reads_table=reads_table, record=record, actions=actions)
+    return Desk(
+        answer or log_answer,
+        channels,
+        monotonic=clock.monotonic,
+        reads_table=reads_table,
+        record=record,
+        actions=actions,
+    )
 
 
 def _topic(topic: SignalTopic, key: str, clock: Clock) -> TopicChannel:

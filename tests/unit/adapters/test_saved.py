@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,8 @@ def test_keys_are_read_within_their_bytes(lengths: str):
     ],
 )
 def test_a_channels_place_of_another_form_is_refused(saved: dict[str, Any]):
-    desk = Desk(channels={Channel.KAFKA: TopicChannel("t", "k", MemoryTopic(), 0)})
+    channel = TopicChannel("t", "k", MemoryTopic(), 0)
+    desk = Desk(channels={Channel.KAFKA: channel}, monotonic=time.monotonic)
 
     with pytest.raises(StateError, match="can't be read"):
         desk.resume(saved, 1)

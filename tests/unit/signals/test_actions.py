@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import metadata
 
 import pytest
@@ -20,7 +21,7 @@ def obeyed(type_: str, data: str | None, actions=None) -> tuple[list[object], li
     """The commands and the answers of one signal."""
     answers: list[Answer] = []
     known = {"ring-bell": RING, "snapshot-everything": EVERYTHING} if actions is None else actions
-    desk = Desk(answers.append, actions=known)
+    desk = Desk(answers.append, monotonic=time.monotonic, actions=known)
     commands = desk.commands([SignalRow("0/1", "a", type_, data)], lambda: [T, U])
     desk.tell(1)
     return list(commands), answers

@@ -6,6 +6,7 @@ SnapshotSignalArrivedTest, SnapshotSignalDataCollectionsTest. Where ours differs
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +33,7 @@ def obeyed(
 ) -> tuple[Sequence[Command], list[Answer]]:
     """The commands that a row of the signal table becomes, and the answers."""
     answers: list[Answer] = []
-    desk = Desk(answers.append, actions=actions or {}, **more)
+    desk = Desk(answers.append, monotonic=time.monotonic, actions=actions or {}, **more)
     commands = desk.commands([SignalRow("LSN=12345", "log1", type_, data)], lambda: TABLES)
     desk.tell(1)
     return commands, answers

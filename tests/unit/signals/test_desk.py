@@ -52,7 +52,7 @@ def answers():
 
 @pytest.fixture
 def desk(answers):
-    return Desk(answers.append)
+    return Desk(answers.append, monotonic=time.monotonic)
 
 
 def test_valid_signals_become_commands_in_order(desk, answers):
@@ -168,9 +168,10 @@ def test_many_signals_at_once_are_refused_together(desk, answers):
     assert "99000 signals, the last at 0/99999" in answers[-1].text
 
 
-def test_signals_have_their_time_and_no_more(desk, answers, monkeypatch):
+def test_signals_have_their_time_and_no_more(answers, monkeypatch):
     now = iter(range(1_000_000))
-    monkeypatch.setattr("signals.desk.Budget", lambda: Budget(1.0, 40.0, lambda: float(next(now))))
+    monkeypatch.setattr("signals.desk.Budget", lambda monotonic: Budget(monotonic, 1.0, 40.0))
+    desk = Desk(answers.append, monotonic=lambda: float(next(now)))
 
     desk.commands([EXECUTE] * 100, Known())
     desk.tell(1)
@@ -199,7 +200,8 @@ def topic():
 @pytest.fixture
 def listening(answers, topic):
     """A desk that reads the signal table and a topic."""
-    desk = Desk(answers.append, {Channel.KAFKA: TopicChannel("asks", "shop", topic, 0)})
+    channel = TopicChannel("asks", "shop", topic, 0)
+    desk = Desk(answers.append, {Channel.KAFKA: channel}, monotonic=time.monotonic)
     desk.resume({}, 1)
     desk.memory()
     return desk
@@ -267,7 +269,7 @@ def test_a_saved_place_that_can_not_be_read_stops_the_job(listening, place):
 
 
 def test_with_its_channel_off_the_signal_table_asks_for_nothing(answers):
-    desk = Desk(answers.append, reads_table=False)
+    desk = Desk(answers.append, monotonic=time.monotonic, reads_table=False)
     commands = desk.commands([EXECUTE, UNKNOWN], Known())
     desk.tell(1)
 

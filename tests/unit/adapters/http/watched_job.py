@@ -57,6 +57,7 @@ class WatchedJob:
             desk = Desk(
                 self.bench.answers.append,
                 {} if channel is None else {Channel.IN_PROCESS: channel},
+                monotonic=self.monitor.clock.monotonic,
                 record=self.monitor.record,
             )
             return replace(made(), tally=self.monitor.tally, desk=desk)

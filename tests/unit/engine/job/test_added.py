@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,9 @@ class Announcing(Bench):
         memory = self.source.memory_source.memory
         known: Any = self.source
         known.memory = lambda: self.remembered(memory())
-        desk = Desk(self.answers.append, actions={"state": SignalAction(self.state)})
+        desk = Desk(
+            self.answers.append, monotonic=time.monotonic, actions={"state": SignalAction(self.state)}
+        )
         return replace(made, desk=desk, added=self.added)
 
     def remembered(self, memory: Mapping[str, Any]) -> dict[str, Any]:
