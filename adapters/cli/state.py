@@ -18,6 +18,7 @@ from adapters.cli.exits import exit_codes
 from adapters.source.commands import offered
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.storage.disk import open_private
+from adapters.system import system_clock
 from engine.config import read
 from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import CURRENT, to_json
@@ -134,7 +135,7 @@ def move(config: Config, as_json: Json = False) -> None:
         with changing(settings) as change:
             kept: list[str] = []
             said = _of_source(settings, "moved")(
-                settings, change.saved.state, lambda state: kept.append(change.write(state))
+                settings, change.saved.state, lambda state: kept.append(change.write(state)), system_clock()
             )
             text = f"{said}; the state before is in {kept[0]}" if kept else said
             _say(text, {"result": said, "backup": kept[0] if kept else None}, as_json=as_json)

@@ -80,13 +80,14 @@ def job_status(settings: Settings, now_s: float, *, connect: bool = False) -> Jo
     """
     reader = checkpoint_of(settings)
     owner, newest, figures = reader.owner(), reader.newest(), reader.figures()
+    saved_s = now_s if newest is None or newest.saved_s is None else newest.saved_s
     return JobStatus(
         job=settings.name,
         checkpoint=reader.location,
         running=reader.holder() is not None,
         holder=None if owner is None else str(owner),
-        overview=None if newest is None else overview(newest.state, newest.saved_s),
-        saved_age_s=None if newest is None else round(now_s - newest.saved_s, 1),
+        overview=None if newest is None else overview(newest.state, saved_s),
+        saved_age_s=None if newest is None else round(now_s - saved_s, 1),
         position=None if figures is None else figures.position,
         figures_age_s=None if figures is None else round(now_s - figures.at_s, 1),
         lag_s=None if figures is None else figures.lag_s,

@@ -5,7 +5,6 @@ Local directories, and the object stores and file systems that pyarrow knows.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,11 +32,11 @@ _HINT: Final = "check tidemark.checkpoint, and that its storage can be reached f
 
 @dataclass(frozen=True, slots=True)
 class SavedTurn:
-    """A promoted state, its document, and when it was saved, in Unix seconds."""
+    """A promoted state, its document, and when it was saved, in Unix seconds; None if nobody says."""
 
     state: State
     document: bytes
-    saved_s: float
+    saved_s: float | None
 
 
 class CheckpointReader:
@@ -122,10 +121,10 @@ class CheckpointReader:
         except (ArrowException, OSError) as error:
             raise self._failed(error) from error
 
-    def modified_s(self, name: str) -> float:
-        """When a file was written, in Unix seconds; now, if the storage does not say."""
+    def modified_s(self, name: str) -> float | None:
+        """When a file was written, in Unix seconds; None if the storage does not say."""
         (info,) = self._files.get_file_info([f"{self._root}/{name}"])
-        return time.time() if info.mtime_ns is None else info.mtime_ns / 1e9
+        return None if info.mtime_ns is None else info.mtime_ns / 1e9
 
     def _saved(self, turn: int) -> SavedTurn:
         name = state_name(turn)

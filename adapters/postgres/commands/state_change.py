@@ -26,7 +26,6 @@ from adapters.postgres.server.position import parts_of, position_at, shown
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.slot_snapshot import LogStart, create_slot
-from adapters.system import system_clock
 from engine.errors import ConfigError, PositionLost, StateError
 from engine.saved import read_integer, read_mapping, read_text, reading_saved
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.questions.slots import FoundSlot
+    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.job.saved.state import State
     from engine.model import Position
@@ -58,7 +58,7 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
     return replace(state, position=position, memory=_before_log(state))
 
 
-def moved(settings: Settings, state: State, write: Callable[[State], object]) -> str:
+def moved(settings: Settings, state: State, write: Callable[[State], object], clock: Clock) -> str:
     """Take the next step of a move, and `write` the state after it; returns what was done, in words.
 
     Raises StateError if it can't be done.
@@ -71,7 +71,7 @@ def moved(settings: Settings, state: State, write: Callable[[State], object]) ->
         if state.identity.get("system") != identity.system:
             found = questions.slots.find(settings.source_as(PostgresSettings).slot)
             if found is None:
-                position, memory = _replicated(settings, server, questions, _note(state)), {}
+                position, memory = _replicated(settings, server, questions, _note(state), clock), {}
             else:
                 position, memory = _upgraded(state, identity, questions, found), _before_log(state)
             state = replace(state, position=position, identity=identity.to_json(), memory=memory)
@@ -80,10 +80,12 @@ def moved(settings: Settings, state: State, write: Callable[[State], object]) ->
         check_identity(state.identity, identity)
         if str(identity.timeline) != state.identity.get("timeline"):
             return "the server was promoted, and its log continues: start the job, it goes on by itself"
-        return _drained(settings, state, questions, write)
+        return _drained(settings, state, questions, write, clock.new_id())
 
 
-def _drained(settings: Settings, state: State, questions: Questions, write: Callable[[State], object]) -> str:
+def _drained(
+    settings: Settings, state: State, questions: Questions, write: Callable[[State], object], new_id: str
+) -> str:
     """Make sure that everything was sent, and move state and slot up to the end of the log.
 
     pg_upgrade refuses a slot that has any transaction before it, even an empty one. The state goes first: a
@@ -97,7 +99,7 @@ def _drained(settings: Settings, state: State, questions: Questions, write: Call
     end = max(lsn, questions.transactions.log_end())
     if inside or questions.slots.has_more(postgres.slot, postgres.publication, lsn):
         raise _unsent(lsn)
-    marker, transaction = _marked(settings, questions)
+    marker, transaction = _marked(settings, questions, new_id)
     if marker:
         end = questions.transactions.log_end()
         if questions.slots.has_more(postgres.slot, postgres.publication, lsn, but=transaction):
@@ -118,7 +120,7 @@ def _unsent(lsn: int) -> StateError:
     )
 
 
-def _marked(settings: Settings, questions: Questions) -> tuple[str, int]:
+def _marked(settings: Settings, questions: Questions, new_id: str) -> tuple[str, int]:
     """Write a marker to the signal table, if there is one that the role may write to: its id and transaction.
 
     Logical replication applies transactions in the order of their commits. So where the marker has come,
@@ -128,7 +130,7 @@ def _marked(settings: Settings, questions: Questions) -> tuple[str, int]:
     found = questions.signals.find(signals) if signals else None
     if signals is None or found is None or not found.insert:
         return "", 0
-    marker = f"tidemark-move-{system_clock().new_id()}"
+    marker = f"tidemark-move-{new_id}"
     return marker, questions.signals.insert_alone(signals, marker, _MARKER_TYPE)
 
 
@@ -150,7 +152,7 @@ def _upgraded(state: State, identity: Identity, questions: Questions, found: Fou
 
 
 def _replicated(
-    settings: Settings, server: Server, questions: Questions, note: Mapping[str, Any]
+    settings: Settings, server: Server, questions: Questions, note: Mapping[str, Any], clock: Clock
 ) -> Position:
     """Make the slot of a replica that has received everything, and return where it begins.
 
@@ -172,7 +174,7 @@ def _replicated(
             hint="create it before anybody writes there, as `tidemark init` shows, and move again",
         )
     _check_received(questions, postgres.publication)
-    beginning = LogStart(postgres.slot, 0, system_clock(), failover=postgres.slot_failover)
+    beginning = LogStart(postgres.slot, 0, clock, failover=postgres.slot_failover)
     return position_at(create_slot(server, beginning))
 
 
