@@ -56,29 +56,49 @@ DRIVERS = {
 """Who may use a driver: the questions, the replication protocol, and a sink. All others get typed answers."""
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
+    # Each makes the clock that it gives to all others.
+    "adapters/cli/": "a command",
+    "adapters/embedding/threaded_job.py": "a job that Python code starts",
+    "adapters/source/assembly/job.py": "a job",
+    # What waits for others, whose time no clock of ours tells.
+    "adapters/kafka/beside/senders.py": "how long a process of its own is idle, and its signs of life",
+    "adapters/kafka/producers/delivery.py": "how long brokers are silent; tasks send, too",
+    "adapters/postgres/server/answering.py": "how long a socket is silent, which only the system waits for",
+    "adapters/spark/cluster/executor_look.py": "runs in tasks, where none of our packages may be",
+    "adapters/spark/ending.py": "Spark's end, once the job's own pauses no longer last",
+    "adapters/storage/lease.py": "a clock that goes on while the machine sleeps",
+    "adapters/storage/directory.py": "the times of a lease's file; names that no other process takes",
+    # What expires: in tasks as well, which are given no clock.
+    "adapters/kafka/tokens.py": "how long a token serves",
+    "adapters/mongodb/server/credentials.py": "how long a token serves",
     "engine/config/text/references.py": "how long what a command printed may be used",
-    "signals/parse/budget.py": "how long the processor may work on a signal",
-    "adapters/kafka/": "librdkafka's own pace",
-    "adapters/lakehouse/files/": "names of files that no other process takes, and when one was removed",
-    "adapters/verify/tables/lake_version.py": "the pace of a thread; names of files that no other task takes",
-    "adapters/verify/tables/marker.py": "the pace of a thread; ids that no other look takes",
-    "adapters/verify/events/topic_records.py": "the brokers decide transactions at their own pace",
-    "adapters/spark/": "Spark's end",
-    "adapters/storage/": "a lease that outlives a machine's sleep; names that no other process takes",
-    "adapters/staging/": "names of files that no other task takes",
+    # Names of files and blocks that nobody else takes, and that no event shows.
+    "adapters/lakehouse/files/data_file.py": "a file of a table",
+    "adapters/lakehouse/files/deletion_vectors.py": "a file of a table",
+    "adapters/lakehouse/files/delta.py": "when a file of a table was removed, as Delta notes it",
+    "adapters/lakehouse/files/position_deletes.py": "a file of a table",
     "adapters/sinks/files.py": "the mark of a directory",
-    "adapters/postgres/server/answering.py": "how long a socket is silent",
-    "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/assembly/job.py": "the default of an embedding caller's `sleep`",
-    "adapters/sqlserver/log/reader.py": "the pace of a thread",
-    "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
-    "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
+    "adapters/spark/task_reports.py": "the reports of a Spark job",
+    "adapters/staging/executor_blocks.py": "the blocks of a job, in a process that runs several",
+    "adapters/staging/turn_parts.py": "the attempt of a task",
+    "adapters/storage/disk.py": "a directory that is being removed",
+    "adapters/storage/owner.py": "the holder of a lease",
+    "adapters/verify/tables/lake_version.py": "the attempt of a task",
 }
-"""Modules and packages that read a clock, wait, or make ids by themselves, and what for.
+"""Modules that read a clock, wait, make ids, or make a `Clock` by themselves, and what for.
 
-All others are given a `Clock`.
+All others are given a `Clock`, or what they need of it.
 """
-MEASURES = {"clock_gettime", "monotonic", "monotonic_ns", "perf_counter", "sleep", "time", "time_ns"}
+MEASURES = {
+    *("clock_gettime", "clock_gettime_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+    *("process_time", "sleep", "time", "time_ns"),
+}
+TIMED = {
+    *(f"time.{name}" for name in MEASURES),
+    *("uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow", "date.today"),
+    *("adapters.system.system_clock", "system.system_clock"),
+}
+"""What of time and ids a module takes for itself, by the names that it uses."""
 ORDER = {
     "engine": (
         *(
@@ -201,12 +221,12 @@ def blocking(module: str, source: str) -> set[str]:
 
 @functools.cache
 def timed(source: str) -> set[str]:
-    """What a module takes of clocks, pauses and random ids from the standard library."""
+    """What a module takes of clocks, pauses and random ids from the system."""
     tree = parsed(source)
     names = {
-        f"{node.value.id}.{node.attr}"
+        f"{ast.unparse(node.value).split('.')[-1]}.{node.attr}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute)
     }
     names |= {
         f"{node.module}.{alias.name}"
@@ -214,7 +234,7 @@ def timed(source: str) -> set[str]:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    return names & {*(f"time.{name}" for name in MEASURES), "uuid.uuid4", "datetime.now", "datetime.utcnow"}
+    return names & TIMED
 
 
 def upward(module: str, source: str) -> set[str]:
@@ -388,6 +408,9 @@ def test_what_may_read_time_does(place: str):
         ("from uuid import uuid4", {"uuid.uuid4"}),
         ("import uuid\nx = uuid.uuid4().hex", {"uuid.uuid4"}),
         ("from datetime import datetime\nx = datetime.now()", {"datetime.now"}),
+        ("import datetime\nx = datetime.datetime.now()", {"datetime.now"}),
+        ("from adapters.system import start_thread, system_clock", {"adapters.system.system_clock"}),
+        ("from adapters import system\nx = system.system_clock()", {"system.system_clock"}),
         ("def f(clock):\n    return clock.monotonic(), clock.time", set()),
     ],
 )
