@@ -15,7 +15,8 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.java_faults import java_faults
+from adapters.spark.exceptions import SPARK_ERRORS, given_up_by_master
 from adapters.spark.failures import MORE_MEMORY, ran_out_of_memory
 from engine.errors import SourceError
 
@@ -30,8 +31,6 @@ _POLL_S = 0.05
 _ENDS_WITHIN_S = 5.0
 _NO_MEMORY: Final = 52
 """Spark's exit code of a JVM that has no memory left. The job's own error does not always arrive."""
-_REMOVED: Final = "Master removed our application"
-"""What Spark says once ten executors of a standalone cluster have ended and none was left."""
 STOPPED_WITHIN_S = 4.0
 
 
@@ -62,7 +61,7 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
 
 
 def _ended(spark: SparkSession, error: Exception) -> SourceError:
-    if _REMOVED in str(error):
+    if any(given_up_by_master(fault) for below in _with_causes(error) for fault in java_faults(below)):
         return SourceError(
             "Spark ended: executors have ended one after the other, and the master has given the job up",
             where="spark",
@@ -72,6 +71,13 @@ def _ended(spark: SparkSession, error: Exception) -> SourceError:
         hint = f"{MORE_MEMORY}; then start again, and the job goes on"
         return SourceError("Spark ended for lack of memory", where="spark", hint=hint)
     return SourceError("Spark ended", where="spark", hint="start again; the job continues")
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _exit_code(spark: SparkSession) -> int | None:

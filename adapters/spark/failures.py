@@ -9,30 +9,33 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
+from adapters.java_faults import java_faults
 from adapters.spark.exceptions import SPARK_ERRORS
 from engine import errors
 from engine.config.text.refusals import refuse
 from engine.errors import ExecutorsFailed, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
+    from adapters.java_faults import JavaFault
     from engine.model import CollectionId
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<said>.*))?$")
 _JAVA = re.compile(r"(?P<name>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)): (?P<said>.*)")
-_SQL_CAUSES: Final = 10
+_POSTGRES: Final = "org.postgresql."
+_SQL_SERVER: Final = "com.microsoft.sqlserver."
 _INVALID_AUTHORIZATION: Final = "28"
 """PostgreSQL's SQLSTATE class."""
 _LOGIN_FAILED: Final = 18456
 """SQL Server's error number."""
 _OWN_ERRORS: Final = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass))
 _LONGEST: Final = 500
-_NO_MEMORY: Final = "OutOfMemoryError"
+_NO_MEMORY: Final = frozenset({"java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError"})
 MORE_MEMORY: Final = (
     "give Spark more memory: tidemark.spark.conf.spark.driver.memory, or spark.executor.memory on a cluster"
 )
@@ -43,11 +46,12 @@ def job_error(error: Exception, what: str, where: CollectionId | str = "spark") 
     """The error for a failed `what`, with the decisive line of Spark's error. Ours stay as they are."""
     if isinstance(error, TidemarkError):
         return error
-    said = f"{what} failed: {telling_line(error)}"
-    if _login_was_refused(error):
+    faults = java_faults(error)
+    said = f"{what} failed: {_line(error, faults)}"
+    if _login_was_refused(faults):
         refuse()
         return LoginRefused(said, where=where)
-    if _NO_MEMORY in said:
+    if any(fault.name in _NO_MEMORY for fault in faults):
         _ran_out.set()
         return SourceError(said, where=where, hint=MORE_MEMORY)
     return SourceError(said, where=where)
@@ -66,46 +70,33 @@ def of_executors(error: Exception, what: str) -> TidemarkError:
 
 def telling_line(error: Exception) -> str:
     """The message of the server, of the task, or else of Spark. Nothing that may contain a row's value."""
-    said = _of_the_driver(error) or _of_a_task(error) or _of_the_jvm(error)
+    return _line(error, java_faults(error))
+
+
+def _line(error: Exception, faults: Sequence[JavaFault]) -> str:
+    said = _of_the_driver(faults) or _of_a_task(error) or _of_the_jvm(error)
     return said[:_LONGEST]
 
 
-def _of_the_driver(error: Exception) -> str:
+def _of_the_driver(faults: Sequence[JavaFault]) -> str:
     """The error of the database's JDBC driver, if it failed."""
-    try:
-        for cause in _causes(error):
-            name, message = cause.getClass().getName(), str(cause.getMessage() or "").splitlines()
-            first = message[0] if message else ""
-            if name.startswith("org.postgresql."):
-                return postgres_message(cause.getSQLState(), first)
-            if name.startswith("com.microsoft.sqlserver.") and hasattr(cause, "getErrorCode"):
-                return sqlserver_message(int(cause.getErrorCode()), first)
-    except SPARK_ERRORS:  # the JVM is gone, and its message with it
-        return ""
+    for fault in faults:
+        first = next(iter(fault.message.splitlines()), "")
+        if fault.name.startswith(_POSTGRES):
+            return postgres_message(fault.state, first)
+        if fault.name.startswith(_SQL_SERVER) and fault.number is not None:
+            return sqlserver_message(fault.number, first)
     return ""
 
 
-def _login_was_refused(error: Exception) -> bool:
+def _login_was_refused(faults: Sequence[JavaFault]) -> bool:
     """Whether the server refused the JDBC driver's login."""
-    try:
-        for cause in _causes(error):
-            name = cause.getClass().getName()
-            if name.startswith("org.postgresql."):
-                return str(cause.getSQLState() or "").startswith(_INVALID_AUTHORIZATION)
-            if name.startswith("com.microsoft.sqlserver.") and hasattr(cause, "getErrorCode"):
-                return int(cause.getErrorCode()) == _LOGIN_FAILED
-    except SPARK_ERRORS:  # the JVM is gone
-        return False
+    for fault in faults:
+        if fault.name.startswith(_POSTGRES):
+            return fault.state.startswith(_INVALID_AUTHORIZATION)
+        if fault.name.startswith(_SQL_SERVER) and fault.number is not None:
+            return fault.number == _LOGIN_FAILED
     return False
-
-
-def _causes(error: Exception) -> Iterator[Any]:
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _depth in range(_SQL_CAUSES):
-        if cause is None or not hasattr(cause, "getClass"):
-            return
-        yield cause
-        cause = cause.getCause()
 
 
 def _of_a_task(error: Exception) -> str:

@@ -29,6 +29,7 @@ from pyspark import RDD, StorageLevel, TaskContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, functions
 
+from adapters.java_faults import java_faults
 from adapters.spark import outcomes
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.executors import SparkExecutors
@@ -60,8 +61,8 @@ _SENT: Final = pa.schema([("name", pa.large_string()), ("piece", pa.large_binary
 _AS_MESSAGES: Final = {"maxRecordsPerBatch": "1", "useLargeVarTypes": "true"}
 """How Spark sends the rows to Python: one in each message, of this schema."""
 _ROWS_DDL: Final = "name string, piece binary"
-_LOST: Final = ("Checkpoint block", "BlockNotFoundException", "Failed to fetch block")
-"""How Spark says that nobody has a kept partition any more."""
+_LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""Spark's condition where nobody has a kept partition any more."""
 _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, deserialized=False)
 
 
@@ -262,7 +263,7 @@ def map_staging(
 
 def lost_or_failed(error: Exception, what: str) -> TidemarkError:
     """The error of a failed job: that what was staged is lost, or what Spark says."""
-    if any(sign in str(error) for sign in _LOST):
+    if any(fault.condition == _LOST for fault in java_faults(error)):
         return ExecutorsFailed(
             "rows that were staged are lost: the executor that kept them has ended",
             where="spark",

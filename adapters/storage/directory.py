@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # ships no types
 from pyspark.errors import PySparkException
 
+from adapters.java_faults import java_faults
 from adapters.storage.disk import force_directory, make_private, open_private
 from engine.errors import StateError, StateNotSaved
 from engine.staging.writing import write_all
@@ -33,11 +34,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.java_faults import JavaFault
+
 _OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "wasb", "wasbs"})
 _HINT: Final = "check that the storage is there and writable"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FULL_TEXTS: Final = ("No space left on device", "QuotaExceededException", "Disk quota exceeded")
+_FULL_CLASS: Final = "QuotaExceededException"
+"""How the names of HDFS's exceptions for a quota end."""
+_FULL_WORDS: Final = ("No space left on device", "Disk quota exceeded")
+"""What the system says for these numbers. Java's IOException has only its words (seen in Java 17)."""
 _FULL_HINT: Final = "free some space; nothing is lost meanwhile"
+_THERE: Final = "FileAlreadyExistsException"
+"""Hadoop and Java each have a class of this name."""
 _PARTIAL: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.partial")
 
 
@@ -314,10 +322,10 @@ def failing(where: str) -> Iterator[None]:
         yield
     except Py4JJavaError as exc:
         reason = str(exc.java_exception.toString()).splitlines()[0]
-        raise _failed(reason, where) from exc
+        raise _failed(exc, reason, where) from exc
     except PySparkException as exc:
         # PySpark replaces some of Java's exceptions by its own.
-        raise _failed(str(exc).splitlines()[0], where) from exc
+        raise _failed(exc, str(exc).splitlines()[0], where) from exc
     except OSError as exc:
         if exc.errno in _FULL:
             raise StateNotSaved(str(exc.strerror), where=where, hint=_FULL_HINT) from exc
@@ -326,12 +334,17 @@ def failing(where: str) -> Iterator[None]:
         raise StateError(f"the storage can't be reached: {exc}", where=where, hint=_HINT) from exc
 
 
-def _failed(reason: str, where: str) -> StateError:
-    if any(text in reason for text in _FULL_TEXTS):
+def _failed(error: Exception, reason: str, where: str) -> StateError:
+    faults = java_faults(error)
+    if any(_is_full(fault) for fault in faults):
         return StateNotSaved(reason, where=where, hint=_FULL_HINT)
-    if "FileAlreadyExists" in reason:
+    if any(fault.name.endswith(_THERE) for fault in faults):
         return FileThere(reason, where=where)
     return StateError(reason, where=where, hint=_HINT)
+
+
+def _is_full(fault: JavaFault) -> bool:
+    return fault.name.endswith(_FULL_CLASS) or any(words in fault.message for words in _FULL_WORDS)
 
 
 def _hadoop(spark: Any) -> tuple[Any, Any]:

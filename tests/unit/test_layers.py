@@ -122,7 +122,7 @@ ORDER = {
         *("channels", "request", "actions", "desk"),
     ),
     "adapters": (
-        *("system", "disclosure", "release"),
+        *("system", "disclosure", "release", "java_faults"),
         "storage",
         "staging",
         "spark",

@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from adapters.java_faults import java_faults
 from adapters.postgres.conditions.trusted_sql import for_jdbc
 from adapters.postgres.events.rows import row_expression
 from adapters.postgres.server.session_pool import NO_IDLE_TIMEOUTS
 from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot.local_reader import Query
-from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import job_error
 from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, RunRead, fetched_at_once, read_fast, widest
@@ -45,10 +45,10 @@ _log = logging.getLogger("adapters")
 _MOST_BYTES = 32 << 20
 """No fetch of several rows may hold more, whatever their estimated size."""
 _FEWER = 16
-
-
 _FETCH_BOUND = "maxResultBuffer"
-"""The driver's property for the most bytes of a fetch; the driver's error names it."""
+"""The driver's property for the most bytes of a fetch."""
+_BOUND_EXCEEDED = "08S01"
+"""The SQLSTATE of the driver's error then, which reading rows has for nothing else (pgjdbc 42.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +215,10 @@ def rows_wanted(read: RunRead[ReadTable]) -> str:
 
 def _too_large(error: Exception) -> bool:
     """Whether the driver refused a fetch for its size."""
-    try:
-        return _FETCH_BOUND in str(error)
-    except SPARK_ERRORS:  # the text is in the JVM, which may be gone
-        return False
+    return any(
+        fault.name.startswith("org.postgresql.") and fault.state == _BOUND_EXCEEDED
+        for fault in java_faults(error)
+    )
 
 
 def _local_query(reads: Mapping[int, RunRead[ReadTable]], mode: RowMode, exported: SnapshotExport) -> Query:

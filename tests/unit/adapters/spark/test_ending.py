@@ -13,6 +13,7 @@ from adapters.spark import ending, failures
 from adapters.spark.ending import end, outlived, spark_ended
 from adapters.spark.failures import job_error
 from engine.errors import SourceError, StateError
+from tests.thrown import Thrown, failed_job, raised
 
 
 class FakeSession:
@@ -98,9 +99,8 @@ def test_spark_that_ends_on_its_own_is_a_fault(spark, stop):
 
 def test_spark_that_ran_out_of_memory_says_so(stop):
     spark: Any = FakeSession(gone=True)
-    failed = job_error(
-        Py4JError("Lost task 1.0: java.lang.OutOfMemoryError: Java heap space"), "reading rows"
-    )
+    no_memory = Thrown("java.lang.OutOfMemoryError", "Java heap space")
+    failed = job_error(failed_job(no_memory), "reading rows")
     with pytest.raises(SourceError, match="Spark ended for lack of memory; give Spark more memory: tidemark"):
         fail(spark, stop, Py4JError("x"))
 
@@ -108,12 +108,21 @@ def test_spark_that_ran_out_of_memory_says_so(stop):
 
 
 def test_spark_whose_master_has_given_the_job_up_says_so(stop):
-    failed = Py4JError("Job aborted due to stage failure: Master removed our application: FAILED")
+    said = "Job aborted due to stage failure: Master removed our application: FAILED"
+    aborted = raised(Thrown("org.apache.spark.SparkException", said, condition=None))
+    failed = job_error(aborted, "reading rows")
+    failed.__cause__ = aborted
 
-    with pytest.raises(
-        SourceError, match=r"executors have ended one after the other, .*; look at the executors"
-    ):
-        fail(FakeSession(stopped=True), stop, failed)
+    for error in (aborted, failed):
+        with pytest.raises(
+            SourceError, match=r"executors have ended one after the other, .*; look at the executors"
+        ):
+            fail(FakeSession(stopped=True), stop, error)
+
+
+def test_the_same_words_of_anybody_else_say_nothing_of_the_master(stop):
+    with pytest.raises(SourceError, match="spark: Spark ended; start again"):
+        fail(FakeSession(stopped=True), stop, StateError("Master removed our application"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import job_error, telling_line
 from engine.config.text.refusals import refusals
 from engine.errors import LoginRefused, SinkError, SinkRefused, SourceError
+from tests.thrown import Thrown, failed_job
 
 HEAD = "An error occurred while calling o138.collectToPython.\n"
 TAIL = "\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
@@ -49,46 +50,9 @@ ABORTED = (
 ROW = "the-value-of-a-row"
 
 
-class Thrown:
-    """An exception of the JVM, as py4j shows one."""
-
-    def __init__(
-        self, name: str, message: str, cause: Thrown | None = None, *, state: str = "", number: int = 0
-    ) -> None:
-        self._name, self._message, self._cause, self._state, self._number = (
-            name,
-            message,
-            cause,
-            state,
-            number,
-        )
-
-    def getClass(self) -> Thrown:  # noqa: N802
-        return self
-
-    def getName(self) -> str:  # noqa: N802
-        return self._name
-
-    def getMessage(self) -> str:  # noqa: N802
-        return self._message
-
-    def getCause(self) -> Thrown | None:  # noqa: N802
-        return self._cause
-
-    def getSQLState(self) -> str:  # noqa: N802
-        return self._state
-
-    def getErrorCode(self) -> int:  # noqa: N802
-        return self._number
-
-
-def thrown(name: str, message: str, **more: Any) -> Exception:
+def thrown(name: str, message: str, **codes: Any) -> Exception:
     """What py4j raises where a statement failed below Spark's own error."""
-    error = Py4JError(f"{HEAD}: org.apache.spark.SparkException: {ABORTED} ({name}: {message}){TAIL}")
-    error.java_exception = Thrown(
-        "org.apache.spark.SparkException", ABORTED, Thrown(name, message, None, **more)
-    )
-    return cast("Exception", error)
+    return failed_job(Thrown(name, message, **codes), ABORTED)
 
 
 def in_a_task(raised: str) -> Exception:
