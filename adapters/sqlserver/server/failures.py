@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
-
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
+from adapters.java_faults import java_faults
 from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault
-from adapters.spark.exceptions import SPARK_ERRORS
+from adapters.sqlserver.server.known_messages import not_loaded, number_in, plain
 from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 
-_NUMBER = re.compile(r"\((\d+)\) \(SQL")
-_PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
-_CALLED = re.compile(r" \(\d+\) \(SQL\w+\)")
 _RANGE_LOST = 313
 """CDC's functions report this for a range that their change table does not have."""
 _LOGIN_REFUSED = frozenset({18456, 18452, 18470, 18486, 18487, 18488})
@@ -24,20 +19,16 @@ _NO_SUCH_DATABASE = frozenset({4060, 4064})
 _CHECK_LOGIN = "check database.user, database.password and the database"
 _NO_SNAPSHOTS = 3952
 _ALLOW_SNAPSHOTS = "ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'"
-_UNREACHED = ("Login timeout expired", "[08001]")
-"""Parts of the drivers' messages where there is no connection, or none in time."""
+_NOT_CONNECTED, _TIMED_OUT = "08001", "HYT00"
+"""SQLSTATEs: no connection; no answer in time, to a login or to a statement."""
 _CHECK_ADDRESS = "check database.hostname and database.port, and that the server takes TCP connections"
-_NO_DRIVER = "no driver"
-_NO_DRIVER_SAYS = ("Can't open lib", "Data source name not found")
-"""Parts of the driver manager's messages where it can't load a driver, for which it has no number."""
+_NO_DRIVER, _NO_DATA_SOURCE = "no driver", "IM002"
+"""Our own code, and the driver manager's SQLSTATE where it knows no driver of a name."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
 _LOCK_WAITED_FOR = 1222
 _BUSY = frozenset({601, _LOCK_WAITED_FOR})
 """Rows moved under a reader that takes no locks; lock timeout."""
-_SAID_IN_ENGLISH = "Lock request time out period exceeded"
-"""The message of a lock timeout, where Spark passes on only the text."""
-_CAUSES = 20
 
 
 def busy(error: SQLAlchemyError) -> bool:
@@ -45,26 +36,10 @@ def busy(error: SQLAlchemyError) -> bool:
     return native_number(error) in _BUSY
 
 
-def lock_waited_for(error: Exception, said: str) -> bool:
-    """Whether a Spark job failed because of a lock timeout, in any language."""
-    number = jdbc_number(error)
-    return number == _LOCK_WAITED_FOR if number else _SAID_IN_ENGLISH in said
-
-
-def jdbc_number(error: Exception) -> int:
-    """SQL Server's error number in a Spark error, from the cause that has one; 0 if none has."""
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _depth in range(_CAUSES):
-        if cause is None:
-            break
-        with suppress(*SPARK_ERRORS):  # not an SQLException
-            if number := int(cause.getErrorCode()):
-                return number
-        try:
-            cause = cause.getCause()
-        except SPARK_ERRORS:
-            break
-    return 0
+def lock_waited_for(error: Exception) -> bool:
+    """Whether a Spark job failed because of a lock timeout."""
+    numbers = (fault.number for fault in java_faults(error) if fault.number)
+    return next(numbers, 0) == _LOCK_WAITED_FOR
 
 
 def no_snapshots(database: str) -> ConfigError:
@@ -80,22 +55,36 @@ NO_SUCH_OBJECT = 208
 
 def native_number(error: SQLAlchemyError) -> int:
     """SQL Server's number of an error; 0 where the driver gave none."""
-    found = _NUMBER.search(_text(error))
-    return int(found[1]) if found else 0
+    return number_in(_text(error))
+
+
+def _arguments(error: SQLAlchemyError) -> tuple[object, ...]:
+    """What the driver's exception holds: an SQLSTATE and a text."""
+    arguments: tuple[object, ...] = getattr(error.orig, "args", ()) if isinstance(error, DBAPIError) else ()
+    return arguments
 
 
 def _text(error: SQLAlchemyError) -> str:
     """The driver's message. SQLAlchemy's own adds the statement, which holds literals."""
+    arguments = _arguments(error)
     orig = error.orig if isinstance(error, DBAPIError) else None
-    arguments: tuple[object, ...] = getattr(orig, "args", ())
     return str(arguments[-1] if arguments else orig or type(error).__name__)
 
 
+def _state(error: SQLAlchemyError) -> str:
+    """The driver's SQLSTATE; empty if it gave none."""
+    arguments = _arguments(error)
+    return str(arguments[0]) if len(arguments) > 1 else ""
+
+
+def _unreached(error: SQLAlchemyError) -> bool:
+    """Whether there is no connection, or none in time."""
+    state, logging_in = _state(error), isinstance(error, DBAPIError) and error.statement is None
+    return state == _NOT_CONNECTED or (state == _TIMED_OUT and logging_in)
+
+
 def _said(error: SQLAlchemyError) -> str:
-    number = native_number(error)
-    # pyodbc joins all of a driver's messages into one text, each with the calls that it went through
-    parts = (part.strip("; ") for part in _CALLED.split(_text(error).replace("\n", " ")))
-    said = "; ".join(dict.fromkeys(_PREFIXES.sub("", part) for part in parts if part))
+    number, said = native_number(error), plain(_text(error))
     if not number:
         return said[:500] or type(error).__name__
     told = sqlserver_message(number, said)
@@ -104,10 +93,9 @@ def _said(error: SQLAlchemyError) -> str:
 
 def _fault(error: SQLAlchemyError) -> Fault:
     number, said = native_number(error), _said(error)
-    if any(words in said for words in _NO_DRIVER_SAYS):
+    if not_loaded(said) or _state(error) == _NO_DATA_SOURCE:
         return Fault(said, (_NO_DRIVER,))
-    unreached = any(words in _text(error) for words in _UNREACHED)
-    return Fault(said, (number,) if number else (), hint=_CHECK_ADDRESS if unreached else "")
+    return Fault(said, (number,) if number else (), hint=_CHECK_ADDRESS if _unreached(error) else "")
 
 
 source_errors = DriverErrors(

@@ -143,4 +143,4 @@ def _failed(error: Exception, reads: Mapping[int, RunRead[ReadTable]]) -> Tidema
     tables = {read.read.table.id for read in reads.values()}
     database = _database(next(iter(reads.values())))
     said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
-    return said.recast(TableBusy) if lock_waited_for(error, said.message) else said
+    return said.recast(TableBusy) if lock_waited_for(error) else said

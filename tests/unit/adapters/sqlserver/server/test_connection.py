@@ -9,7 +9,6 @@ from pathlib import Path
 
 import mssql_python_odbc
 import pytest
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from adapters.sqlserver.server import connection
@@ -20,6 +19,7 @@ from engine.config.text.references import resolve
 from engine.errors import ConfigError, LoginRefused, LogRemoved, SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
 from tests.servers.port import free_port
+from tests.thrown import Thrown, failed_job
 
 SETTINGS = SqlServerSettings("db.example", "sa", ("shop",), "p;w}d")
 TABLE = CollectionId(("shop", "dbo", "t"))
@@ -155,7 +155,7 @@ def test_a_driver_that_is_not_there_is_a_fault_of_the_settings():
     settings = replace(SETTINGS, odbc_driver="No Such Driver")
 
     with pytest.raises(ConfigError, match="No Such Driver") as caught:
-        Server(reach(settings)).query("shop", "SELECT 1 AS one")
+        Server(reach(settings)).query("shop", "SELECT 1 AS one", "connecting")
     assert "tidemark.sqlserver.odbc.driver" in str(caught.value)
 
 
@@ -267,25 +267,40 @@ def test_half_a_surrogate_pair_is_read_as_java_writes_it(
     assert driver.texts(raw) == {text}
 
 
-class Cause(Exception):
-    """An exception of the JVM as py4j shows it: with a number if it is the driver's, with a cause or none."""
+@pytest.mark.parametrize(("number", "waited"), [(1222, True), (208, False), (None, False)])
+def test_a_lock_that_spark_waited_for_is_known_by_its_number_in_any_language(number, *, waited: bool):
+    codes = {} if number is None else {"number": number}
+    said = Thrown("com.microsoft.sqlserver.jdbc.SQLServerException", "Zeit\u00fcberschreitung", **codes)
 
-    def __init__(self, number: int | None, cause: Cause | None = None) -> None:
-        super().__init__("Zeit\u00fcberschreitung bei der Sperranforderung")
-        self._number, self._cause = number, cause
-        self.java_exception = self
-
-    def getErrorCode(self) -> int:  # noqa: N802  Java's name
-        if self._number is None:
-            raise Py4JError("no such method")
-        return self._number
-
-    def getCause(self) -> Cause | None:  # noqa: N802  Java's name
-        return self._cause
+    assert lock_waited_for(failed_job(said)) is waited
 
 
-def test_a_lock_that_spark_waited_for_is_known_by_its_number_in_any_language():
-    assert lock_waited_for(Cause(None, Cause(None, Cause(1222))), "Zeit\u00fcberschreitung")
-    assert not lock_waited_for(Cause(None, Cause(208)), "Lock request time out period exceeded")
-    assert not lock_waited_for(Cause(None), "Zeit\u00fcberschreitung")
-    assert lock_waited_for(RuntimeError(), "Lock request time out period exceeded.")
+@pytest.mark.parametrize(
+    ("state", "statement", "hinted"),
+    [
+        ("HYT00", None, True),
+        ("08001", None, True),
+        ("HYT00", "SELECT 1", False),
+        ("HY000", None, False),
+    ],
+)
+def test_an_address_is_doubted_where_nobody_has_answered_a_login(state, statement, *, hinted: bool):
+    error = OperationalError(
+        statement, (), Exception(state, f"[{state}] [Microsoft]Expir\u00e9 (0) (SQLConnect)")
+    )
+
+    with pytest.raises(SourceError) as caught, source_errors("connecting", "shop"):
+        raise error
+    assert ("database.port" in caught.value.hint) is hinted
+
+
+def test_a_driver_that_the_driver_manager_does_not_know_is_a_fault_of_the_settings():
+    error = OperationalError(
+        None, (), Exception("IM002", "[IM002] [unixODBC]Unbekannt (0) (SQLDriverConnect)")
+    )
+
+    with (
+        pytest.raises(ConfigError, match="the ODBC driver can't be used"),
+        source_errors("connecting", "shop"),
+    ):
+        raise error

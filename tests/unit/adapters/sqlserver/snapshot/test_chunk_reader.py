@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 
 from adapters.spark.windows.jdbc_job import RunRead
 from adapters.sqlserver.server.connection import Jdbc
@@ -17,6 +16,7 @@ from engine.config.settings import SnapshotSettings
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId, Run, Target
 from tests.staged import files_in
+from tests.thrown import Thrown, failed_job, raised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEY = Keyset((Column("id", 1, "int", nullable=False),))
-SAID = "com.microsoft.sqlserver.jdbc.SQLServerException: Lock request time out period exceeded."
+LOCKED = failed_job(Thrown("com.microsoft.sqlserver.jdbc.SQLServerException", number=1222))
 
 
 class Session:
     """Spark as far as a job that fails: what each asked for, and whose statements name a locked table."""
 
-    def __init__(self, locked: str, said: str = SAID) -> None:
-        self.locked, self.said = locked, said
+    def __init__(self, locked: str, error: Exception = LOCKED) -> None:
+        self.locked, self.error = locked, error
         self.asked: list[tuple[str, Sequence[str]]] = []
         self.conf = self.read = self.sparkContext = self
 
@@ -51,7 +51,7 @@ class Session:
         assert predicates
         self.asked.append((query, properties["set"].split("|")))
         if self.locked in query:
-            raise Py4JError(self.said)
+            raise self.error
         return self
 
     def select(self, *_columns: str) -> Session:
@@ -111,6 +111,6 @@ def test_of_many_tables_the_locked_one_is_named():
 
 def test_another_failure_is_no_lock():
     with pytest.raises(SourceError) as caught:
-        read(Session("[dbo].[b]", "java.lang.Exception: gone"), [run("a"), run("b")])
+        read(Session("[dbo].[b]", raised(Thrown("java.lang.Exception", "gone"))), [run("a"), run("b")])
 
     assert type(caught.value) is SourceError
