@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import re
-
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.server.answering import answer
 from adapters.postgres.server.failures import said_of
+from adapters.postgres.server.known_messages import lacks_publication, loss_in, refused_line
 from adapters.postgres.server.text_settings import startup_options
 from engine.config.text.refusals import refuse
-from engine.errors import LoginRefused, Loss, PositionLost, SourceError
+from engine.errors import LoginRefused, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0
 """How long a replication command may take; creating a slot is not bounded by it."""
 
-_HINTS = {
-    re.compile(
-        r'(password|peer|SASL|certificate) authentication failed|(role|database) ".*" does not exist'
-        r"|no pg_hba.conf entry|no password supplied"
-    ): "check database.user, database.password, database.dbname and the server's pg_hba.conf",
-    re.compile(
-        r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
-        r"|could not (load|read) (private key|certificate)"
-        r"|(certificate|private key) file .* (does not|has group)"
-        r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
-    ): "check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey",
-    re.compile(
-        r"permission denied to start WAL sender|must be superuser or replication role to start walsender"
-    ): "run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
-}
-"""Messages of refusals that no retry repairs, with what to check. A refused connection has no SQLSTATE in
-libpq."""
-
 
 def refusal(said: str) -> LoginRefused | None:
     """The error for a connection that is refused until a setting changes, with which; None for others."""
-    for line in said.splitlines():
-        for pattern, hint in _HINTS.items():
-            if pattern.search(line):
-                refuse()
-                return LoginRefused(line.strip(), where="postgresql", hint=hint)
-    return None
+    found = refused_line(said)
+    if found is None:
+        return None
+    refuse()
+    line, hint = found
+    return LoginRefused(line, where="postgresql", hint=hint)
 
 
 def connect_replication(conninfo: str) -> psycopg.Connection:
@@ -86,15 +67,15 @@ def log_error(said: str, detailed: str = "") -> SourceError:
     `detailed` is the message including what must not be shown.
     """
     whole = f"{said}\n{detailed}"
-    if re.search(r'publication ".*" does not exist', whole):
+    if lacks_publication(whole):
         return PublicationMissing(f"the change log failed: {said}", where="replication slot")
-    lost = "requested WAL segment" in whole or "can no longer get changes from replication slot" in whole
-    if lost or "has been invalidated" in whole:
+    loss = loss_in(whole)
+    if loss is not None:
         return PositionLost(
             f"the change log is gone: {said}",
             where="replication slot",
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
-            loss=Loss.SLOT_INVALIDATED if "invalidated" in whole else Loss.LOG_REMOVED,
+            loss=loss,
         )
     return SourceError(f"the change log failed: {said}", where="replication connection")
