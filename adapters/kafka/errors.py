@@ -32,8 +32,14 @@ _REFUSING: Final = frozenset(
 """Errors by which one topic refuses events while the brokers accept those of others."""
 
 
-_OTHER_PROTOCOL: Final = ("security.protocol", "SSL handshake", "isconnected", "brokers are down")
+_OTHER_PROTOCOL: Final = frozenset({KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001  public names
 """Signs of a reachable port with another protocol; for an unreachable port the error says more."""
+# librdkafka 2.16 says the following only in words: its codes are those of any lost connection and login.
+_CLOSED_BY_BROKER: Final = ("security.protocol", "isconnected")
+"""What it says of a connection that could be made and was then lost, another such sign."""
+_EXPIRED: Final = "not valid in current SASL state"
+"""What a broker says when a login must be renewed during the first login; the next attempt may succeed."""
+
 _PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
 _NO_KEY: Final = (
     "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
@@ -45,10 +51,6 @@ MAY_WRITE: Final = "let the job's user write to the topic, and describe it"
 _LOGIN_REFUSED: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  its public name
 )
-
-
-_EXPIRED: Final = "not valid in current SASL state"
-"""What a broker says when a login must be renewed during the first login; the next attempt may succeed."""
 
 
 class BatchRefused(SinkError):
@@ -64,10 +66,10 @@ class NotDelivered(SinkError):
 
 
 class Reason:
-    """The last error of a client's connections; librdkafka itself keeps retrying."""
+    """The last error of a client's connections, and a hint. librdkafka itself keeps retrying."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._text = self.hint = ""
         self._refused = self.login_refused = False
 
     def __call__(self, error: KafkaError) -> None:
@@ -77,20 +79,21 @@ class Reason:
             self.login_refused |= _EXPIRED not in error.str()
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
             self._text = said(error)
+            self.hint = _PROTOCOL_HINT if _other_protocol(error) else ""
 
     def refused(self) -> bool:
         """Whether a login was refused since the last call."""
         refused, self._refused = self._refused, False
         return refused
 
-    @property
-    def hint(self) -> str:
-        """What to do about it."""
-        return _PROTOCOL_HINT if any(sign in self._text for sign in _OTHER_PROTOCOL) else ""
-
     def behind(self, text: str) -> str:
         """The text, with the known cause."""
         return f"{text} ({self._text})" if self._text else text
+
+
+def _other_protocol(error: KafkaError) -> bool:
+    """Whether the broker's port may speak another protocol than the client."""
+    return error.code() in _OTHER_PROTOCOL or any(words in error.str() for words in _CLOSED_BY_BROKER)
 
 
 def said(error: KafkaError) -> str:
