@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from adapters.postgres.events.relations import Relations
-    from adapters.postgres.server.catalog import Catalog
     from adapters.postgres.server.connection import Server
+    from adapters.postgres.server.questions.catalog import Catalog
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.snapshot.blocking import BlockingViews
     from adapters.postgres.snapshot.initial_view import InitialView

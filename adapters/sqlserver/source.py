@@ -7,6 +7,7 @@ opens windows.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
@@ -195,7 +196,8 @@ class SqlServerSource:
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if any, in the first database."""
         if statement:
-            self._server.run(self._databases.names[0], statement, "the user's statement")
+            with closing(self._server.open(self._databases.names[0])) as questions:
+                questions.run(statement, "the user's statement")
 
     # Spans and windows.
 

@@ -16,7 +16,7 @@ from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.pgoutput import parse_relation
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
-from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.server.text_settings import TEXT_SETTINGS, startup_options
@@ -130,8 +130,15 @@ class Recorded:
 def recorded(database: Database) -> Recorded:
     with session(database) as connection:
         rows = connection.execute(_PEEK).fetchall()
+        types = Catalog(connection).types()
     messages = [b"w" + int(lsn).to_bytes(8, "big") * 2 + bytes(8) + bytes(data) for lsn, data in rows]
-    return Recorded(database, messages, Catalog(database.connect).types())
+    return Recorded(database, messages, types)
+
+
+def table_t(database: Database) -> Table:
+    with database.connect() as connection:
+        (table,) = Catalog(connection).describe([CollectionId(("public", "t"))]).values()
+    return table
 
 
 def after(value: str) -> str:
@@ -150,8 +157,9 @@ def test_both_roads_give_the_same_bytes(each_database, name):
     change = (folder / "change.sql").read_text("utf-8")
     inserts = re.sub(r"^(UPDATE|DELETE)[^\n]*$", "", change, flags=re.MULTILINE)
     server.psql(database.name, "--quiet", input_text=inserts)
-    catalog = Catalog(database.connect)
-    tables = [table for table in catalog.describe(catalog.tables()).values() if table.primary_key]
+    with database.connect() as connection:
+        catalog = Catalog(connection)
+        tables = [table for table in catalog.describe(catalog.tables()).values() if table.primary_key]
 
     log = recorded(database)
     compared = 0
@@ -175,7 +183,7 @@ def test_null_empty_and_separators_are_told_apart(database):
         connection.execute("INSERT INTO t VALUES (3, '', 'b', '', 'é', 0, '', '', '{}', B'')")
         connection.execute("INSERT INTO t VALUES (4, E'\\x1f', NULL, E't\\x1f', 'é', 0, '', 'f', '{}', B'1')")
         connection.execute("INSERT INTO t VALUES (5, 'a', 'b', 'c', E'\\x1f', 0, '', '', '{}', B'')")
-    table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
+    table = table_t(database)
 
     expected = [
         ["1", None, "", None, None, None, None, "", None, ""],
@@ -192,8 +200,8 @@ def test_null_empty_and_separators_are_told_apart(database):
 
 
 def split(database: Database, table: Table, mode: RowMode, where: str = "true") -> list[list[str | None]]:
-    shape = row_shape(relation_of(table), table, Catalog(database.connect).types())
     with session(database) as connection:
+        shape = row_shape(relation_of(table), table, Catalog(connection).types())
         query = f"SELECT {row_expression(shape, mode)} FROM t WHERE {where} ORDER BY id"
         texts = pa.array([row[0] for row in connection.execute(query)])
     columns = [column.to_pylist() for column in split_rows(texts, shape, mode)]
@@ -206,7 +214,7 @@ def test_a_row_of_1000_columns_is_read(database):
         columns = ", ".join(f"{quote_ident(name)} int" for name in names)
         connection.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
         connection.execute(f"INSERT INTO t (id, {quote_ident(names[7])}) VALUES (1, 7)")
-    table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
+    table = table_t(database)
 
     for mode in MODES:
         assert split(database, table, mode) == [["1", *("7" if at == 7 else None for at in range(1000))]]
@@ -226,10 +234,11 @@ def test_the_catalog_says_what_a_table_is(database):
             "CREATE TABLE heap (a int); ALTER TABLE heap REPLICA IDENTITY FULL;"
             "CREATE UNLOGGED TABLE fleeting (a int); CREATE VIEW seen AS SELECT 1",
         )
-    catalog = Catalog(database.connect)
-    listed = [str(table) for table in catalog.tables()]
-    tables = {table.name: table for table in catalog.describe(catalog.tables()).values()}
-    types = catalog.types()
+    with database.connect() as connection:
+        catalog = Catalog(connection)
+        listed = [str(table) for table in catalog.tables()]
+        tables = {table.name: table for table in catalog.describe(catalog.tables()).values()}
+        types = catalog.types()
 
     assert listed == ["public.heap", "public.p", "public.p1", "public.u"]
     p, u = tables["p"], tables["u"]
@@ -270,7 +279,7 @@ def test_defaults_are_printed_the_same_whatever_the_database_prefers(database):
             "CREATE TABLE t (i interval DEFAULT '1 day', z timestamptz DEFAULT '2020-01-02 03:04:05+00', "
             "d date DEFAULT '2020-02-01')",
         )
-    (table,) = Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()
+    table = table_t(database)
     codec = codec_for(relation_of(table), table, EventSettings("p", "d"), {})
 
     assert [field.schema.default for field in codec.fields] == [

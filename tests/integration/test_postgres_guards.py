@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from adapters.postgres.drivers import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.log import pending_visibility
-from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import watermark
@@ -394,7 +394,7 @@ class TestSessions:
             blocking.execute("ALTER TABLE t ADD COLUMN more int DEFAULT 7")
             blocking.commit()
             blocking.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
-            catalog = Catalog(lambda: nullcontext(shared))
+            catalog = Catalog(shared)
             with pytest.raises(TableBusy, match="locked by another session"):
                 catalog.describe([T])
             assert shared.info.transaction_status == TransactionStatus.IDLE

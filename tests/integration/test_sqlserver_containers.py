@@ -20,7 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from adapters.sqlserver.properties import AGENT_STATUS
 from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.catalog import Catalog
-from adapters.sqlserver.server.connection import Server, reach, rows
+from adapters.sqlserver.server.connection import Server, reach
+from adapters.sqlserver.server.execution import rows
 from adapters.sqlserver.server.tsql import key_of
 from adapters.sqlserver.settings import Encryption
 from adapters.sqlserver.snapshot.eligibility import ReadTable
@@ -37,6 +38,7 @@ from tests.integration import test_sqlserver_job as job
 from tests.integration import test_sqlserver_snapshots as snapshots
 from tests.integration import test_sqlserver_transactions as transactions
 from tests.servers.images import docker_answers
+from tests.servers.sqlserver.asked import asked
 from tests.servers.sqlserver.contained import LOGIN, MORE_RIGHTS, ContainedDatabase, ContainedSqlServer
 
 if TYPE_CHECKING:
@@ -132,19 +134,19 @@ def test_both_drivers_encrypt_alike_and_distrust_a_certificate_they_were_not_tol
     sqlserver: ContainedSqlServer, spark: SparkSession, encrypt: Encryption
 ):
     trusting = sqlserver.administrator(encrypt=encrypt)
-    asked = "SELECT [encrypt_option] FROM sys.dm_exec_connections WHERE [session_id] = @@SPID"
-    jdbc = reach(trusting).jdbc("shop", asked)
+    question = "SELECT [encrypt_option] FROM sys.dm_exec_connections WHERE [session_id] = @@SPID"
+    jdbc = reach(trusting).jdbc("shop", question)
     options = {**jdbc.properties, "driver": jdbc.driver}
     found = spark.read.jdbc(jdbc.url, f"({jdbc.query}) AS q", properties=options).collect()
 
-    ((metadata_side,),) = Server(reach(trusting)).query("shop", asked)
+    ((metadata_side,),) = asked(Server(reach(trusting)), "shop", question)
     assert found[0][0] == metadata_side
     if encrypt is Encryption.MANDATORY:
         assert metadata_side == "TRUE"
         wary = sqlserver.administrator(encrypt=encrypt, trust_server_certificate=False)
         with pytest.raises(SourceError, match="certificate"):
-            Server(reach(wary)).query("shop", asked)
-        jdbc = reach(wary).jdbc("shop", asked)
+            asked(Server(reach(wary)), "shop", question)
+        jdbc = reach(wary).jdbc("shop", question)
         with pytest.raises(Exception, match="certificate"):
             spark.read.jdbc(
                 jdbc.url, "(SELECT 1 AS a) AS q", properties={**jdbc.properties, "driver": jdbc.driver}
@@ -155,7 +157,7 @@ def test_a_wrong_password_is_told_without_it(sqlserver: ContainedSqlServer):
     wrong = sqlserver.settings(password="Not-the-1")
 
     with pytest.raises(SourceError, match="Login failed") as caught:
-        Server(reach(wrong)).query("master", "SELECT 1 AS [one]")
+        Server(reach(wrong)).check("master")
     assert "Not-the-1" not in str(caught.value)
 
 
@@ -265,13 +267,13 @@ def test_the_status_query_says_whether_the_agent_runs(shop: ContainedDatabase):
 def test_spark_s_sessions_read_under_the_level_that_is_set_for_them(
     sqlserver: ContainedSqlServer, shop: ContainedDatabase, spark: SparkSession
 ):
-    asked = (
+    question = (
         "SELECT CONVERT(int, [transaction_isolation_level]) AS [level], CONVERT(int, @@LOCK_TIMEOUT) AS [ms]"
         " FROM sys.dm_exec_sessions WHERE [session_id] = @@SPID"
     )
     found = []
     for session in ((), ("SET LOCK_TIMEOUT 5", "SET TRANSACTION ISOLATION LEVEL SNAPSHOT")):
-        jdbc = reach(sqlserver.administrator()).jdbc(shop.name, asked, session)
+        jdbc = reach(sqlserver.administrator()).jdbc(shop.name, question, session)
         frame = spark.read.jdbc(
             jdbc.url, f"({jdbc.query}) AS q", properties={**jdbc.properties, "driver": jdbc.driver}
         )

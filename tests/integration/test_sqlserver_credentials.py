@@ -107,12 +107,12 @@ def test_a_login_that_is_refused_has_expired_if_one_served(
 
     login.file.write_text("password-x")
     with pytest.raises(ConfigError, match=r"error 18456.*check database\.user") as mistaken:
-        server.query("shop", "SELECT 1 AS [one]")
+        server.check("shop")
     login.file.write_text(served)
-    assert server.query("shop", "SELECT 1 AS [one]") == [(1,)]
+    server.check("shop")
     login.file.write_text("password-x")
     with pytest.raises(LoginRefused, match="error 18456") as refused:
-        server.query("shop", "SELECT 1 AS [one]")
+        server.check("shop")
     assert "password-" not in f"{mistaken.value}{refused.value}"
 
 

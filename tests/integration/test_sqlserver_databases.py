@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.sqlserver.checks import check_identity
-from adapters.sqlserver.server import metadata, table_statements
+from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
@@ -28,12 +29,13 @@ MORE = (
     "CREATE TABLE dbo.signals (no varchar(42) PRIMARY KEY, [what for] varchar(32) NOT NULL,"
     " told nvarchar(2000), at datetime2 DEFAULT SYSDATETIME(), who nvarchar(30) NULL)"
 )
-IDENTITY = 2
 
 
 def identity(shop: StandInDatabase) -> dict[str, str]:
-    (found,) = Server(shop.server.reach).query("shop", metadata.DATABASE)
-    return {"shop": found[IDENTITY]}
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        found = questions.catalog.description()
+    assert found is not None
+    return {"shop": found.identity}
 
 
 def test_a_database_stays_the_same_when_it_joins_a_group_and_when_that_fails_over(shop: StandInDatabase):

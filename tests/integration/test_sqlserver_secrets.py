@@ -13,6 +13,7 @@ from adapters.sqlserver.server.connection import Server
 from engine.errors import SourceError
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
+from tests.servers.sqlserver.asked import asked
 
 pytestmark = pytest.mark.integration
 
@@ -61,6 +62,6 @@ def test_spark_shows_no_password_in_plans_and_errors(sqlserver: SqlServer, spark
     assert secret not in frame._jdf.queryExecution().toString()
     assert secret not in str(caught.value)
     assert secret not in repr(jdbc)
-    with pytest.raises(SourceError) as failed, Server(sqlserver.reach).connect("shop") as connection:
-        connection.exec_driver_sql("SELECT [x] FROM [nothing]")
+    with pytest.raises(SourceError) as failed:
+        asked(Server(sqlserver.reach), "shop", "SELECT [x] FROM [nothing]")
     assert secret not in str(failed.value)

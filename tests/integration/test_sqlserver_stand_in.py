@@ -11,6 +11,7 @@ import pytest
 from adapters.sqlserver.server.connection import Server
 from engine.errors import PositionLost, SourceError
 from tests.servers.sqlserver import Session, StandInDatabase
+from tests.servers.sqlserver.asked import asked
 
 pytestmark = pytest.mark.integration
 
@@ -185,12 +186,12 @@ def test_retention_raises_the_least_lsn_and_the_function_refuses_what_is_below(c
     captured_table.capture()
     captured_table.cleanup(captured_table.max_lsn())
     server = Server(captured_table.server.reach)
-    asked = "SELECT [id] FROM cdc.[fn_cdc_get_all_changes_dbo_t](0x{}, 0x{}, N'all update old') AS c"
+    changed = "SELECT [id] FROM cdc.[fn_cdc_get_all_changes_dbo_t](0x{}, 0x{}, N'all update old') AS c"
 
     now = captured_table.max_lsn().replace(":", "")
-    assert server.query("shop", asked.format(now, now)) == [(2,)]
+    assert asked(server, "shop", changed.format(now, now)) == [(2,)]
     with pytest.raises(PositionLost, match="do not reach back"):
-        server.query("shop", asked.format(old.replace(":", ""), now))
+        asked(server, "shop", changed.format(old.replace(":", ""), now))
 
 
 def test_a_schema_switch_has_two_instances_each_with_its_own_columns(captured_table):
@@ -242,7 +243,7 @@ def test_without_the_agent_nothing_is_captured_and_the_status_query_says_so(sqls
 
 def test_a_captured_table_can_not_be_truncated(captured_table):
     with pytest.raises(SourceError, match="Cannot truncate"):
-        Server(captured_table.server.reach).query("shop", "TRUNCATE TABLE dbo.t")
+        asked(Server(captured_table.server.reach), "shop", "TRUNCATE TABLE dbo.t")
 
 
 def test_the_log_ends_where_everything_is_captured_and_a_dummy_entry_goes_beyond(captured_table):

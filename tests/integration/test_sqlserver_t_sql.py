@@ -7,9 +7,11 @@ import threading
 import pytest
 import sqlglot
 
-from adapters.sqlserver.server.connection import Server, rows, run
+from adapters.sqlserver.server.connection import Server
+from adapters.sqlserver.server.execution import rows, run
 from engine.errors import SchemaChanged, SourceError
 from tests.servers.sqlserver import SqlServer
+from tests.servers.sqlserver.asked import asked, connected
 
 pytestmark = pytest.mark.integration
 
@@ -91,10 +93,10 @@ def test_errors_come_with_the_servers_numbers(captured_table):
     server = Server(captured_table.server.reach)
 
     with pytest.raises(SourceError, match="error 208") as caught:
-        server.query("shop", "SELECT [id] FROM [dbo].[nothing]")
+        asked(server, "shop", "SELECT [id] FROM [dbo].[nothing]")
     assert not isinstance(caught.value, SchemaChanged)
     with pytest.raises(SourceError, match="message holds values") as caught:
-        server.query("shop", "INSERT INTO dbo.t (id) VALUES (17), (17)")
+        asked(server, "shop", "INSERT INTO dbo.t (id) VALUES (17), (17)")
     assert "17" not in str(caught.value)
 
 
@@ -105,7 +107,7 @@ def test_a_lock_on_a_table_holds_writers_back(captured_table):
         captured_table.execute("INSERT INTO dbo.t (id) VALUES (1)")
         done.set()
 
-    with server.connect("shop") as connection:
+    with connected(server, "shop") as connection:
         connection.exec_driver_sql("BEGIN TRANSACTION")
         rows(connection, "SELECT TOP (0) [id] FROM [dbo].[t] WITH (TABLOCKX)")
         writer = threading.Thread(target=write)
@@ -120,34 +122,34 @@ def test_databases_are_each_their_own(sqlserver: SqlServer):
     one, two = sqlserver.create_database("one"), sqlserver.create_database("Two", cdc=False)
     server = Server(sqlserver.reach)
 
-    assert server.query("one", "SELECT DB_NAME()") == [("one",)]
-    assert server.query("Two", "SELECT DB_NAME(), CONVERT(int, [is_cdc_enabled]) FROM sys.databases") == [
+    assert asked(server, "one", "SELECT DB_NAME()") == [("one",)]
+    assert asked(server, "Two", "SELECT DB_NAME(), CONVERT(int, [is_cdc_enabled]) FROM sys.databases") == [
         ("Two", 0)
     ]
     one.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
     with pytest.raises(SourceError):
-        server.query("Two", "SELECT [id] FROM dbo.t")
+        asked(server, "Two", "SELECT [id] FROM dbo.t")
     assert two.max_lsn() == ""
 
 
 def test_a_session_knows_whether_it_has_a_transaction(captured_table):
-    asked = "SELECT @@TRANCOUNT AS [open]"
-    with Server(captured_table.server.reach).connect("shop") as connection:
-        assert rows(connection, asked) == [(0,)]
+    question = "SELECT @@TRANCOUNT AS [open]"
+    with connected(Server(captured_table.server.reach), "shop") as connection:
+        assert rows(connection, question) == [(0,)]
         run(connection, "BEGIN TRANSACTION")
-        assert rows(connection, asked) == [(1,)]
+        assert rows(connection, question) == [(1,)]
         run(connection, "ROLLBACK TRANSACTION")
-        assert rows(connection, asked) == [(0,)]
+        assert rows(connection, question) == [(0,)]
 
 
 def test_only_single_statements_of_t_sql_get_through(captured_table):
     server = Server(captured_table.server.reach)
 
     with pytest.raises(ValueError, match="not one statement"):
-        server.query("shop", "SELECT 1 AS [a]; SELECT 2 AS [b]")
+        asked(server, "shop", "SELECT 1 AS [a]; SELECT 2 AS [b]")
     with pytest.raises(sqlglot.ParseError):
-        server.query("shop", "SELECT TOP (1) [id] FROM dbo.t WHERE (")
-    assert server.query("shop", "SELECT 1 AS [a]") == [(1,)]
+        asked(server, "shop", "SELECT TOP (1) [id] FROM dbo.t WHERE (")
+    assert asked(server, "shop", "SELECT 1 AS [a]") == [(1,)]
     assert "SELECT 1 AS [a]" in captured_table.server.statements
 
 
@@ -162,23 +164,23 @@ def test_an_nvarchar_has_the_bytes_of_utf_16(captured_table):
 
 
 def test_bytes_are_taken_as_parameters(captured_table):
-    asked = "SELECT N'100 %?' AS [a], 1 AS [b] FROM dbo.t WHERE 0x02 > ? AND 0x01 < ? AND [id] = 7"
+    question = "SELECT N'100 %?' AS [a], 1 AS [b] FROM dbo.t WHERE 0x02 > ? AND 0x01 < ? AND [id] = 7"
     captured_table.execute("INSERT INTO dbo.t (id) VALUES (7)")
-    with Server(captured_table.server.reach).connect("shop") as connection:
-        assert rows(connection, asked, (b"\1", b"\2")) == [("100 %?", 1)]
-        assert rows(connection, asked, (b"\2", b"\1")) == []
+    with connected(Server(captured_table.server.reach), "shop") as connection:
+        assert rows(connection, question, (b"\1", b"\2")) == [("100 %?", 1)]
+        assert rows(connection, question, (b"\2", b"\1")) == []
 
 
 def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(captured_table):
     server = Server(captured_table.server.reach)
     captured_table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")
-    asked = "SELECT [a], [b] FROM dbo.n ORDER BY [b]"
-    assert server.query("shop", asked) == []
+    question = "SELECT [a], [b] FROM dbo.n ORDER BY [b]"
+    assert asked(server, "shop", question) == []
     captured_table.execute(
         "ALTER TABLE dbo.n ALTER COLUMN b int NULL; INSERT INTO dbo.n VALUES (1, 1), (2, NULL)"
     )
 
-    assert server.query("shop", asked) == [(2, None), (1, 1)]
+    assert asked(server, "shop", question) == [(2, None), (1, 1)]
 
 
 def test_keys_are_found_by_their_index_though_change_tables_have_them_nullable(captured_table):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from adapters.postgres.log.assembler import Definition
-    from adapters.postgres.server.catalog import Catalog
+    from adapters.postgres.server.questions.catalog import Catalog
     from adapters.postgres.server.table import PgType, Relation, Table
     from adapters.postgres.snapshot.eligibility import ReadTable
     from engine.events.codec import TableCodec

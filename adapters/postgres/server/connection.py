@@ -1,7 +1,7 @@
 """Connections to PostgreSQL, and which server answers there.
 
-Owns the connection string, how long an answer may take, and the server's identity. What is asked over a
-connection is in `questions`, except for replication commands.
+Owns the connection string, the settings of a session, how long an answer may take, and the server's identity.
+What is asked over a connection is in `questions`, except for replication commands.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.server.answering import AnsweringConnection
 from adapters.postgres.server.failures import source_errors
+from adapters.postgres.server.questions.locks import Locks
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.replication import command, connect_replication, refusal
 from adapters.postgres.server.text_settings import reader_name, startup_options
@@ -41,7 +42,6 @@ _LOCK_TIMEOUT_MS = 250
 _ON_ITS_WAY_S = 30.0
 _PROBE_S = 5
 """Seconds for asking whether a connection's process is alive."""
-_SERVED: LiteralString = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 30.0, 300.0
 """The second applies if the server sets no timeout for a reader of its log: it may be busy for long, too."""
 
@@ -136,10 +136,14 @@ class Server:
                 connection = self._open(options)
             if within_s is not None:
                 connection.within_s = within_s
-            for statement in self._initial_statements:
-                connection.execute(statement.encode())
+            self._set_up(connection)
             connection.autocommit = autocommit
         return connection
+
+    def _set_up(self, connection: psycopg.Connection) -> None:
+        """Run the user's statements, which make the session. They ask nothing: their answers are dropped."""
+        for statement in self._initial_statements:
+            connection.execute(statement.encode())
 
     def _open(self, more: str) -> AnsweringConnection:
         try:
@@ -173,12 +177,11 @@ class Server:
                 self.conninfo, autocommit=True, connect_timeout=_PROBE_S
             ) as connection:
                 connection.within_s = _PROBE_S
-                row = connection.execute(_SERVED, [backend]).fetchone()
+                return Locks(connection).serves(backend)
         except psycopg.errors.ConnectionTimeout:
             return False
         except (psycopg.Error, SourceError):
             return True  # the server answers, though the answer does not help
-        return row is not None and bool(row[0])
 
     def identity(self, *, replicates: bool = True) -> Identity:
         """What distinguishes this database from every other one, and where its log ends.

@@ -56,8 +56,9 @@ def mend(
 ) -> None:
     """Run a statement of a finding, which names its database. Raises SourceError."""
     sqlserver = settings.source_as(SqlServerSettings)
-    with closing(connection.Server(reach(sqlserver), connection.login_of(sqlserver))) as server:
-        server.run(sqlserver.databases[0], statement, "mending the setup")
+    server = connection.Server(reach(sqlserver), connection.login_of(sqlserver))
+    with closing(server), closing(server.open(sqlserver.databases[0])) as questions:
+        questions.run(statement, "mending the setup")
 
 
 def _findings(settings: Settings, questions: Questions) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from adapters.sqlserver.foreign import statements
-from adapters.sqlserver.server.execution import rows, run
+from adapters.sqlserver.server.execution import portions, rows, run
 from adapters.sqlserver.server.failures import source_errors, table_errors
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.tsql import key_of
@@ -75,10 +75,10 @@ class ForeignQuestions(Questions):
         """The rows of `statements.page`, some `fetched` of them at a time."""
         with (
             table_errors("reading rows", foreign.read.table.id),
-            closing(self._connection.exec_driver_sql(statements.page(foreign, after, page_rows))) as answer,
+            closing(portions(self._connection, statements.page(foreign, after, page_rows), fetched)) as found,
         ):
-            while found := answer.fetchmany(fetched):
-                yield _page_rows(foreign, found)
+            for some in found:
+                yield _page_rows(foreign, some)
 
 
 def _page_rows(foreign: ForeignRead, found: Sequence[Sequence[Any]]) -> PageRows:

@@ -1,13 +1,13 @@
 """One SQL Server: connections to its databases, and its errors as ours.
 
 Owns the mapping of settings to connections of both drivers, with the same encryption and trust. Each database
-has its own connections, since LSNs, change tables and signal tables belong to a database. All statements
-leave through `Reach`.
+has its own connections, since LSNs, change tables and signal tables belong to a database. All connections
+are made by `Reach`; what is asked over them is in `questions`.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +15,6 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from adapters.source.admission import admission
-from adapters.sqlserver.server import metadata
-from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.settings import Encryption
@@ -24,13 +22,11 @@ from engine.config.text.references import fresh
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
 
     from adapters.sqlserver.settings import SqlServerSettings
-
-__all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
 
 JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
 BEFORE = "prepareQuery"
@@ -230,28 +226,13 @@ class Server:
 
     def check(self, database: str) -> None:
         """Log in and have a question answered, or raise what keeps the server from it."""
-        self.query(database, metadata.SERVER, "connecting")
+        with closing(self.open(database)) as questions:
+            questions.check()
 
-    def opened(self, database: str, doing: str = "connecting") -> Connection:
+    def opened(self, database: str) -> Connection:
         """A new connection, which the caller must close. Raises as `open` does."""
-        with admission(self._login), source_errors(doing, database):
+        with admission(self._login), source_errors("connecting", database):
             return self.engine(database).connect()
-
-    @contextmanager
-    def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
-        """A connection of one's own, with autocommit. Failures become SourceErrors."""
-        with self.opened(database, doing) as connection, source_errors(doing, database):
-            yield connection
-
-    def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:
-        """The rows of a statement, on its own connection."""
-        with self.connect(database, doing) as connection:
-            return rows(connection, statement)
-
-    def run(self, database: str, statement: str, doing: str) -> None:
-        """Run a statement on its own connection. Any result rows are ignored."""
-        with self.connect(database, doing) as connection:
-            run(connection, statement)
 
     def close(self) -> None:
         """Dispose of the engines. Further use creates others."""

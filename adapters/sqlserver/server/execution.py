@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from sqlalchemy import Connection
 
 
@@ -16,3 +19,10 @@ def rows(connection: Connection, statement: str, parameters: tuple[bytes, ...] =
 def run(connection: Connection, statement: str) -> None:
     """Run a statement without result rows."""
     connection.exec_driver_sql(statement)
+
+
+def portions(connection: Connection, statement: str, fetched: int) -> Generator[Sequence[Sequence[Any]]]:
+    """The rows of a statement, some `fetched` of them at a time."""
+    with closing(connection.exec_driver_sql(statement)) as answer:
+        while found := answer.fetchmany(fetched):
+            yield found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from adapters.sqlserver.server import table_statements
+from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.change_tables import ChangeTables
 from adapters.sqlserver.server.execution import rows, run
@@ -48,6 +48,11 @@ class Questions:
         self.changes = ChangeTables(connection, database)
         self.probes = TableProbes(connection)
 
+    def check(self) -> None:
+        """Have a question answered, or raise what keeps the server from it."""
+        with source_errors("connecting", self.database):
+            rows(self._connection, metadata.SERVER)
+
     def log_end(self) -> LogPosition:
         """Where the transaction log ends. Raises LogEndUnknown."""
         with source_errors("asking where the log ends", self.database):
@@ -74,6 +79,11 @@ class Questions:
         return LogPosition(str(found[0][0]).lower())
 
     # What the job does.
+
+    def run(self, statement: str, what: str) -> None:
+        """Run a statement. `what` it is goes into the error; rows that it gives are dropped."""
+        with source_errors(what, self.database):
+            run(self._connection, statement)
 
     def limit_lock_waits(self, timeout_ms: int) -> None:
         """Wait for a lock for at most this long from now on."""

@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import event
 from testcontainers.core.container import DockerContainer
 
-from adapters.sqlserver.server.connection import reach, rows, run
+from adapters.sqlserver.server.connection import reach
+from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.tsql import quote_ident, quote_literal, quote_name
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.errors import SourceError

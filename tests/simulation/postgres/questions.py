@@ -9,7 +9,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.questions.layouts import KeyType, Layout, Layouts
 from adapters.postgres.server.questions.locks import Locks
 from adapters.postgres.server.questions.probes import Plan, TableProbes

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters.postgres.events.columns.builtin_types import BUILTIN
-from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.table import Column, PgType, Table
 from engine.model import CollectionId
 from tests.servers.postgres import PostgresServer
@@ -80,15 +80,16 @@ def _brief(value: Any) -> dict[str, Any]:
 
 def _record(server: PostgresServer, folder: Path) -> Iterator[dict[str, Any]]:
     database = server.create_database("recorded")
-    catalog = Catalog(database.connect)
-    server.psql("recorded", "--quiet", input_text=(folder / "setup.sql").read_text("utf-8"))
-    yield _document(catalog)
-    change = (folder / "change.sql").read_text("utf-8")
-    if re.search("ALTER TABLE", change):
-        for line in change.splitlines():
-            server.psql("recorded", "--quiet", input_text=line)
-            if "ALTER TABLE" in line:
-                yield _document(catalog)
+    with database.connect() as connection:
+        catalog = Catalog(connection)
+        server.psql("recorded", "--quiet", input_text=(folder / "setup.sql").read_text("utf-8"))
+        yield _document(catalog)
+        change = (folder / "change.sql").read_text("utf-8")
+        if re.search("ALTER TABLE", change):
+            for line in change.splitlines():
+                server.psql("recorded", "--quiet", input_text=line)
+                if "ALTER TABLE" in line:
+                    yield _document(catalog)
     server.drop_database("recorded")
 
 

@@ -1,4 +1,4 @@
-"""Questions about who holds locks and who waits for them."""
+"""Questions about sessions: whether they are alive, what locks they hold, and who waits for them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+_SERVED: LiteralString = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
 _WAITED_FOR: LiteralString = (
     "SELECT DISTINCT b.pid FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)"
     " WHERE NOT l.granted AND b.pid = ANY (%s)"
@@ -55,6 +56,11 @@ class Locks:
         """Those of these processes for whose locks another session waits."""
         with source_errors("lock check"):
             return frozenset(pid for (pid,) in self._connection.execute(_WAITED_FOR, [list(pids)]))
+
+    def serves(self, pid: int) -> bool:
+        """Whether a session's process exists. The driver's errors are the caller's: they are signs, too."""
+        row = self._connection.execute(_SERVED, [pid]).fetchone()
+        return row is not None and bool(row[0])
 
     def end(self, pid: int) -> None:
         """End one of our own sessions."""

@@ -1,17 +1,17 @@
 """What the job asks of PostgreSQL over one connection, and what it does there.
 
-Whatever leaves for the server over SQL leaves through these classes, except for the rows that the readers of
-chunks fetch. Methods are named for what they answer and give typed values. A simulated server takes their
-place: it subclasses them, and `Server.open` returns its own.
+Whatever leaves for the server over SQL leaves through these classes, except for the user's statements that
+make a session (`connection`) and the rows that the readers of chunks fetch. Methods are named for what they
+answer and give typed values. A simulated server takes their place: it subclasses them, and `Server.open`
+returns its own.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self
 
-from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.failures import source_errors
+from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.questions.catalog_ids import CatalogIds
 from adapters.postgres.server.questions.layouts import Layouts
 from adapters.postgres.server.questions.locks import Locks
@@ -44,7 +44,7 @@ class Questions:
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
-        self.catalog = Catalog(lambda: nullcontext(connection))
+        self.catalog = Catalog(connection)
         self.catalog_ids, self.readiness = CatalogIds(connection), Readiness(connection)
         self.layouts, self.probes = Layouts(connection), TableProbes(connection)
         self.publications, self.slots = Publications(connection), Slots(connection)

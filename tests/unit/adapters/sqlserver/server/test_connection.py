@@ -146,7 +146,7 @@ def test_microsofts_driver_says_that_nobody_listens():
     )
 
     with pytest.raises(SourceError, match="shop: connecting failed: Login timeout expired") as caught:
-        Server(reach(settings)).query("shop", "SELECT 1 AS one", "connecting")
+        Server(reach(settings)).check("shop")
     assert "database.port" in str(caught.value)
     assert "p;w}d" not in str(caught.value)
 
@@ -155,7 +155,7 @@ def test_a_driver_that_is_not_there_is_a_fault_of_the_settings():
     settings = replace(SETTINGS, odbc_driver="No Such Driver")
 
     with pytest.raises(ConfigError, match="No Such Driver") as caught:
-        Server(reach(settings)).query("shop", "SELECT 1 AS one", "connecting")
+        Server(reach(settings)).check("shop")
     assert "tidemark.sqlserver.odbc.driver" in str(caught.value)
 
 

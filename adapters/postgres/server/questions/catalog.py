@@ -6,10 +6,9 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -20,7 +19,8 @@ from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId
 
-Connect = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 _HIDDEN = "('pg_catalog', 'information_schema', 'pg_toast')"
 
@@ -107,13 +107,13 @@ class _Index:
 
 
 class Catalog:
-    """The catalog of one database. Each call is a transaction on the connection that `connect` returns.
+    """Questions about the tables and types of one database, over one connection.
 
-    Raises SourceError for the driver's failures.
+    Each call is a transaction of its own. Raises SourceError for the driver's failures.
     """
 
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
 
     def tables(self) -> list[CollectionId]:
         """Every permanent table and partitioned table outside the system's schemas, by name."""
@@ -158,17 +158,17 @@ class Catalog:
     ) -> list[list[tuple[Any, ...]]]:
         """The queries' results. All are sent at once, on a connection that is in no transaction."""
         try:
-            with self._connect() as connection:
-                try:
-                    return _sent_together(connection, queries, asked)
-                except psycopg.Error:
-                    with suppress(psycopg.Error):
-                        connection.rollback()
-                    raise
-        except psycopg.errors.LockNotAvailable as error:
-            raise TableBusy("a table that must be described is locked by another session") from error
+            return _sent_together(self._connection, queries, asked)
         except psycopg.Error as error:
-            raise SourceError(f"the catalog can't be read: {said(error)}", where="catalog") from error
+            with suppress(psycopg.Error):
+                self._connection.rollback()
+            raise _failure(error) from error
+
+
+def _failure(error: psycopg.Error) -> SourceError:
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return TableBusy("a table that must be described is locked by another session")
+    return SourceError(f"the catalog can't be read: {said(error)}", where="catalog")
 
 
 def _sent_together(
