@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -264,21 +265,58 @@ def unlisted(house: str) -> set[str]:
 
 
 def reactions_to_text(source: str) -> set[str]:
-    """Comparisons with an error's texts, and questions whether something is a particular sink or watermark.
+    """Searches in an error's texts, and questions whether something is a particular sink or watermark.
 
     An error's class and its fields decide what happens, and what sinks and watermarks do is their affair.
+    Whether an error says the same as the last one may be asked: nothing but the log depends on that.
     """
     found = set()
     for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-            if any(isinstance(part, ast.Attribute) and part.attr in {"where", "message"} for part in parts):
-                texts = [ast.unparse(part) for part in parts]
-                found |= {text for text in texts if text.startswith("error.")}
+        found |= {text for part in _searched(node) if _TEXT.fullmatch(text := ast.unparse(part))}
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
             found |= {kind for kind in KINDS if kind in ast.unparse(node.args[1])}
     return found
 
+
+def _searched(node: ast.AST) -> list[ast.expr]:
+    """What an expression compares, or searches for a text."""
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+        if any(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
+            return parts
+        return [part for part in parts if isinstance(part, ast.Attribute)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in {"search", "match", "fullmatch", "findall", "finditer"}:
+            return node.args
+        if node.func.attr in {"startswith", "endswith", "find", "index", "count"}:
+            return [node.func.value]
+    return []
+
+
+def asks(source: str) -> bool:
+    """Whether a module runs a statement over a connection."""
+    calls = {ast.unparse(node.func) for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)}
+    return any(_ASKS.search(call) for call in calls)
+
+
+_TEXT = re.compile(r"str\((error|exc)\)|(error|exc|fault)\.(where|message|str\(\))")
+IN_WORDS = {
+    "adapters/kafka/errors.py": {"error.str()"},
+    "adapters/spark/exceptions.py": {"fault.message"},
+    "adapters/storage/directory.py": {"fault.message"},
+}
+"""Where a library offers only words, and which text is searched for them.
+
+Those of PostgreSQL and ODBC are in modules of their own, `known_messages`.
+"""
+_ASKS = re.compile(r"(connection|cursor)\.execute$|\.exec_driver_sql$")
+ASKING = {
+    "adapters/postgres/server/questions/": "the questions",
+    "adapters/postgres/server/connection.py": "the user's statements, which make a session",
+    "adapters/postgres/snapshot/local_reader.py": "the rows of a window",
+    "adapters/sqlserver/server/execution.py": "the questions, which all use it",
+}
+"""The modules of a source that run statements, and what for. All others have the questions ask."""
 
 DEEPEST = 9
 """The most modules in a chain of imports at run time."""
@@ -325,7 +363,19 @@ def test_everything_in_a_source_has_its_place():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_reacts_to_no_text(module: str):
-    assert reactions_to_text((ROOT / module).read_text()) == set()
+    assert reactions_to_text((ROOT / module).read_text()) == IN_WORDS.get(module, set())
+
+
+def test_a_source_asks_through_its_questions_alone():
+    asking = {
+        module
+        for module in MODULES
+        if module.startswith(tuple(f"adapters/{source}/" for source in SOURCES))
+        and asks((ROOT / module).read_text())
+    }
+
+    assert {module for module in asking if not module.startswith(tuple(ASKING))} == set()
+    assert all(any(module.startswith(place) for module in asking) for place in ASKING)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +387,31 @@ def test_a_module_reacts_to_no_text(module: str):
         ("isinstance(sink, (FilesSink, KafkaSink))", {"FilesSink", "KafkaSink"}),
         ("isinstance(error, SinkRefused)", set()),
         ("table.where == other.where", set()),
+        ("any(sign in str(error) for sign in LOST)", {"str(error)"}),
+        ("if EXPIRED not in error.str(): pass", {"error.str()"}),
+        ("re.search('lock', str(exc))", {"str(exc)"}),
+        ("str(error).startswith('lock')", {"str(error)"}),
+        ("'full' in fault.message", {"fault.message"}),
+        ("if told != str(error): log(error)", set()),
+        ("'lock' in fault.name", set()),
     ],
 )
 def test_a_reaction_to_text_is_found(source: str, expected: set[str]):
     assert reactions_to_text(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("self._connection.execute(_SERVED, [pid])", True),
+        ("cursor.execute(text)", True),
+        ("rows = connection.exec_driver_sql(statement)", True),
+        ("snapshot = execute(snapshot, command)", False),
+        ("questions.run(statement, what)", False),
+    ],
+)
+def test_a_statement_that_is_run_is_found(source: str, *, expected: bool):
+    assert asks(source) is expected
 
 
 @pytest.mark.parametrize(
