@@ -136,7 +136,7 @@ def _source(
         settings.snapshot.fetch_size,
     )
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
-    local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
+    local = LocalReader(connect, Bounds(postgres.local_rows, settings.snapshot.chunk_size))
     reader = ChunkReader(spark, jdbc, locations.windows, slots=slots_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, locations.clock.monotonic)
     encoder = SpanEncoder(locations.encoders, locations.spans, local_rows=LOCAL_ROWS)

@@ -85,12 +85,13 @@ def open_session(
     questions = server.open()
     # A missing synchronous standby must not block a transaction that only flushes the log.
     questions.commit_locally()
-    publication = Publication(settings.source_as(PostgresSettings).publication, partial(captures, settings))
+    postgres = settings.source_as(PostgresSettings)
+    publication = Publication(postgres.publication, partial(captures, settings))
     eligibility = Eligibility(
         questions,
         publication,
         Selections(questions, settings.snapshot.conditions),
-        lambda table: matches(settings.snapshot.accept_risk, str(table)),
+        lambda table: matches(postgres.accept_risk, str(table)),
         views.initial,
         views.blocking,
     )

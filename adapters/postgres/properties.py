@@ -9,12 +9,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.driver_options import DRIVER, OPTIONS
-from adapters.postgres.settings import Autocreate, PostgresSettings, SchemaRefresh, SslMode
-from engine.config.own import OWN_OF_POSTGRES
+from adapters.postgres.settings import Autocreate, GeneratedColumns, PostgresSettings, SchemaRefresh, SslMode
+from engine.config.own import OWN
 from engine.config.plugins import Connector, SourceSettings
+from engine.config.properties.expression_shapes import EXPRESSIONS
 from engine.config.properties.row import APPLIED, LATER, LATER_REFUSED, RENAMED, Catalogue, Property
-from engine.config.properties.shapes import FLAG, STATEMENTS, TEXT, choice, stream_options, text, whole
-from engine.config.sources import relational
+from engine.config.properties.shapes import (
+    FLAG,
+    PLACEHOLDER,
+    SIZE,
+    STATEMENTS,
+    TEXT,
+    choice,
+    stream_options,
+    subset,
+    text,
+    whole,
+)
+from engine.config.sources import every_source, relational
 from engine.config.sources.connect import CONNECT
 from engine.config.sources.connector import HOST, ROWS
 from engine.events.settings import EventSettings, Fault, HstoreMode, IntervalMode
@@ -120,6 +132,67 @@ REPLICATION = (
     ),
 )
 
+EVENTS = (
+    P("message.prefix.include.list", APPLIED, "logical messages to emit, by prefix", EXPRESSIONS),
+    P("message.prefix.exclude.list", APPLIED, "logical messages not to emit", EXPRESSIONS),
+    P("interval.handling.mode", APPLIED, "how intervals are written", choice(IntervalMode), "numeric"),
+    P("hstore.handling.mode", APPLIED, "how hstore is written", choice(HstoreMode), "json"),
+    P("money.fraction.digits", APPLIED, "decimals of money", whole(0, 32767), "2"),
+    P(
+        "unavailable.value.placeholder",
+        APPLIED,
+        "placeholder for a value that the log leaves out",
+        PLACEHOLDER,
+        "__debezium_unavailable_value",
+    ),
+    P("include.unknown.datatypes", APPLIED, "write columns of unknown types as bytes", FLAG, "false"),
+)
+
+TIDEMARK = (
+    P(
+        "tidemark.window.local.rows",
+        APPLIED,
+        "windows of at most this many rows are read by the driver itself, without a Spark job; 0: none",
+        whole(0, 2**31 - 1),
+        "10000",
+    ),
+    P(
+        "tidemark.snapshot.accept.risk",
+        APPLIED,
+        "tables to snapshot although the log may lack some of their changes",
+        EXPRESSIONS,
+    ),
+    P(
+        "tidemark.snapshot.generated.columns",
+        APPLIED,
+        "generated columns that snapshots include: those that are published, or all that are stored",
+        choice(GeneratedColumns),
+        "published",
+    ),
+    P(
+        "tidemark.log.streaming",
+        APPLIED,
+        "receive large transactions while they are still open; PostgreSQL 14 and later",
+        FLAG,
+        "true",
+    ),
+    P(
+        "tidemark.wal.warn.bytes",
+        APPLIED,
+        "warn if the server keeps more log than this for the slot",
+        SIZE,
+        "10g",
+    ),
+    P(
+        "tidemark.keep.debezium.faults",
+        APPLIED,
+        "faults of Debezium 2.1.4 to reproduce for consumers that depend on them: names that are not ASCII,"
+        " defaults with quotes or keywords, texts (name and ltree columns are null), intervals, arrays,"
+        " scales",
+        subset(tuple(Fault), everything="all"),
+    ),
+)
+
 _OLD = (
     P("slot.drop_on_stop", RENAMED, "slot.drop.on.stop"),
     P("toasted.value.placeholder", RENAMED, "unavailable.value.placeholder"),
@@ -178,6 +251,9 @@ def postgres_settings(v: Values) -> PostgresSettings:
         schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
         log_streaming=v.get("tidemark.log.streaming", bool),
         wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
+        local_rows=v.get("tidemark.window.local.rows", int),
+        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
+        generated_columns=v.get("tidemark.snapshot.generated.columns", GeneratedColumns),
     )
 
 
@@ -195,6 +271,11 @@ def _is_here(v: Values) -> bool:
     return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
+def _problems(v: Values) -> Iterator[str]:
+    yield from relational.problems(v)
+    yield from every_source.contradictions(v, "message.prefix")
+
+
 def _read(v: Values) -> SourceSettings:
     capture, snapshot = relational.capture_settings(v), relational.snapshot_settings(v)
     return SourceSettings(event_settings(v), postgres_settings(v), capture, snapshot)
@@ -202,8 +283,8 @@ def _read(v: Values) -> SourceSettings:
 
 CONNECTOR = Connector(
     job="adapters.postgres.job",
-    catalogue=Catalogue((*DATABASE, *REPLICATION, *ROWS, *OWN_OF_POSTGRES, *CONNECT, *DRIVER, *_OLD)),
+    catalogue=Catalogue((*DATABASE, *REPLICATION, *EVENTS, *TIDEMARK, *ROWS, *OWN, *CONNECT, *DRIVER, *_OLD)),
     read=_read,
-    problems=relational.problems,
+    problems=_problems,
     warnings=_warnings,
 )

@@ -35,12 +35,23 @@ class SchemaRefresh(StrEnum):
     COLUMNS_DIFF_EXCLUDE_UNCHANGED_TOAST = "columns_diff_exclude_unchanged_toast"
 
 
+class GeneratedColumns(StrEnum):
+    """`tidemark.snapshot.generated.columns`: which generated columns rows read have."""
+
+    PUBLISHED = "published"
+    """Those that the log has as well."""
+    STORED = "stored"
+    """All that the table stores."""
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
-    """The server, the slot and the publication.
+    """The server, the slot and the publication, and what only snapshots of PostgreSQL read.
 
     `driver` holds further `database.*` options under pgjdbc's names; `driver_options.LIBPQ` has
     libpq's. `stream_params` go to the decoding plug-in in addition to ours. `query_timeout_ms` 0: no bound.
+    Windows of at most `local_rows` rows are read by the driver. `accept_risk` are tables that are snapshotted
+    although their log may lack changes.
     """
 
     host: str
@@ -72,6 +83,9 @@ class PostgresSettings:
     log_streaming: bool = True
     schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
     wal_warn_bytes: int = 10 << 30
+    local_rows: int = 10_000
+    accept_risk: tuple[str, ...] = ()
+    generated_columns: GeneratedColumns = GeneratedColumns.PUBLISHED
 
     @property
     def address(self) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.config import http
-from engine.config.properties.expression_shapes import EXPRESSIONS
-from engine.config.properties.row import APPLIED, IGNORED, Property
+from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import (
     FILE_MODE,
     FLAG,
@@ -16,13 +13,11 @@ from engine.config.properties.shapes import (
     WEB_ADDRESS,
     choice,
     number,
-    subset,
     whole,
 )
 from engine.config.settings import (
     Certificate,
     Conditions,
-    GeneratedColumns,
     NewCollections,
     Recovery,
     SnapshotRestart,
@@ -32,12 +27,11 @@ from engine.config.settings import (
 )
 from engine.config.sinks import against, jdbc, lake
 from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
-from engine.events.settings import Fault
 
 P = Property
 _MS = whole(1, 2**31 - 1)
 
-_SHARED = (
+OWN = (
     P("tidemark.checkpoint", APPLIED, "directory or URI of the job's saved state", TEXT),
     P(
         "tidemark.state.form",
@@ -257,53 +251,4 @@ _SHARED = (
     ),
     P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
     *http.ROWS,
-)
-_POSTGRES = (
-    P(
-        "tidemark.window.local.rows",
-        APPLIED,
-        "windows of at most this many rows are read by the driver itself, without a Spark job; 0: none",
-        whole(0, 2**31 - 1),
-        "10000",
-    ),
-    P(
-        "tidemark.snapshot.accept.risk",
-        APPLIED,
-        "tables to snapshot although the log may lack some of their changes",
-        EXPRESSIONS,
-    ),
-    P(
-        "tidemark.snapshot.generated.columns",
-        APPLIED,
-        "generated columns that snapshots include: those that are published, or all that are stored",
-        choice(GeneratedColumns),
-        "published",
-    ),
-    P(
-        "tidemark.log.streaming",
-        APPLIED,
-        "receive large transactions while they are still open; PostgreSQL 14 and later",
-        FLAG,
-        "true",
-    ),
-    P(
-        "tidemark.wal.warn.bytes",
-        APPLIED,
-        "warn if the server keeps more log than this for the slot",
-        SIZE,
-        "10g",
-    ),
-    P(
-        "tidemark.keep.debezium.faults",
-        APPLIED,
-        "faults of Debezium 2.1.4 to reproduce for consumers that depend on them: names that are not ASCII,"
-        " defaults with quotes or keywords, texts (name and ltree columns are null), intervals, arrays,"
-        " scales",
-        subset(tuple(Fault), everything="all"),
-    ),
-)
-OWN_OF_POSTGRES = (*_SHARED, *_POSTGRES)
-OWN_OF_OTHERS = (
-    *_SHARED,
-    *(replace(row, kind=IGNORED, text="applies to PostgreSQL only") for row in _POSTGRES),
 )

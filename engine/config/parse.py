@@ -141,7 +141,6 @@ def _job(v: Values) -> JobSettings:
         window_seconds=v.get("tidemark.window.seconds", float),
         window_max_bytes=v.get("tidemark.window.max.bytes", int),
         window_max_chunks=v.get("tidemark.window.max.chunks", int),
-        window_local_rows=v.get("tidemark.window.local.rows", int),
         span_max_rows=v.get("tidemark.span.max.rows", int),
         span_max_bytes=v.get("tidemark.span.max.bytes", int),
         max_queued=v.get("tidemark.signals.max.queued", int),

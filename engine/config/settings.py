@@ -111,24 +111,14 @@ class TableErrors(StrEnum):
     STOP = "stop"
 
 
-class GeneratedColumns(StrEnum):
-    """`tidemark.snapshot.generated.columns`: which generated columns rows read have."""
-
-    PUBLISHED = "published"
-    """Those that the log has as well."""
-    STORED = "stored"
-    """All that the table stores."""
-
-
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
     """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
 
-    `accept_risk` are tables that are snapshotted although their log may lack changes. `max_threads` 0: as
-    many as there are tasks. `custom_name` names the snapshotter of `mode` custom. `filters`:
-    `database.collection` to the filter of its initial snapshot. `conditions`: which conditions signals may
-    have. `new`: what becomes of collections that are captured only since the job runs. `recovery` rules over
-    `mode` where the log is lost.
+    `max_threads` 0: as many as there are tasks. `custom_name` names the snapshotter of `mode` custom.
+    `filters`: `database.collection` to the filter of its initial snapshot. `conditions`: which conditions
+    signals may have. `new`: what becomes of collections that are captured only since the job runs.
+    `recovery` rules over `mode` where the log is lost.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -143,8 +133,6 @@ class SnapshotSettings:
     delay_ms: int = 0
     lock_timeout_ms: int = 10_000
     custom_name: str = ""
-    accept_risk: tuple[str, ...] = ()
-    generated_columns: GeneratedColumns = GeneratedColumns.PUBLISHED
     conditions: Conditions = Conditions.EXPRESSIONS
     new: NewCollections = NewCollections.TABLES
     filters: dict[str, str] = field(default_factory=dict)
@@ -240,7 +228,6 @@ class JobSettings:
     window_seconds: float = 2.0
     window_max_bytes: int = 256 << 20
     window_max_chunks: int = 0
-    window_local_rows: int = 10_000
     span_max_rows: int = 200_000
     span_max_bytes: int = 64 << 20
     max_queued: int = 10_000

@@ -9,8 +9,8 @@ from adapters.postgres.events.rows import row_expression, row_shape
 from adapters.postgres.events.source_block import ReadPosition, marked_sources, read_source
 from adapters.postgres.server.table import relation_of
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
+from adapters.postgres.settings import GeneratedColumns, PostgresSettings
 from adapters.verify.tables.row_reads import ComparedEvents, RowReads
-from engine.config.settings import GeneratedColumns
 from engine.events.values.row_form import RowMode
 from engine.model import Target
 from engine.staging.reads import ReadEvents
@@ -77,6 +77,6 @@ class TableReads:
         """How the rows of a table that can be read become events."""
         relations = self._session.relations
         relations.adopt(read)
-        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        stored = self._settings.source_as(PostgresSettings).generated_columns is GeneratedColumns.STORED
         relation = relation_of(read.table, read.columns, stored=stored)
         return relation, relations.codec(relation, read.table)

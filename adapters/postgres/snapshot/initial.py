@@ -16,10 +16,9 @@ from adapters.postgres.log.slots.takeover import Takeover
 from adapters.postgres.log.stream.subscription import SentCommit
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
-from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.settings import GeneratedColumns, PostgresSettings
 from adapters.postgres.snapshot.slot_snapshot import LogStart, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
-from engine.config.settings import GeneratedColumns
 from engine.errors import ConfigError, PositionLost
 from engine.snapshot.initial import to_read
 
@@ -221,7 +220,7 @@ class SlotStart:
         if statement is None:
             return
         given = layouts.columns_of(statement, collection)
-        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        stored = self._settings.source_as(PostgresSettings).generated_columns is GeneratedColumns.STORED
         lacking = [repr(name) for name in layouts.columns(collection, stored=stored) if name not in given]
         if lacking:
             raise ConfigError(

@@ -13,7 +13,6 @@ from engine.config.properties.row import APPLIED, IGNORED, LATER, Property
 from engine.config.properties.shapes import (
     FLAG,
     NAMES,
-    PLACEHOLDER,
     TABLE_NAME,
     TEXT,
     VERBATIM,
@@ -28,8 +27,6 @@ from engine.events.settings import (
     BinaryMode,
     DecimalMode,
     HeaderConverter,
-    HstoreMode,
-    IntervalMode,
     NameAdjustment,
     TimeMode,
 )
@@ -52,8 +49,6 @@ CAPTURE = (
     P("table.exclude.list", APPLIED, "tables not to capture", EXPRESSIONS),
     P("column.include.list", APPLIED, "columns to keep, as schema.table.column", EXPRESSIONS),
     P("column.exclude.list", APPLIED, "columns to leave out", EXPRESSIONS),
-    P("message.prefix.include.list", APPLIED, "logical messages to emit, by prefix", EXPRESSIONS),
-    P("message.prefix.exclude.list", APPLIED, "logical messages not to emit", EXPRESSIONS),
     P(
         "skipped.operations",
         APPLIED,
@@ -114,17 +109,6 @@ EVENTS = (
     P("decimal.handling.mode", APPLIED, "how numeric is written", choice(DecimalMode), "precise"),
     P("binary.handling.mode", APPLIED, "how bytea is written", choice(BinaryMode), "bytes"),
     P("time.precision.mode", APPLIED, "how dates and times are written", choice(TimeMode), "adaptive"),
-    P("interval.handling.mode", APPLIED, "how intervals are written", choice(IntervalMode), "numeric"),
-    P("hstore.handling.mode", APPLIED, "how hstore is written", choice(HstoreMode), "json"),
-    P("money.fraction.digits", APPLIED, "decimals of money", whole(0, 32767), "2"),
-    P(
-        "unavailable.value.placeholder",
-        APPLIED,
-        "placeholder for a value that the log leaves out",
-        PLACEHOLDER,
-        "__debezium_unavailable_value",
-    ),
-    P("include.unknown.datatypes", APPLIED, "write columns of unknown types as bytes", FLAG, "false"),
     P("schema.name.adjustment.mode", APPLIED, "adjust schema names for Avro", choice(NameAdjustment), "none"),
     P("field.name.adjustment.mode", IGNORED, "Debezium 2.1.4 does not know it; sanitize.field.names does it"),
     P("sanitize.field.names", APPLIED, "adjust field names for Avro", FLAG, "false"),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.own import OWN_OF_OTHERS
+from engine.config.own import OWN
+from engine.config.properties.row import IGNORED, Property
 from engine.config.settings import (
     Conditions,
     NewCollections,
@@ -25,15 +26,24 @@ from engine.events.settings import EventSettings, NameAdjustment
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from engine.config.properties.row import Property
     from engine.config.properties.values import Values
+
+_OF_POSTGRES = tuple(
+    Property(name, IGNORED, "applies to PostgreSQL only")
+    for name in (
+        *("tidemark.window.local.rows", "tidemark.snapshot.accept.risk"),
+        *("tidemark.snapshot.generated.columns", "tidemark.log.streaming", "tidemark.wal.warn.bytes"),
+        "tidemark.keep.debezium.faults",
+    )
+)
+"""Properties of PostgreSQL's alone that files for other sources may have."""
 
 
 def rows_with(own: tuple[Property, ...], shared: Collection[str]) -> tuple[Property, ...]:
     """A source's own rows, and those that it shares with PostgreSQL's connector, by name."""
     mine = {row.name for row in own}
     everyone = [row for row in ROWS if row.name.startswith(("signal.", "notification."))]
-    others = [*(row for row in ROWS if row.name in shared), *everyone, *OWN_OF_OTHERS, *CONNECT]
+    others = [*(row for row in ROWS if row.name in shared), *everyone, *OWN, *_OF_POSTGRES, *CONNECT]
     return (*own, *(row for row in others if row.name not in mine))
 
 

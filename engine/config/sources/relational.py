@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.config.settings import GeneratedColumns
 from engine.config.sources import every_source
 from engine.config.sources.column_masks import column_masks
 from engine.config.sources.connector import RELATIONAL
@@ -60,8 +59,6 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         allow_schema_changes=v.get("incremental.snapshot.allow.schema.changes", bool),
         select_overrides={table: selects[table] for table in listed if table in selects},
         lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
-        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
-        generated_columns=v.get("tidemark.snapshot.generated.columns", GeneratedColumns),
     )
 
 
@@ -72,7 +69,7 @@ def rows(own: tuple[Property, ...]) -> tuple[Property, ...]:
 
 def problems(values: Values) -> Iterator[str]:
     """Yield the faults that involve more than one property."""
-    yield from every_source.contradictions(values, "schema", "table", "column", "message.prefix")
+    yield from every_source.contradictions(values, "schema", "table", "column")
     yield from _overrides(values)
 
 
