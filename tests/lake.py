@@ -11,11 +11,11 @@ from adapters.lake.table_name import TableName, TableNaming
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable, TableDescription
+from adapters.lakehouse.settings import LakeSettings
 from adapters.lakehouse.sink import LakeSink
 from adapters.lakehouse.tables.widening import widens_simply
-from engine.config.sinks.settings import LakeSettings
 from tests.turns import Turns
-from tests.typed_batches import MISSING
+from tests.typed_batches import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
     from adapters.lakehouse.port import LakeTables
 
-SETTINGS = LakeSettings(
-    warehouse="/lake",
-    table_format="${topic}",
-    unavailable_text=MISSING,
-    unavailable_value=MISSING.encode(),
-)
+SETTINGS = LakeSettings(warehouse="/lake", table_format="${topic}")
 NAMING = TableNaming("${topic}", "tidemark.sink.lake.collection.name.format", 200)
 
 
@@ -138,7 +133,8 @@ def lake(
     made: Any = tables
     if isinstance(tables, Dying):
         journal = Dying(journal, tables.left, frozenset({"commit", "group", "note_tables", "finish"}))
-    return LakeSink(journal, Merger(journal, made, settings, NAMING), Admission(made, settings), NAMING)
+    merger = Merger(journal, made, settings, NAMING, PLACEHOLDERS)
+    return LakeSink(journal, merger, Admission(made, settings), NAMING)
 
 
 def send(sink: LakeSink, turn: int, *batches: pa.RecordBatch) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from adapters.lakehouse.formats import dialect_of
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from adapters.lakehouse.tables import delta, iceberg
 from adapters.lakehouse.tables.spark_tables import SparkTables
-from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake import SETTINGS
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ LAKE_SESSION: Final = {
     **delta.SESSION,
     "spark.sql.extensions": ",".join((delta.SESSION["spark.sql.extensions"], iceberg.EXTENSION)),
 }
-FORMATS: Final = (SinkKind.DELTA, SinkKind.ICEBERG)
+FORMATS: Final = (LakeFormat.DELTA, LakeFormat.ICEBERG)
 
 
 class Lake:
     """The tables of a format in a directory."""
 
-    def __init__(self, spark: SparkSession, kind: SinkKind, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, kind: LakeFormat, directory: Path) -> None:
         self.settings: LakeSettings = replace(SETTINGS, warehouse=str(directory / "lake"))
         self.dialect: Any = dialect_of(kind, self.settings, "job")
         self._spark, self.kind = spark, kind

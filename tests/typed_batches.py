@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
+from adapters.jdbc.placeholders import Placeholders
 from engine.events.record.envelope import envelope_schema, source_schema
 from engine.events.record.schema import INT32, STRING, RecordSchemas, Schema, struct
 from engine.events.record.typed import arrow_type
@@ -19,6 +20,7 @@ KEY = struct("Key", ("id", INT32))
 ROW = struct("Value", ("id", INT32), ("note", STRING.nullable()), ("text", STRING.nullable()), optional=True)
 SOURCE = source_schema("postgresql", ("schema", STRING), ("table", STRING))
 MISSING = "__debezium_unavailable_value"
+PLACEHOLDERS = Placeholders(MISSING, MISSING.encode())
 SEEN = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "t"}
 
 

@@ -10,10 +10,11 @@ import typer
 
 from adapters.cli.checkpoint_change import beginning
 from adapters.cli.exits import exit_codes
+from adapters.kafka.properties import producer_client
 from adapters.source.commands import offered
 from adapters.source.debezium.java_objects import MOST_BYTES
 from adapters.source.debezium.offsets import for_prefix, newest, offsets_in
-from engine.config import read
+from engine.config import load, read
 from engine.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -51,16 +52,16 @@ def import_offsets(
     """
     with exit_codes(config):
         settings = read(config)
-        stored = for_prefix(_stored(settings, file), settings.events.topic_prefix)
+        stored = for_prefix(_stored(settings, config, file), settings.events.topic_prefix)
         with beginning(settings) as checkpoint:
             state = _maker(settings)(settings, stored)
             checkpoint.write(state)
         _show(settings, state, as_json=as_json)
 
 
-def _stored(settings: Settings, file: str) -> list[StoredOffset]:
+def _stored(settings: Settings, config: str, file: str) -> list[StoredOffset]:
     if file.startswith(_TOPIC):
-        return _in_topic(settings, file.removeprefix(_TOPIC))
+        return _in_topic(settings, config, file.removeprefix(_TOPIC))
     try:
         with Path(file).open("rb") as opened:
             data = opened.read(MOST_BYTES + 1)
@@ -71,11 +72,11 @@ def _stored(settings: Settings, file: str) -> list[StoredOffset]:
     return offsets_in(data, file)
 
 
-def _in_topic(settings: Settings, topic: str) -> list[StoredOffset]:
+def _in_topic(settings: Settings, config: str, topic: str) -> list[StoredOffset]:
     from adapters.kafka.offsets_topic import records  # noqa: PLC0415  librdkafka is large
 
     client: Mapping[str, str] = settings.signals.topic.client
-    client = client if "bootstrap.servers" in client else settings.sink.kafka.client
+    client = client if "bootstrap.servers" in client else producer_client(load(config))
     if "bootstrap.servers" not in client:
         raise ConfigError(
             "the configuration names no brokers", hint="set bootstrap.servers, or give the offsets as a file"

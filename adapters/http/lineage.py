@@ -16,8 +16,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from adapters.jdbc.settings import JdbcSettings
+from adapters.kafka.settings import KafkaSettings
+from adapters.lakehouse.settings import LakeSettings
 from adapters.release import release
-from engine.config.sinks.settings import LAKES, SinkKind
+from adapters.sinks.settings import FilesSettings
 from engine.errors import TidemarkError
 from engine.events.names import topic_of
 
@@ -99,21 +102,21 @@ _JOB: Final = {"processingType": "STREAMING", "integration": "TIDEMARK", "jobTyp
 
 def _outputs(settings: Settings, captured: Iterable[CollectionId]) -> list[dict[str, str]]:
     """Topics on Kafka, a directory or a database; other sinks keep nothing that has a name."""
-    sink = settings.sink
-    if sink.kind == SinkKind.FILES:
-        return [{"namespace": "file", "name": sink.directory}]
-    if sink.kind == SinkKind.JDBC:
-        server, _slash, database = sink.jdbc.address.rpartition("/")
-        return [{"namespace": f"postgres://{server}", "name": database}]
-    if sink.kind in LAKES and sink.lake.warehouse:
-        place = urlsplit(sink.lake.warehouse)
-        authority = f"{place.scheme}://{place.netloc}" if place.scheme else "file"
-        return [{"namespace": authority, "name": place.path}]
-    if sink.kind != SinkKind.KAFKA:
-        return []
-    broker = sink.kafka.client.get("bootstrap.servers", "").partition(",")[0].strip()
-    topics = dict.fromkeys(topic_of(collection, settings.events) for collection in captured)
-    return [{"namespace": f"kafka://{broker}", "name": topic} for topic in topics]
+    match settings.sink.own:
+        case FilesSettings(directory=directory):
+            return [{"namespace": "file", "name": directory}]
+        case JdbcSettings(database=target):
+            server, _slash, database = target.address.rpartition("/")
+            return [{"namespace": f"postgres://{server}", "name": database}]
+        case LakeSettings(warehouse=warehouse) if warehouse:
+            place = urlsplit(warehouse)
+            authority = f"{place.scheme}://{place.netloc}" if place.scheme else "file"
+            return [{"namespace": authority, "name": place.path}]
+        case KafkaSettings(servers=servers):
+            broker = servers.partition(",")[0].strip()
+            topics = dict.fromkeys(topic_of(collection, settings.events) for collection in captured)
+            return [{"namespace": f"kafka://{broker}", "name": topic} for topic in topics]
+    return []
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from engine.errors import SinkError, SinkRefused, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.config.sinks.settings import JdbcSettings
+    from engine.config.sinks.postgres_target import PostgresTarget
 
 _DEFAULTS: Final = {
     "connect_timeout": "10",
@@ -41,10 +41,10 @@ _COLUMN: Final = re.compile(r", column ([^:]+):")
 
 
 class Target:
-    """The database of the settings. `owner` names the sessions of a job, of which there is one at a time."""
+    """A database. `owner` names the sessions of a job, of which there is one at a time."""
 
-    def __init__(self, settings: JdbcSettings, owner: str) -> None:
-        self._parameters, self._owner, self.address = dict(settings.parameters), owner, settings.address
+    def __init__(self, database: PostgresTarget, owner: str) -> None:
+        self._parameters, self._owner, self.address = dict(database.parameters), owner, database.address
         self._open: psycopg.Connection | None = None
 
     @contextmanager

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.verify.tables.row_reads import RowReads
-    from engine.config.sinks.settings import JdbcSettings
+    from engine.config.sinks.postgres_target import PostgresTarget
     from engine.model import CollectionId
 
 _LONGEST: Final = 63
@@ -22,20 +22,20 @@ _LONGEST: Final = 63
 class JdbcTables:
     """Implements `ForeignTables`. `reads` says how a collection's rows are read.
 
-    `database` is the source's, for collections whose names don't have it. `markers` is the topic of a
+    `source` is the source's database, for collections whose names don't have it. `markers` is the topic of a
     collection of markers, with that collection.
     """
 
     def __init__(
         self,
-        settings: JdbcSettings,
+        database: PostgresTarget,
         reads: Callable[[CollectionId], RowReads],
-        database: str,
+        source: str,
         markers: tuple[str, CollectionId] | None = None,
     ) -> None:
-        self._settings, self._reads, self._markers = settings, reads, markers
+        self._database, self._reads, self._markers = database, reads, markers
         self._names = CollectionTables(
-            TableNaming(settings.table_format, "its collection.name.format", _LONGEST), database
+            TableNaming(database.table_format, "its collection.name.format", _LONGEST), source
         )
 
     def check(self, topic: str, collection: CollectionId) -> None:
@@ -44,6 +44,6 @@ class JdbcTables:
 
     def table(self, topic: str, collection: CollectionId, owner: str) -> ForeignRows:
         """The table of a topic with this collection's events."""
-        target = Target(self._settings, owner)
+        target = Target(self._database, owner)
         markers = None if self._markers is None else self._names.of(*self._markers)
         return ForeignRows(target, self._names.of(topic, collection), self._reads(collection), markers)

@@ -13,6 +13,7 @@ from adapters.jdbc.column_types import texts
 
 if TYPE_CHECKING:
     from engine.events.record.schema import Schema
+    from engine.events.settings import EventSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,8 @@ class Placeholders:
             letters = ",".join(f'"{letter}"' for letter in np.frombuffer(self.data, np.int8))
             return pa.scalar(f"{{{letters}}}", pa.large_string())
         return None
+
+
+def placeholders_of(events: EventSettings) -> Placeholders:
+    """Those of a source's events."""
+    return Placeholders(events.unavailable_text, events.unavailable_value)

@@ -22,7 +22,6 @@ from adapters.jdbc.connection import Target, is_tables_fault, said
 from adapters.jdbc.folding.fold import Fold
 from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.parts import Removal, packed, removal_of, topic_of, unpacked
-from adapters.jdbc.placeholders import Placeholders
 from adapters.jdbc.table import Table, TableGoneError, naming
 from adapters.jdbc.touched_keys import TouchedKeys
 from adapters.jdbc.turns import Claimant, Turns
@@ -37,8 +36,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from adapters.jdbc.placeholders import Placeholders
+    from adapters.jdbc.settings import JdbcSettings
     from adapters.lake.table_name import TableName
-    from engine.config.sinks.settings import JdbcSettings
     from engine.model import Part
     from engine.ports.sink import PartWriter
 
@@ -58,16 +58,18 @@ class JdbcSink:
     form: Final = EventForm.COLUMNS
     row_form: Final = ColumnRows()
 
-    def __init__(self, settings: JdbcSettings, directory: Path | str, holder: Holder) -> None:
+    def __init__(
+        self, settings: JdbcSettings, directory: Path | str, holder: Holder, placeholders: Placeholders
+    ) -> None:
         self._settings, self._directory = settings, Path(directory).absolute()
-        self.settings, self.job = settings, holder.job
-        self._naming = naming(settings.table_format)
+        self.database, self.job = settings.database, holder.job
+        self._naming = naming(settings.database.table_format)
         self._staging = Staging(self._directory)
         # Names of sessions are cut at 63 bytes.
         session = f"tidemark sink {_digest(holder.job)}"
-        self._target = Target(settings, session)
+        self._target = Target(settings.database, session)
         self._turns = Turns(Claimant(*holder._replace(checkpoint=_digest(holder.checkpoint)), session))
-        self._placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
+        self._placeholders = placeholders
         self._session: psycopg.Connection | None = None
         self._tables: dict[TableName, Table] = {}
         self._entered = self._claimed = self._resumed = False

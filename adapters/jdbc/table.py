@@ -21,10 +21,10 @@ from psycopg import sql
 
 from adapters.jdbc import copy_lines
 from adapters.jdbc.column_types import column_type
+from adapters.jdbc.properties import EVOLUTION, FORMAT
 from adapters.jdbc.statements import copied, identifier, listed, types_of
 from adapters.jdbc.table_rows import default_text, lines
 from adapters.lake.table_name import TableName, TableNaming
-from engine.config.sinks.jdbc import EVOLUTION, FORMAT
 from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.kafka.beside.senders import Senders
+    from adapters.kafka.settings import KafkaSettings
     from adapters.kafka.turn_sending import Producers
-    from engine.config.sinks.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission
     from engine.model import Part
     from engine.ports.executors import Executors

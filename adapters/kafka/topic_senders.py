@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adapters.kafka.partitions import Groups
     from adapters.kafka.parts import Attempt
     from adapters.kafka.producers.delivered import DeliveryResult
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,17 @@ from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import client, opened, renew
 from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
-from engine.config.sources.selection import group_of
 from engine.errors import ConfigError, SinkError, TidemarkError
+from engine.expressions import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Future
     from typing import Any
 
     from confluent_kafka import TopicPartitionInfo
 
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings, TopicGroup
 
 _TIMEOUT_S: Final = 10.0
 _LOOK_EVERY_S: Final = 10.0
@@ -287,3 +287,15 @@ def lack(partition: TopicPartitionInfo, least: int) -> str:
     if len(partition.isr) < needed:
         return f"partition {partition.id} has {len(partition.isr)} of {needed} replicas in sync that it needs"
     return ""
+
+
+def group_of(topic: str, groups: Sequence[TopicGroup]) -> TopicGroup:
+    """The first group that takes this topic. The last group takes all."""
+    return next(group for group in groups if _takes(group, topic))
+
+
+def _takes(group: TopicGroup, topic: str) -> bool:
+    """Unlike table names, topic names are case-sensitive."""
+    if not matches(group.include, topic, ignore_case=False):
+        return False
+    return not matches(group.exclude, topic, ignore_case=False)

@@ -18,9 +18,10 @@ from adapters.kafka.partitions import shares
 from adapters.kafka.producers.delivery import Delivery
 from adapters.kafka.producers.fencing import Fence, is_fence
 from adapters.kafka.producers.records import truncated, without
+from adapters.kafka.settings import Fencing
 from adapters.kafka.topic_senders import SendTopics
 from adapters.kafka.topics import Topics
-from engine.config.sinks.settings import Fencing, TopicRecreated
+from engine.config.sinks.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TidemarkError, TopicRemade, TopicsRefused
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from adapters.kafka.errors import BatchRefused
     from adapters.kafka.parts import Attempt
     from adapters.kafka.producers.delivered import DeliveryResult
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings
     from engine.ports.executors import Executors
 
 _log = logging.getLogger("adapters")

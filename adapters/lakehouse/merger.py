@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.jdbc.folding.fold import Fold
 from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
-from adapters.jdbc.placeholders import Placeholders
 from adapters.lake.row_columns import changes_in, columns_of, source_of
 from adapters.lakehouse.batch import key_columns, replica_batch, table_columns, with_removals
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import removal_of
+from adapters.lakehouse.settings import TableMode
 from adapters.lakehouse.tables.history import history_batch, history_columns
 from adapters.lakehouse.tables.schema import Evolution, Rules, evolved
-from engine.config.sinks.settings import TableMode, TopicRecreated
+from engine.config.sinks.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from adapters.jdbc.placeholders import Placeholders
     from adapters.lake.table_name import TableName, TableNaming
     from adapters.lakehouse.journal import Journal, WaitingEvents
     from adapters.lakehouse.port import Batch, LakeTables, TableDescription
-    from engine.config.sinks.settings import LakeSettings
+    from adapters.lakehouse.settings import LakeSettings
 
 _log = logging.getLogger("adapters")
 MOST_BYTES: Final = 128 << 20
@@ -58,11 +59,16 @@ class Merger:
     """Merges in one thread; `remade` and `turn` may be read by others."""
 
     def __init__(
-        self, journal: Journal, tables: LakeTables, settings: LakeSettings, naming: TableNaming
+        self,
+        journal: Journal,
+        tables: LakeTables,
+        settings: LakeSettings,
+        naming: TableNaming,
+        placeholders: Placeholders,
     ) -> None:
         self._journal, self._tables, self._settings, self._naming = journal, tables, settings, naming
         self._rules = Rules(settings.evolution, settings.type_change, tables.widens)
-        self.placeholders = Placeholders(settings.unavailable_text, settings.unavailable_value)
+        self.placeholders = placeholders
         self._known: dict[TableName, TableDescription] = {}
         self._ids = journal.tables
         self._lacking: set[TableName] = set()

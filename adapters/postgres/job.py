@@ -39,7 +39,7 @@ from adapters.source.log.span_encoder import SpanEncoder
 from adapters.spark.cluster.slots import slots_of
 from adapters.spark.session import POSTGRES_JDBC
 from adapters.verify.events.copied_events import Traits
-from engine.config.sinks.settings import JdbcSettings
+from engine.config.sinks.postgres_target import PostgresTarget
 from engine.events.names import topic_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _others(
     settings: Settings, source: PostgresSource, database: str, target: Against
 ) -> ForeignTables | str:
     """The tables of a target that somebody else keeps, or why there are none."""
-    if not isinstance(target.database, JdbcSettings):
+    if not isinstance(target.database, PostgresTarget):
         return "tables of PostgreSQL are compared with tables of PostgreSQL only"
     marker = target.marker
     markers = None if marker is None else (topic_of(marker, settings.events), marker)

@@ -14,7 +14,7 @@ from engine.config.settings import (
     SnapshotSettings,
     Watermarking,
 )
-from engine.config.sinks.settings import SinkKind, SinkSettings
+from engine.config.sinks.settings import SinkSettings
 from engine.config.sources.selection import CaptureSettings
 from engine.config.text.files import load
 
@@ -24,7 +24,6 @@ __all__ = [
     "JobSettings",
     "Settings",
     "SignalSettings",
-    "SinkKind",
     "SinkSettings",
     "SnapshotMode",
     "SnapshotSettings",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.config import http
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import (
-    FILE_MODE,
     FLAG,
     SIZE,
     SIZE_OR_NONE,
@@ -15,6 +14,7 @@ from engine.config.properties.shapes import (
     number,
     whole,
 )
+from engine.config.registry import BUILT_IN, SINKS
 from engine.config.settings import (
     Certificate,
     Conditions,
@@ -25,8 +25,8 @@ from engine.config.settings import (
     StateForm,
     TableErrors,
 )
-from engine.config.sinks import against, jdbc, lake
-from engine.config.sinks.settings import Destination, Fencing, SinkAhead, SinkKind, TopicRecreated
+from engine.config.sinks import against
+from engine.config.sinks.settings import Destination, SinkAhead
 
 P = Property
 _MS = whole(1, 2**31 - 1)
@@ -97,14 +97,7 @@ OWN = (
         SIZE,
         "1g",
     ),
-    P("tidemark.sink", APPLIED, "where events go", choice(SinkKind), "files"),
-    P("tidemark.sink.files.dir", APPLIED, "directory of the sink files", TEXT),
-    P(
-        "tidemark.sink.files.mode",
-        APPLIED,
-        "mode of committed files, such as 0640; empty: the umask decides",
-        FILE_MODE,
-    ),
+    P("tidemark.sink", APPLIED, "where events go", choice(tuple(BUILT_IN[SINKS])), "files"),
     P(
         "tidemark.sink.ahead",
         APPLIED,
@@ -121,30 +114,7 @@ OWN = (
         choice(Destination),
         "same",
     ),
-    P(
-        "tidemark.sink.topic.recreated",
-        APPLIED,
-        "what to do if a Kafka topic or a sink's table was recreated; its source table is reported as"
-        " incomplete",
-        choice(TopicRecreated),
-        "warn",
-    ),
-    P(
-        "tidemark.sink.kafka.fencing",
-        APPLIED,
-        "what keeps a job that was replaced from sending more: only its lease (none), or transactions",
-        choice(Fencing),
-        "none",
-    ),
-    P(
-        "tidemark.sink.kafka.dead.letter.topic",
-        APPLIED,
-        "topic for records that are too large for their own topic; without it, their table is set aside",
-        TEXT,
-    ),
-    *jdbc.ROWS,
     *against.ROWS,
-    *lake.ROWS,
     P("tidemark.spark.master", APPLIED, "Spark's master, unless spark-submit sets it", TEXT),
     P(
         "tidemark.spark.archive",

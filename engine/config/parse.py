@@ -1,18 +1,19 @@
-"""Properties in, `Settings` out: the one place where a property's name is tied to its use.
+"""Properties in, `Settings` out.
 
-Composes the settings and collects all problems in one ConfigError. The catalogue has shapes, defaults and
-kinds; `checks` finds contradictions.
+Reads the job's own settings, lets source, sink and channels read theirs, and collects all problems in one
+ConfigError. The catalogue has shapes, defaults and kinds; `checks` finds contradictions.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from engine.config import checks
 from engine.config.catalogue import catalogue_of, channel_types, connector_of, sink_of, unknown_connector
 from engine.config.http import http_settings, http_warnings, idle_http, lineage_settings
 from engine.config.notifications import idle_notifications, notification_settings
+from engine.config.plugins import SinkType
 from engine.config.properties.values import Values, read_values
 from engine.config.settings import (
     Certificate,
@@ -25,10 +26,7 @@ from engine.config.settings import (
 )
 from engine.config.signals import idle_signals, read_signals
 from engine.config.sinks.against import read_against
-from engine.config.sinks.jdbc import jdbc_names, jdbc_warnings, read_jdbc
-from engine.config.sinks.lake import lake_names, lake_problems, lake_warnings, read_lake
-from engine.config.sinks.settings import LAKES, CustomSink, Destination, SinkAhead, SinkKind, SinkSettings
-from engine.config.sinks.topics import kafka_names, read_kafka
+from engine.config.sinks.settings import Destination, SinkAhead, SinkSettings
 from engine.config.text.files import read_file
 from engine.errors import ConfigError
 from engine.model import Limit
@@ -37,9 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from engine.config.plugins import Connector, SourceSettings
+    from engine.config.plugins import SourceSettings
     from engine.config.settings import SignalSettings
-    from engine.config.sinks.settings import JdbcSettings, KafkaSettings
+
+_UNKNOWN: Final = SinkType((), lambda _values: None, "")
+"""Stands in for a sink that is unknown, about which there is a problem already."""
 
 
 def read(path: Path | str) -> Settings:
@@ -61,30 +61,27 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
     if connector is None:
         raise ConfigError(*problems, unknown_connector(properties))
     values = read_values(properties, catalogue_of(properties), unresolved)
-    signals, kafka = read_signals(values, channel_types(values.given)), read_kafka(values)
-    source = connector.read(values)
-    jdbc = read_jdbc(values, source.events)
-    sink = replace(_sink(values, kafka.settings, jdbc.settings), lake=read_lake(values, source.events))
-    against = read_against(values)
-    settings = _compose(values, connector, source, signals.settings, sink)
-    settings = replace(settings, job=replace(settings.job, against=against.targets))
-    checked = checks.problems(
-        values,
-        connector,
-        signals=signals.problems,
-        kafka=kafka.problems,
-        jdbc=jdbc.problems,
-        lake=lake_problems(values),
+    sink = sink_of(properties) or _UNKNOWN
+    signals, against = read_signals(values, channel_types(values.given)), read_against(values)
+    settings = _compose(values, connector.read(values), signals.settings, _sink(values, sink))
+    settings = replace(
+        settings,
+        job=replace(settings.job, against=against.targets),
+        warnings=(
+            *_warnings(values),
+            *sink.warnings(settings.sink.own, settings.events),
+            *connector.warnings(values),
+        ),
+        runs=connector.job,
     )
+    checked = checks.problems(values, connector, signals.problems)
     found = (*problems, *values.problems, *against.problems, *checked)
     if found:
         raise ConfigError(*dict.fromkeys(found))
     return settings
 
 
-def _compose(
-    values: Values, connector: Connector, read: SourceSettings, signals: SignalSettings, sink: SinkSettings
-) -> Settings:
+def _compose(values: Values, read: SourceSettings, signals: SignalSettings, sink: SinkSettings) -> Settings:
     events, source, capture, snapshot = read
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
@@ -98,27 +95,16 @@ def _compose(
         notifications=notification_settings(values),
         http=http_settings(values),
         lineage=lineage_settings(values),
-        warnings=(
-            *_warnings(values),
-            *jdbc_warnings(sink, events),
-            *lake_warnings(sink, events),
-            *connector.warnings(values),
-        ),
-        runs=connector.job,
     )
 
 
-def _sink(v: Values, kafka: KafkaSettings, jdbc: JdbcSettings) -> SinkSettings:
-    kind = sink_of(v.given)
+def _sink(v: Values, kind: SinkType) -> SinkSettings:
     return SinkSettings(
         kind=v.get("tidemark.sink", str),
-        custom=None if kind is None else CustomSink(kind.read(v), kind.make),
-        directory=v.get("tidemark.sink.files.dir", str),
-        mode=v.get("tidemark.sink.files.mode", int) or None,
+        own=kind.read(v),
+        make=kind.make,
         ahead=v.get("tidemark.sink.ahead", SinkAhead),
         destination=v.get("tidemark.destination", Destination),
-        kafka=kafka,
-        jdbc=jdbc,
     )
 
 
@@ -165,12 +151,6 @@ def _warnings(v: Values) -> list[str]:
     idle += idle_signals(v)
     idle += idle_notifications(v)
     idle += idle_http(v)
-    if v.get("tidemark.sink", str) != SinkKind.KAFKA:
-        idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
-    if v.get("tidemark.sink", str) != SinkKind.JDBC:
-        idle += (f"{name} (tidemark.sink is not jdbc)" for name in jdbc_names(v))
-    if v.get("tidemark.sink", str) not in LAKES:
-        idle += (f"{name} (tidemark.sink is neither delta nor iceberg)" for name in lake_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
     lines += http_warnings(v)

@@ -1,10 +1,10 @@
-"""How a source or a sink declares itself to the configuration, and how other packages register theirs.
+"""How a source or a sink declares itself to the configuration, and how it is found.
 
-A package registers a source by an entry point of the group `tidemark.sources`. The entry point's name is the
-value of `connector.class`, its object a `Connector`. A sink's is of the group `tidemark.sinks`; its name is
-the value of `tidemark.sink`, its object a `SinkType`. A signal channel's is of the group
-`tidemark.signal.channels`; its name is listed in `signal.enabled.channels`, its object is a `ChannelType`.
-Only what a configuration names is loaded.
+`registry` lists our own. Another package registers a source by an entry point of the group
+`tidemark.sources`. The entry point's name is the value of `connector.class`, its object a `Connector`. A
+sink's is of the group `tidemark.sinks`; its name is the value of `tidemark.sink`, its object a `SinkType`. A
+signal channel's is of the group `tidemark.signal.channels`; its name is listed in `signal.enabled.channels`,
+its object is a `ChannelType`. Of other packages, only what a configuration names is loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from engine.config.registry import BUILT_IN
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from engine.config.sources.selection import CaptureSettings
     from engine.events.settings import EventSettings
 
-SOURCES: Final = "tidemark.sources"
-SINKS: Final = "tidemark.sinks"
 CHANNELS: Final = "tidemark.signal.channels"
 BUILT_IN_CHANNELS: Final = ("source", "kafka", "file", "jmx", "in-process")
 _T = TypeVar("_T")
@@ -66,11 +65,18 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class SinkType:
-    """A sink of another package: its properties, the settings that it makes of them, and the sink itself."""
+    """A sink as the configuration knows it.
+
+    - `rows` are the properties that not every sink has
+    - `read` makes its settings of them, and adds to `values.problems`
+    - `make` is as in `SinkSettings`
+    - `warnings` yields what is logged once, given its settings and those of the events
+    """
 
     rows: tuple[Property, ...]
     read: Callable[[Values], object]
-    make: MakeSink
+    make: MakeSink | str
+    warnings: Callable[[Any, EventSettings], Iterable[str]] = lambda _settings, _events: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,15 @@ class ChannelType:
 
 
 def find(group: str, name: str, kind: type[_T]) -> _T | None:
-    """The object that another package has registered under a name; None if there is none.
+    """The object that we or another package have registered under a name; None if there is none.
 
     Raises ConfigError if it can't be loaded or is something else.
     """
-    entry = next(iter(metadata.entry_points(group=group, name=name)), None)
+    ours = BUILT_IN.get(group, {}).get(name)
+    if ours is not None:
+        entry: metadata.EntryPoint | None = metadata.EntryPoint(name, ours, group)
+    else:
+        entry = next(iter(metadata.entry_points(group=group, name=name)), None)
     if entry is None:
         return None
     try:

@@ -273,3 +273,9 @@ class Settings:
         if not isinstance(self.source, kind):
             raise InvariantError(f"{kind.__name__} were asked for of another source")
         return self.source
+
+    def sink_as(self, kind: type[S]) -> S:
+        """The sink's own settings, which are of this class. Raises InvariantError if they are not."""
+        if not isinstance(self.sink.own, kind):
+            raise InvariantError(f"{kind.__name__} were asked for of another sink")
+        return self.sink.own

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from adapters.kafka.settings import Fencing
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from engine.config.sinks.settings import Fencing
 from tests.bench import lake
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.certificates import measure_certificates

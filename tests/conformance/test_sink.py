@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.jdbc.settings import JdbcSettings
 from adapters.jdbc.sink import Holder, JdbcSink
+from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.sinks.settings import JdbcSettings, KafkaSettings
+from engine.config.sinks.postgres_target import PostgresTarget
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text
 from tests.lake import MemoryTables, lake
 from tests.turns import Turns
-from tests.typed_batches import change, typed
+from tests.typed_batches import PLACEHOLDERS, change, typed
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
@@ -140,10 +142,15 @@ class JdbcBench:
 
     def open(self):
         parameters = conninfo_to_dict(self.database.server.dsn(self.database.name))
-        settings = JdbcSettings({name: str(value) for name, value in parameters.items()}, "rows")
+        target = PostgresTarget({name: str(value) for name, value in parameters.items()}, "rows")
         self.opened += 1
         return TypedSink(
-            JdbcSink(settings, self.directory, Holder("job", str(self.opened), "c", self.opened))
+            JdbcSink(
+                JdbcSettings(target),
+                self.directory,
+                Holder("job", str(self.opened), "c", self.opened),
+                PLACEHOLDERS,
+            )
         )
 
     def keys(self):

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sinks.settings import LAKES, SinkKind
+from adapters.lakehouse.settings import LakeFormat
 from tests.demo.display import Display
 from tests.demo.lake import LakeRoad
 from tests.demo.load import Load
@@ -79,8 +79,8 @@ def _road(sink: str) -> Iterator[Road]:
     if sink == "files":
         yield FilesRoad()
         return
-    if sink in LAKES:
-        yield LakeRoad(SinkKind(sink))
+    if sink in set(LakeFormat):
+        yield LakeRoad(LakeFormat(sink))
         return
     with KafkaBroker() as broker:
         yield KafkaRoad(broker)
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0, help="go on writing for this long at least")
     parser.add_argument(
         "--sink",
-        choices=("files", "kafka", *sorted(LAKES)),
+        choices=("files", "kafka", *LakeFormat),
         default="files",
         help="kafka: signal and events through a broker",
     )

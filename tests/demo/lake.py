@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse.formats import dialect_of, session_settings
-from adapters.lakehouse.formats import packages as lake_packages
+from adapters.lakehouse.formats import dialect_of, package_of, session_settings
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from engine.config.sinks.settings import LakeSettings, SinkKind, SinkSettings
 from tests import replay
 from tests.demo.roads import FilesRoad
 from tests.demo.tidemark import PREFIX
@@ -31,7 +30,7 @@ _ZONED = {"placed_at"}
 class LakeRoad(FilesRoad):
     """Tables of a format, in the demo's folder; the signal in the database."""
 
-    kind: SinkKind = SinkKind.DELTA
+    kind: LakeFormat = LakeFormat.DELTA
 
     def properties(self, folder: Folder) -> dict[str, str]:
         """The sink and its warehouse. Truncates are to reach the tables, too."""
@@ -45,10 +44,9 @@ class LakeRoad(FilesRoad):
         self, shop: Shop, folder: Folder, say: Callable[[str], None]
     ) -> tuple[replay.Figures, list[replay.Compared], list[str]]:
         """Compare by Spark SQL, which reads both sides."""
-        settings = LakeSettings(warehouse=str(folder.events))
-        sink = SinkSettings(kind=self.kind, lake=settings)
-        conf = session_settings(sink, {"spark.sql.session.timeZone": "UTC"})
-        spark = spark_session("local[2]", conf, (POSTGRES_JDBC, *lake_packages(sink)))
+        settings = LakeSettings(self.kind, warehouse=str(folder.events))
+        conf = session_settings(settings, {"spark.sql.session.timeZone": "UTC"})
+        spark = spark_session("local[2]", conf, (POSTGRES_JDBC, package_of(self.kind)))
         try:
             return self._laid_beside(spark, shop, settings, say)
         finally:
@@ -104,9 +102,9 @@ def _checksum(frame: DataFrame) -> replay.Checksum:
     return replay.Checksum(row[0], f"{int(row[1] or 0) % 2**64:016x}")
 
 
-def _amid(spark: SparkSession, target: str, kind: SinkKind, name: str) -> str:
+def _amid(spark: SparkSession, target: str, kind: LakeFormat, name: str) -> str:
     """The table as it was in the middle of its versions."""
-    if kind is SinkKind.DELTA:
+    if kind is LakeFormat.DELTA:
         found = spark.sql(f"DESCRIBE HISTORY {target}").select("version", "timestamp")
     else:
         found = spark.table(f"{target}.snapshots").selectExpr("snapshot_id", "committed_at")

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sinks.settings import Fencing
+from adapters.kafka.settings import Fencing
 from tests.command import Command
 from tests.driven import SIGNAL_TABLE, properties
 from tests.servers.kafka import KafkaBroker

@@ -17,9 +17,9 @@ from adapters.lakehouse.files.data_file import written
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable
+from adapters.lakehouse.settings import LakeFormat
 from adapters.lakehouse.tables import spark_tables, statements
 from adapters.lakehouse.tables.iceberg import Iceberg
-from engine.config.sinks.settings import SinkKind
 from engine.errors import SinkError
 from tests.lake import CrashError, MemoryTables
 from tests.lake_spark import FORMATS, Lake
@@ -56,7 +56,7 @@ SHAPE = pa.schema(
 
 @pytest.fixture(params=FORMATS)
 def tables(request: pytest.FixtureRequest, lake_spark: SparkSession, tmp_path: Path) -> Lake:
-    kind: SinkKind = request.param
+    kind: LakeFormat = request.param
     return Lake(lake_spark, kind, tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_changes_are_those_that_a_merge_makes_and_upkeep_leaves_no_marks(tables:
     assert merges == []
     assert_same(tables, model)
     # Iceberg keeps those of the newest merge until it compacts again.
-    assert marks(tables) <= (7 if tables.kind is SinkKind.ICEBERG else 0)
+    assert marks(tables) <= (7 if tables.kind is LakeFormat.ICEBERG else 0)
     found = tables.tables().look(A)
     assert found is not None
     assert found.turn == 13
@@ -150,7 +150,7 @@ def test_changes_are_those_that_a_merge_makes_and_upkeep_leaves_no_marks(tables:
 
 def marks(tables: Lake) -> int:
     """How many rows a table's newest version has marked, as its format counts them."""
-    if tables.kind is SinkKind.ICEBERG:
+    if tables.kind is LakeFormat.ICEBERG:
         files = tables.reader.table(f"{tables.dialect.target(A)}.delete_files")
         return sum(found["record_count"] for found in files.collect())
     log = tables.dialect._snapshot(tables.reader, A)

@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.formats import dialect_of
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from engine.config import parse
-from engine.config.sinks.settings import SinkKind
 from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SHOWN = """SELECT id, name, price, huge::text, small, at::text, day::text, encod
     doc::jsonb::text, kind::text, big, real4::float8, real8, flag FROM items ORDER BY id"""
 
 
-def lake_settings(kind: SinkKind, directory: Path, **more: str) -> dict[str, str]:
+def lake_settings(kind: LakeFormat, directory: Path, **more: str) -> dict[str, str]:
     return {
         "tidemark__sink": str(kind),
         "tidemark__sink__lake__warehouse": str(directory / "lake"),
@@ -53,8 +53,8 @@ class Tables:
     """What the tables hold."""
 
     def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        made = parse(properties).sink
-        self._dialect: Any = dialect_of(SinkKind(made.kind), made.lake, "reader")
+        made = parse(properties).sink_as(LakeSettings)
+        self._dialect: Any = dialect_of(made.format, made, "reader")
         self._spark = spark.newSession()
         for option, value in {**self._dialect.conf, "spark.sql.session.timeZone": "UTC"}.items():
             self._spark.conf.set(option, value)
@@ -78,9 +78,9 @@ def drained(job: Any, directory: Path) -> None:
         job.job.turn()
 
 
-@pytest.mark.parametrize("kind", [SinkKind.DELTA, SinkKind.ICEBERG])
+@pytest.mark.parametrize("kind", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 def test_a_table_equals_its_source_through_snapshot_changes_evolution_and_odd_values(
-    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     settings = lake_settings(kind, tmp_path)
     tables = Tables(lake_spark, properties(database, tmp_path, **settings))
@@ -136,9 +136,9 @@ def shown(tables: Tables) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("kind", [SinkKind.DELTA, SinkKind.ICEBERG])
+@pytest.mark.parametrize("kind", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 def test_a_history_has_each_change_and_tables_may_come_later(
-    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    database: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     settings = lake_settings(kind, tmp_path, tidemark__sink__lake__mode="append")
     tables = Tables(lake_spark, properties(database, tmp_path, **settings))

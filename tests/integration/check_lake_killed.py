@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.config.sinks.settings import SinkKind
+from adapters.lakehouse.settings import LakeFormat
 from tests.command import Command
 from tests.driven import properties
 from tests.integration.check_lake_job import Tables, lake_settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 KILLS = int(os.environ.get("KILLS", "5"))
-SINK = SinkKind(os.environ.get("SINK", "delta"))
+SINK = LakeFormat(os.environ.get("SINK", "delta"))
 ROWS = 5_000
 PAUSE_S = 0.2
 """Between transactions: a merge takes seconds, and much longer on a busy machine."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
-from engine.config.sinks.settings import SinkKind
+from adapters.lakehouse.settings import LakeFormat
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.driven_sqlserver import properties as sqlserver_properties
 from tests.integration.check_lake_job import Tables, drained, lake_settings
@@ -75,13 +75,13 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("format_", [SinkKind.DELTA, SinkKind.ICEBERG])
+@pytest.mark.parametrize("format_", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 def test_each_type_of_sql_server_is_the_one_that_the_page_names_and_keeps_its_values(
     sqlserver: SqlServer,
     shop: StandInDatabase,
     tmp_path: Path,
     lake_spark: SparkSession,
-    format_: SinkKind,
+    format_: LakeFormat,
 ):
     settings = lake_settings(format_, tmp_path, signal__data__collection="shop.dbo.signals")
     tables = Tables(lake_spark, sqlserver_properties(sqlserver, tmp_path, **settings))
@@ -108,7 +108,7 @@ def test_each_type_of_sql_server_is_the_one_that_the_page_names_and_keeps_its_va
     shown = {row["id"]: row.asDict() for row in texts.collect()}
     for number, kind in enumerate(KINDS):
         name = f"c{number}"
-        wanted = kind.iceberg if kind.iceberg and format_ is SinkKind.ICEBERG else kind.spark
+        wanted = kind.iceberg if kind.iceberg and format_ is LakeFormat.ICEBERG else kind.spark
         assert types[name] == wanted, kind.source
         found = [shown[id_][name] for id_ in (1, 2, 3, 4)]
         assert found == [kind.shown, None, kind.shown, None], kind.source
@@ -138,9 +138,9 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("format_", [SinkKind.DELTA, SinkKind.ICEBERG])
+@pytest.mark.parametrize("format_", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 def test_documents_of_mongodb_are_their_text(
-    mongodb: MongoServer, tmp_path: Path, lake_spark: SparkSession, format_: SinkKind
+    mongodb: MongoServer, tmp_path: Path, lake_spark: SparkSession, format_: LakeFormat
 ):
     settings = lake_settings(format_, tmp_path)
     tables = Tables(lake_spark, mongodb_properties(mongodb, tmp_path, **settings))

@@ -16,9 +16,9 @@ from adapters.lakehouse.files.data_file import written
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
 from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.settings import LakeFormat, TableMode
 from adapters.lakehouse.tables import spark_tables, statements
 from adapters.lakehouse.tables.spark_tables import SparkTables
-from engine.config.sinks.settings import SinkKind, TableMode
 from engine.errors import SinkError
 from engine.events.record.schema import INT32, INT64, STRING, struct
 from tests.lake import CrashError, Dying, lake, send
@@ -55,7 +55,7 @@ def then(topic: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(params=FORMATS)
 def tables(request: pytest.FixtureRequest, lake_spark: SparkSession, tmp_path: Path) -> Lake:
-    kind: SinkKind = request.param
+    kind: LakeFormat = request.param
     return Lake(lake_spark, kind, tmp_path)
 
 
@@ -159,7 +159,7 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
     assert found.turn == 2
     # What others have left is removed with the next write.
     new.append(A, rows, 3)
-    if tables.kind is SinkKind.ICEBERG:
+    if tables.kind is LakeFormat.ICEBERG:
         refs = tables.reader.table(f"{tables.dialect.target(A)}.refs").collect()
         assert [row["name"] for row in refs] == ["main"]
 
@@ -257,7 +257,7 @@ def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, t
         send(lake(tmp_path / "journal", tables.tables(), turn), turn, typed(change("c", turn), topic="a"))
     before = files(tables)
     again = tables.tables()
-    if tables.kind is SinkKind.DELTA:
+    if tables.kind is LakeFormat.DELTA:
         again.tend(A, 0.0)
     else:
         again.tend(A, 0.001)
@@ -268,7 +268,7 @@ def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, t
     assert found is not None
     assert found.turn == 6
     assert [row[0] for row in tables.rows(A)] == [1, 2, 3, 4, 5, 6]
-    if tables.kind is SinkKind.ICEBERG:
+    if tables.kind is LakeFormat.ICEBERG:
         snapshots = tables.reader.table(f"{tables.dialect.target(A)}.snapshots")
         assert 1 < snapshots.count() < 7
     send(lake(tmp_path / "journal", again, 9), 7, typed(change("d", 1), topic="a"))
@@ -277,6 +277,6 @@ def test_upkeep_compacts_expires_and_keeps_the_newest_turn_known(tables: Lake, t
 
 def files(tables: Lake) -> int:
     """How many files the table's newest version has."""
-    if tables.kind is SinkKind.DELTA:
+    if tables.kind is LakeFormat.DELTA:
         return len(tables.read(A).inputFiles())
     return tables.reader.table(f"{tables.dialect.target(A)}.data_files").count()

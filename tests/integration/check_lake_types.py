@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from engine.config.sinks.settings import SinkKind
+from adapters.lakehouse.settings import LakeFormat
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.integration.check_lake_job import Tables, drained, lake_settings
 
@@ -94,9 +94,9 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("format_", [SinkKind.DELTA, SinkKind.ICEBERG])
+@pytest.mark.parametrize("format_", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 def test_each_type_is_the_one_that_the_table_names_and_keeps_its_values(
-    database: Database, tmp_path: Path, lake_spark: SparkSession, format_: SinkKind
+    database: Database, tmp_path: Path, lake_spark: SparkSession, format_: LakeFormat
 ):
     settings = lake_settings(format_, tmp_path, hstore__handling__mode="map")
     tables = Tables(lake_spark, properties(database, tmp_path, **settings))
@@ -124,7 +124,7 @@ def test_each_type_is_the_one_that_the_table_names_and_keeps_its_values(
 
     for number, kind in enumerate(KINDS):
         name = f"c{number}"
-        wanted = kind.iceberg if kind.iceberg and format_ is SinkKind.ICEBERG else kind.spark
+        wanted = kind.iceberg if kind.iceberg and format_ is LakeFormat.ICEBERG else kind.spark
         assert types[name] == wanted, kind.source
         for place, value in enumerate(kind.values.values()):
             for row in (shown[place], shown[longest + place]):

@@ -12,8 +12,8 @@ import pytest
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.formats import dialect_of
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from engine.config import parse
-from engine.config.sinks.settings import SinkKind
 from engine.errors import Loss
 from tests.driven import driven, properties
 from tests.integration import check_verification_jdbc
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-BOTH = pytest.mark.parametrize("kind", [SinkKind.DELTA, SinkKind.ICEBERG])
+BOTH = pytest.mark.parametrize("kind", [LakeFormat.DELTA, LakeFormat.ICEBERG])
 SETTINGS = {**SMALL, "snapshot__mode": "never"}
 SOURCE_ROWS = "SELECT id, part, price, done, f8, large FROM orders ORDER BY id, part"
 
@@ -40,10 +40,10 @@ SOURCE_ROWS = "SELECT id, part, price, done, f8, large FROM orders ORDER BY id, 
 class Target:
     """The table, as somebody else reads and spoils it."""
 
-    def __init__(self, spark: SparkSession, database: Database, directory: Path, kind: SinkKind) -> None:
+    def __init__(self, spark: SparkSession, database: Database, directory: Path, kind: LakeFormat) -> None:
         self.settings = lake_settings(kind, directory, **SETTINGS)
-        sink = parse(properties(database, directory, **self.settings)).sink
-        dialect: Any = dialect_of(kind, sink.lake, "somebody")
+        lake = parse(properties(database, directory, **self.settings)).sink_as(LakeSettings)
+        dialect: Any = dialect_of(kind, lake, "somebody")
         self._spark, self._name = spark.newSession(), dialect.target(TableName("", "tm_public_orders"))
         for option, value in {**dialect.conf, "spark.sql.session.timeZone": "UTC"}.items():
             self._spark.conf.set(option, value)
@@ -76,7 +76,7 @@ def source_rows(database: Database) -> list[tuple[Any, ...]]:
 
 @BOTH
 def test_faults_in_a_table_are_found_and_healed(
-    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     table = Target(lake_spark, orders, tmp_path, kind)
     with driven(orders, tmp_path, lake_spark, **table.settings) as job:
@@ -110,7 +110,7 @@ def test_faults_in_a_table_are_found_and_healed(
 
 @BOTH
 def test_what_is_written_meanwhile_is_no_difference_in_a_table(
-    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     """Rows change, come, go and move, and large values stay as they are, while they are compared."""
 
@@ -144,7 +144,7 @@ def test_what_is_written_meanwhile_is_no_difference_in_a_table(
 
 @BOTH
 def test_a_truncated_or_altered_table_is_read_again(
-    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     table = Target(lake_spark, orders, tmp_path, kind)
     with driven(orders, tmp_path, lake_spark, **table.settings) as job:
@@ -174,7 +174,7 @@ def test_a_truncated_or_altered_table_is_read_again(
 
 @BOTH
 def test_a_lost_log_heals_into_a_table(
-    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: SinkKind
+    orders: Database, tmp_path: Path, lake_spark: SparkSession, kind: LakeFormat
 ):
     table = Target(lake_spark, orders, tmp_path, kind)
     settings = {**table.settings, "tidemark__recovery": "repair", "slot__name": "job"}

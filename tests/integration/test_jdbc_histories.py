@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.jdbc.settings import JdbcSettings
 from adapters.jdbc.sink import Holder, JdbcSink
-from engine.config.sinks.settings import JdbcSettings
-from tests.typed_batches import MISSING, typed
+from engine.config.sinks.postgres_target import PostgresTarget
+from tests.typed_batches import MISSING, PLACEHOLDERS, typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,14 +113,9 @@ class Job:
     def sink(self) -> JdbcSink:
         self.processes += 1
         given = conninfo_to_dict(self.database.server.dsn(self.database.name))
-        settings = JdbcSettings(
-            {name: str(value) for name, value in given.items()},
-            "copy",
-            unavailable_text=MISSING,
-            unavailable_value=MISSING.encode(),
-        )
+        settings = JdbcSettings(PostgresTarget({name: str(value) for name, value in given.items()}, "copy"))
         holder = Holder("job", f"process {self.processes}", "c", self.processes)
-        return JdbcSink(settings, self.directory / str(self.processes), holder)
+        return JdbcSink(settings, self.directory / str(self.processes), holder, PLACEHOLDERS)
 
     def parts(self, sink: JdbcSink, turn: int, end: int) -> list[Part]:
         """The turn's parts: of the log, in batches of any size, and rows read behind them."""

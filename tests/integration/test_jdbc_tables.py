@@ -11,12 +11,14 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.jdbc.settings import JdbcSettings
 from adapters.jdbc.sink import Holder, JdbcSink
-from engine.config.sinks.settings import JdbcSettings, SchemaEvolution, TopicRecreated
+from engine.config.sinks.postgres_target import PostgresTarget
+from engine.config.sinks.settings import SchemaEvolution, TopicRecreated
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
 from tests.turns import Turns
-from tests.typed_batches import MISSING, ROW, TOPIC, change, typed
+from tests.typed_batches import MISSING, PLACEHOLDERS, ROW, TOPIC, change, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,12 +37,11 @@ def opened(database: Database, tmp_path: Path) -> Iterator[Callable[..., Turns]]
     sinks: list[JdbcSink] = []
 
     def open_sink(epoch: int | None = None, checkpoint: str = "c", **more: Any) -> Turns:
-        settings = JdbcSettings(
-            parameters_of(database), "${topic}", unavailable_text=MISSING, unavailable_value=MISSING.encode()
-        )
+        settings = JdbcSettings(PostgresTarget(parameters_of(database), "${topic}"))
         number = len(sinks)
         holder = Holder("job", f"process {number}", checkpoint, number if epoch is None else epoch)
-        sinks.append(JdbcSink(replace(settings, **more), tmp_path / f"staging {number}", holder))
+        staging = tmp_path / f"staging {number}"
+        sinks.append(JdbcSink(replace(settings, **more), staging, holder, PLACEHOLDERS))
         return Turns(sinks[-1])
 
     yield open_sink

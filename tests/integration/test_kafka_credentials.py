@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.source.assembly.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
@@ -22,7 +23,7 @@ from engine.config.text.references import resolve
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker, Security
 from tests.turns import Turns
-from tests.unit.engine.config.sinks.test_kafka import KAFKA
+from tests.unit.adapters.kafka.test_properties import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,9 +107,8 @@ def go_on(
 ) -> None:
     """Send a turn and read a signal every moment until the credential has changed so often."""
     signals = made.signals.topic.name
-    sink = Turns(
-        KafkaSink(made.sink.kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic)
-    )
+    kafka = made.sink_as(KafkaSettings)
+    sink = Turns(KafkaSink(kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic))
     desk = make_desk(made.signals, KAFKA["topic.prefix"], system_clock(), lambda _answer: None)
     desk.resume({}, 1)
     heard = turn = 0

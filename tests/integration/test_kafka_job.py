@@ -12,13 +12,13 @@ import orjson
 import pytest
 
 from adapters.kafka.beside.sending import RowSending
+from adapters.kafka.settings import Fencing
 from adapters.postgres.job import building
 from adapters.source.assembly import job as source_job
 from adapters.source.assembly import wiring
 from adapters.source.assembly.supplied import Onlookers
 from adapters.system import system_clock
 from engine.config import parse
-from engine.config.sinks.settings import Fencing
 from engine.errors import SinkRefused
 from engine.isolation.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, Driven, driven, properties

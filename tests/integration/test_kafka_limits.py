@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import adapters.kafka.sink as kafka_sink
+from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 from tests.batches import batch
 from tests.turns import Turns

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
-from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SinkError
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker

@@ -17,10 +17,10 @@ import pytest
 
 from adapters.kafka.beside.lease_answers import LeaseAnswers
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
+from adapters.kafka.settings import Fencing, KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.kafka.turn_sending import Producers
 from adapters.spark.executors import LocalExecutors, SparkExecutors
-from engine.config.sinks.settings import Fencing, KafkaSettings
 from engine.errors import ExecutorsFailed, LeaseLost, SinkError, SourceError, TopicsRefused
 from engine.job.snapshots.emission import Emission
 from engine.snapshot.merge_key import KEY_TYPE

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
@@ -15,7 +16,7 @@ from tests.batches import batch
 from tests.servers.certificates import Authority, Certificate
 from tests.servers.kafka import KafkaBroker, Security
 from tests.turns import Turns
-from tests.unit.engine.config.sinks.test_kafka import KAFKA
+from tests.unit.adapters.kafka.test_properties import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,9 +96,8 @@ def send(broker: KafkaBroker, directory: Path, topic: str, options: dict[str, st
     """Send one event with a producer of these options, as a configuration file gives them."""
     given = {f"producer.{name}": text for name, text in options.items()}
     settings = parse({**KAFKA, **given, "producer.bootstrap.servers": broker.bootstrap})
-    sink = Turns(
-        KafkaSink(settings.sink.kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic)
-    )
+    kafka = settings.sink_as(KafkaSettings)
+    sink = Turns(KafkaSink(kafka, LocalExecutors(), directory / "staging", monotonic=time.monotonic))
     try:
         sink.writer(1).write(0, [batch((topic, "k", "v", None))])
         sink.commit(1)

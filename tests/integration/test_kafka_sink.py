@@ -17,10 +17,11 @@ import pytest
 import adapters.kafka.sink as kafka_sink
 from adapters.kafka.partitions import key_hashes
 from adapters.kafka.producers.delivery import Delivery
+from adapters.kafka.settings import Fencing, KafkaSettings, TopicGroup
 from adapters.kafka.sink import KafkaSink
 from adapters.kafka.turn_sending import Producers
 from adapters.spark.executors import LocalExecutors, SparkExecutors
-from engine.config.sinks.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
+from engine.config.sinks.settings import TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
 from tests.batches import batch
 from tests.servers.kafka import CLUSTER_ID, KafkaBroker

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.postgres.properties import CONNECTOR
 from engine.config import Settings, parse, read
+from engine.config.catalogue import catalogue_of
 from engine.config.text.java import parse_properties
 from engine.errors import ConfigError
 
@@ -18,7 +18,7 @@ LEAST = (
     "database.hostname=h\ndatabase.user=u\ndatabase.dbname=d\ntopic.prefix=p\nsnapshot.mode=never\n"
     "tidemark.sink=null\n"
 )
-NAMES = st.sampled_from([row.name for row in CONNECTOR.catalogue.rows]) | st.text(max_size=20)
+NAMES = st.sampled_from([row.name for row in catalogue_of({}).rows]) | st.text(max_size=20)
 VALUES = st.sampled_from(
     ["", "true", "0", "-1", "none", "a.b", "a=b;c", "(", "${env:X}", "${", "1k"]
 ) | st.text(max_size=30)

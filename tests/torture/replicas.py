@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from adapters.lake.table_name import TableName
 from adapters.lakehouse.formats import dialect_of
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from adapters.spark.session import spark_session
-from engine.config.sinks.settings import LakeSettings, SinkKind
 from tests.lake_spark import LAKE_PACKAGES, LAKE_SESSION
 from tests.torture.emitted import printed_row
 from tests.torture.oracle import Violation
@@ -85,7 +85,7 @@ class JdbcTables:
 class LakeTables:
     """Tables of Delta Lake or Iceberg in a history's folder."""
 
-    kind: SinkKind
+    kind: LakeFormat
     folder: Path
     spark: SparkSession
     _dialect: Any = None
@@ -142,7 +142,7 @@ class Replicas:
         if self._spark is None:
             conf = {**LAKE_SESSION, "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1"}
             self._spark = spark_session("local[1]", conf, LAKE_PACKAGES)
-        return LakeTables(SinkKind(self.kind), folder, self._spark)
+        return LakeTables(LakeFormat(self.kind), folder, self._spark)
 
 
 def judge(tables: Tables, site: Site, names: Sequence[str], happened: Counter[str]) -> None:

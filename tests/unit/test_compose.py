@@ -10,12 +10,12 @@ import pytest
 import sqlglot
 import yaml
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.mongodb.settings import MongoSettings
 from adapters.postgres.settings import PostgresSettings
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from engine.config import read
 from engine.config.settings import Watermarking
-from engine.config.sinks.settings import SinkKind
 from engine.model import Channel
 
 ROOT = Path(__file__).parents[2]
@@ -61,12 +61,12 @@ def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
     settings = read(path)
 
     assert settings.warnings == ()
-    assert settings.sink.kind is SinkKind.KAFKA
+    assert settings.sink.kind == "kafka"
     assert settings.signals.channels == {Channel.SOURCE, Channel.KAFKA}
     assert settings.source_as(PostgresSettings).host in compose["services"]
     assert settings.source_as(PostgresSettings).password == "tidemark"
     servers = {
-        settings.sink.kafka.client["bootstrap.servers"],
+        settings.sink_as(KafkaSettings).servers,
         settings.signals.topic.client["bootstrap.servers"],
     }
     assert servers == {"kafka:9092"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.storage.checkpoint_reader import CheckpointReader
-from engine.config.sinks.settings import SinkKind
 from engine.config.text.hidden import without_secrets
 from engine.errors import StateError
 
@@ -19,7 +18,7 @@ def first_screen(settings: Settings) -> list[str]:
     page = _address(settings.http)
     return [
         f"source    {_source(settings)}",
-        f"sink      {_sink(settings)}",
+        f"sink      {settings.sink.shown}",
         f"position  {_position(settings)}",
         f"page      {f'{page}/' if page else 'off, see tidemark.http.port'}",
         f"metrics   {f'{page}/metrics' if page else 'off, see tidemark.http.port'}",
@@ -32,21 +31,6 @@ def _source(settings: Settings) -> str:
         f"{kind} {getattr(settings.source, 'address', '')}".rstrip()
         + f", topics {settings.events.topic_prefix}.*"
     )
-
-
-def _sink(settings: Settings) -> str:
-    sink = settings.sink
-    match sink.kind:
-        case SinkKind.FILES:
-            return f"files in {sink.directory}"
-        case SinkKind.KAFKA:
-            return f"kafka at {sink.kafka.client.get('bootstrap.servers', '?')}"
-        case SinkKind.JDBC:
-            return f"jdbc, tables in {sink.jdbc.address}"
-        case SinkKind.DELTA | SinkKind.ICEBERG:
-            return f"{sink.kind}, tables in {without_secrets(sink.lake.location)}"
-        case _:
-            return sink.kind
 
 
 def _position(settings: Settings) -> str:

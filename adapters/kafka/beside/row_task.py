@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.kafka.beside.lease_answers import AskForLease
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings
     from engine.job.snapshots.emission import Emission, EmissionResult
 
 _kept: dict[SendRows, Delivery] = {}

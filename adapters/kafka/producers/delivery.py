@@ -35,7 +35,7 @@ from adapters.kafka.producers.records import (
     without,
 )
 from adapters.kafka.producers.undelivered import UndeliveredRecords
-from engine.config.sinks.settings import KafkaSettings
+from adapters.kafka.settings import KafkaSettings
 from engine.errors import SinkError, TidemarkError
 
 if TYPE_CHECKING:

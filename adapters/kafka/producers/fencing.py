@@ -21,7 +21,7 @@ from adapters.kafka.errors import Reason, said, sink_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings
     from engine.errors import SinkError
 
 _TIMEOUT_S: Final = 20.0

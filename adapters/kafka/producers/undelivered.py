@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from adapters.kafka.producers.records import Header, Record
-    from engine.config.sinks.settings import KafkaSettings
+    from adapters.kafka.settings import KafkaSettings
 
 _log = logging.getLogger("adapters")
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001

@@ -16,9 +16,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from adapters.lakehouse.properties import EVOLUTION, TYPE_CHANGE
+from adapters.lakehouse.settings import TypeChange
 from adapters.lakehouse.tables.widening import holds
-from engine.config.sinks.lake import EVOLUTION, TYPE_CHANGE
-from engine.config.sinks.settings import SchemaEvolution, TypeChange
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adapters.source.assembly.job_sink import wiring_of
 from adapters.source.assembly.supplied import LeasedCheckpoint
 from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import FileLease, Leases
 from adapters.storage.owner import Claim
 from adapters.storage.state_files import newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
-from engine.config.sinks.settings import LAKES, SinkKind
 from engine.errors import LeaseLost
 from engine.staging.files import sink_errors
 
@@ -61,8 +61,8 @@ def leased_checkpoint(
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    directory = settings.lake.journal if settings.kind in LAKES else settings.directory
-    if settings.kind not in {SinkKind.FILES, *LAKES}:
+    directory = wiring_of(settings).owned(settings.own)
+    if not directory:
         return None
     with sink_errors(directory):
         # Created here, so that it is not private.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.lakehouse.formats import packages as lake_packages
-from adapters.lakehouse.formats import session_settings
+from adapters.source.assembly.job_sink import wiring_of
 from adapters.spark.shared_session import SparkWanted
 
 if TYPE_CHECKING:
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
 
 def wanted_by(settings: Settings, packages: tuple[str, ...]) -> SparkWanted:
     """What a job needs of Spark."""
-    job = settings.job
+    job, sink = settings.job, wiring_of(settings.sink)
     return SparkWanted(
         job.spark_master,
-        session_settings(settings.sink, dict(job.spark_conf)),
-        (*packages, *lake_packages(settings.sink)),
+        sink.session(settings.sink.own, dict(job.spark_conf)),
+        (*packages, *sink.packages(settings.sink.own)),
         job.spark_archive,
     )

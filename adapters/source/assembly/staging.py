@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.beside.senders import ExecutorSenders, ProcessSenders
 from adapters.sinks.driver_sink import DriverSink, RowsDriverSink
+from adapters.source.assembly.job_sink import wiring_of
 from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.cluster.preflight import Requirements
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
@@ -26,7 +26,6 @@ from adapters.staging.executor_blocks import ExecutorBlocks
 from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.workspace import staging_base
 from engine.config.settings import StagingKind
-from engine.config.sinks.settings import SinkKind
 from engine.ports.sink import TakesRows
 from engine.staging.rows import StagingArea
 
@@ -92,18 +91,10 @@ def staging_of(kind: StagingKind, spark: SparkSession, directory: str, tasks: in
 
 def asked_of(settings: Settings, servers: Sequence[tuple[str, int]]) -> Requirements:
     """What executors must have for a job that reads from these servers."""
-    addresses = [("the database", host, port) for host, port in servers]
     shared_disk = settings.job.staging_kind is StagingKind.FILES
-    if shared_disk or (settings.sink.kind == SinkKind.KAFKA and is_portable(settings.sink.kafka)):
-        addresses += [("the broker", host, port) for host, port in _brokers(settings)]  # tasks send, too
-    if not shared_disk:
-        return Requirements(tuple(addresses))
-    directories = {"tidemark.staging.dir": staging_base(settings.job) or ""}
-    directories["tidemark.sink.files.dir"] = settings.sink.directory
-    return Requirements(tuple(addresses), tuple((name, path) for name, path in directories.items() if path))
-
-
-def _brokers(settings: Settings) -> list[tuple[str, int]]:
-    found = settings.sink.kafka.client.get("bootstrap.servers", "").split(",")
-    pairs = (server.strip().rpartition(":") for server in found)
-    return [(host.strip("[]"), int(port)) for host, _colon, port in pairs if port.isdecimal()]
+    sink = wiring_of(settings.sink).asks(settings.sink.own, shared_disk)
+    staging = staging_base(settings.job) if shared_disk else None
+    return Requirements(
+        (*(("the database", host, port) for host, port in servers), *sink.addresses),
+        (*([("tidemark.staging.dir", staging)] if staging else ()), *sink.directories),
+    )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from adapters.jdbc.settings import JdbcSettings
+from adapters.kafka.settings import KafkaSettings
+from adapters.lakehouse.settings import LakeSettings
+from adapters.sinks.settings import FilesSettings
 from adapters.spark.executors import ThreadExecutors
 from adapters.verify.events.files_copy import FilesCopy
 from adapters.verify.events.topic_copy import TopicCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.tables import foreign_copy
 from adapters.verify.tables.marker import Marker
-from engine.config.sinks.settings import LAKES, SinkKind
 from engine.events.names import topic_of
 from engine.job.verify.copies import Copies
 from engine.job.verify.course import always_settled
@@ -144,21 +147,20 @@ def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
     def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
         return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
 
-    if settings.sink.kind == SinkKind.KAFKA:
+    if isinstance(settings.sink.own, KafkaSettings):
         # A topic may be compacted.
         traits = replace(traits, thins=True)
-        return TopicCopy(settings.sink.kafka, work, ground.verified, executors, files, ground.clock)
-    return files(settings.sink.directory)
+        return TopicCopy(settings.sink.own, work, ground.verified, executors, files, ground.clock)
+    return files(settings.sink_as(FilesSettings).directory)
 
 
 def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    kinds = {SinkKind.FILES, SinkKind.KAFKA, SinkKind.JDBC, *LAKES}
-    if settings.sink.custom is not None or settings.sink.kind not in kinds:
+    if not isinstance(settings.sink.own, FilesSettings | KafkaSettings | JdbcSettings | LakeSettings):
         return (
             "only the sinks files, kafka, jdbc, delta and iceberg keep what they were sent where it can be"
             " compared"
         )
-    if not shared_disk and settings.sink.kind != SinkKind.JDBC:
+    if not shared_disk and not isinstance(settings.sink.own, JdbcSettings):
         return "executors must share the directories of the sink and of the staging"
     if settings.events.kept_faults:
         return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"

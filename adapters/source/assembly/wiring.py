@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from adapters.release import release
+from adapters.source.assembly.job_sink import wiring_of
 from adapters.source.assembly.snapshotters import snapshotter
 from adapters.source.assembly.supplied import (
     LOCAL_ROWS,
@@ -30,7 +31,7 @@ from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
 from adapters.storage.workspace import VERIFIED, workspace_of
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
-from engine.config.sinks.settings import Destination, SinkAhead, SinkKind
+from engine.config.sinks.settings import Destination, SinkAhead
 from engine.errors import ConfigError
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from adapters.storage.figures import FiguresFile
     from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.config.sinks.settings import SinkSettings
     from engine.job.reports.observation import Observation
     from engine.job.saved.state import State
     from engine.model import CollectionId, Position
@@ -73,9 +73,9 @@ def opened(
     """The sink, as `job_sink.make_sink` makes it, and the staging areas, which are cleared at the end."""
     with ExitStack() as held:
         held.callback(stages.spans.clear)
-        made = make_sink(settings.sink, stages, leased, clock, spark=spark)
+        made = make_sink(settings, stages, leased, clock, spark=spark)
         held.callback(made.close)
-        sink = stages.sink(made, stores=_stores(settings.sink))
+        sink = stages.sink(made, stores=wiring_of(settings.sink).stores)
         certificates = _certificates(settings, spark, leased.checkpoint)
         seed = certificates.seed() if certificates is not None else None
         windows = replace(stages.windows(made), seed=seed)
@@ -194,11 +194,6 @@ def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) 
 
 def _knows_turns(sink: Sink) -> bool:
     return isinstance(sink, KnowsTurns) and sink.knows_turns
-
-
-def _stores(settings: SinkSettings) -> bool:
-    """Whether the sink stores events, so that it matters who writes to it."""
-    return settings.kind != SinkKind.NULL
 
 
 def _copied_in_part(settings: Settings, collection: CollectionId) -> str:

@@ -1,10 +1,13 @@
-"""Makes the sink `jdbc` of a job, whose tables verifications can compare with the source's."""
+"""Puts the sink `jdbc` into a job, whose tables verifications can compare with the source's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from adapters.jdbc.placeholders import placeholders_of
+from adapters.jdbc.settings import JdbcSettings
 from adapters.jdbc.sink import Holder, JdbcSink
+from adapters.source.sinks.wiring import SinkWiring
 from adapters.verify.tables.table_copy import TableCopy
 
 if TYPE_CHECKING:
@@ -13,16 +16,21 @@ if TYPE_CHECKING:
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.clock import Clock
-    from engine.config.sinks.settings import SinkSettings
+    from engine.config.settings import Settings
     from engine.ports.executors import Executors
 
 
-def make(
-    settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, _spark: SparkSession, _clock: Clock
+def _make(
+    settings: Settings,
+    _stages: Staging,
+    leased: LeasedCheckpoint,
+    _spark: SparkSession,
+    _clock: Clock,
+    /,
 ) -> JdbcSink:
-    """The sink of the settings. It stages in a directory of its own."""
     holder = Holder(leased.job, leased.owner, leased.checkpoint, leased.epoch)
-    return _VerifiedTables(settings.jdbc, f"{leased.staging}/sink", holder)
+    jdbc, staging = settings.sink_as(JdbcSettings), f"{leased.staging}/sink"
+    return _VerifiedTables(jdbc, staging, holder, placeholders_of(settings.events))
 
 
 class _VerifiedTables(JdbcSink):
@@ -31,3 +39,6 @@ class _VerifiedTables(JdbcSink):
     def copy(self, work: str, executors: Executors, database: str) -> TableCopy:
         """Its tables as a copy."""
         return TableCopy(self, work, executors, database)
+
+
+WIRING: Final = SinkWiring(_make)

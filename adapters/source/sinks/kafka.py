@@ -1,38 +1,46 @@
-"""Makes the sink `kafka` of a job."""
+"""Puts the sink `kafka` into a job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.beside.lease_answers import LeaseAnswers
 from adapters.kafka.beside.row_task import is_portable
 from adapters.kafka.beside.senders import ExecutorSenders
+from adapters.kafka.settings import Fencing, KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.kafka.turn_sending import Producers
-from engine.config.sinks.settings import Fencing
+from adapters.source.sinks.wiring import SinkWiring
+from adapters.spark.cluster.preflight import Requirements
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.clock import Clock
-    from engine.config.sinks.settings import SinkSettings
+    from engine.config.settings import Settings
     from engine.ports.state_store import Lease
 
 
-def make(
-    settings: SinkSettings, stages: Staging, leased: LeasedCheckpoint, spark: SparkSession, clock: Clock
+def _make(
+    settings: Settings,
+    stages: Staging,
+    leased: LeasedCheckpoint,
+    spark: SparkSession,
+    clock: Clock,
+    /,
 ) -> KafkaSink:
-    """The sink of the settings. It stages in a directory of its own."""
-    tasks = max(1, spark.sparkContext.defaultParallelism)
-    senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(settings.kafka) else None
-    if isinstance(senders, ExecutorSenders) and settings.kafka.fencing is Fencing.TRANSACTIONS:
+    kafka, tasks = settings.sink_as(KafkaSettings), max(1, spark.sparkContext.defaultParallelism)
+    senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(kafka) else None
+    if isinstance(senders, ExecutorSenders) and kafka.fencing is Fencing.TRANSACTIONS:
         senders.answer_with(_answers(leased.leases, spark))
     staging = f"{leased.staging}/sink"
     producers = Producers(tasks, leased.name)
     return KafkaSink(
-        settings.kafka,
+        kafka,
         stages.senders,
         staging,
         monotonic=clock.monotonic,
@@ -46,3 +54,18 @@ def _answers(lease: Lease, spark: SparkSession) -> LeaseAnswers:
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host") or "localhost"
     return LeaseAnswers(lease, host.strip("[]"), (conf.get("spark.driver.bindAddress") or host).strip("[]"))
+
+
+def _asks(settings: KafkaSettings, shared_disk: bool) -> Requirements:  # noqa: FBT001
+    """The brokers where tasks send, too."""
+    return Requirements(tuple(_brokers(settings)) if shared_disk or is_portable(settings) else ())
+
+
+def _brokers(settings: KafkaSettings) -> Iterator[tuple[str, str, int]]:
+    for server in settings.servers.split(","):
+        host, _colon, port = server.strip().rpartition(":")
+        if port.isdecimal():
+            yield "the broker", host.strip("[]"), int(port)
+
+
+WIRING: Final = SinkWiring(_make, asks=_asks)

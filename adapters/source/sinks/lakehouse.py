@@ -1,19 +1,21 @@
-"""Makes the sinks `delta` and `iceberg` of a job."""
+"""Puts the sinks `delta` and `iceberg` into a job."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from adapters.jdbc.placeholders import placeholders_of
 from adapters.lake.table_name import TableNaming
-from adapters.lakehouse.formats import LONGEST, dialect_of
+from adapters.lakehouse.formats import LONGEST, dialect_of, package_of, session_settings
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
+from adapters.lakehouse.properties import FORMAT
+from adapters.lakehouse.settings import LakeSettings
 from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.lakehouse.tables.spark_tables import SparkTables
+from adapters.source.sinks.wiring import SinkWiring
 from adapters.system import start_thread
 from adapters.verify.tables.lake_copy import LakeCopy
-from engine.config.sinks.lake import FORMAT
-from engine.config.sinks.settings import SinkKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,25 +23,30 @@ if TYPE_CHECKING:
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
     from engine.clock import Clock
-    from engine.config.sinks.settings import LakeSettings, SinkSettings
+    from engine.config.settings import Settings
     from engine.ports.executors import Executors
 
 _GATHERS_S: Final = 3.0
 """Turns gather so long at least: each write makes a file."""
 
 
-def make(
-    settings: SinkSettings, _stages: Staging, leased: LeasedCheckpoint, spark: SparkSession, clock: Clock
+def _make(
+    settings: Settings,
+    _stages: Staging,
+    leased: LeasedCheckpoint,
+    spark: SparkSession,
+    clock: Clock,
+    /,
 ) -> LakeSink:
-    """The sink of the settings."""
-    lake, epoch = settings.lake, leased.sink_epoch
+    lake, epoch = settings.sink_as(LakeSettings), leased.sink_epoch
     journal = Journal(lake.journal, epoch)
-    tables = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
+    tables = SparkTables(spark, dialect_of(lake.format, lake, journal.identity, epoch))
     naming = TableNaming(lake.table_format, FORMAT, LONGEST)
-    merger, admission = Merger(journal, tables, lake, naming), Admission(tables, lake)
+    merger = Merger(journal, tables, lake, naming, placeholders_of(settings.events))
+    admission = Admission(tables, lake)
     pace = Pace(lake.upkeep_s, _GATHERS_S)
     merging = MergeThread(merger, start_thread, clock.monotonic, pace, admission.forget)
-    reads = SparkTables(spark, dialect_of(SinkKind(settings.kind), lake, journal.identity, epoch))
+    reads = SparkTables(spark, dialect_of(lake.format, lake, journal.identity, epoch))
     sink = _VerifiedTables(journal, merger, admission, naming, merging)
     sink.reads, sink.settings = reads, lake
     return sink
@@ -54,3 +61,14 @@ class _VerifiedTables(LakeSink):
     def copy(self, work: str, executors: Executors, database: str) -> LakeCopy:
         """Its tables as a copy."""
         return LakeCopy(self, self.reads, self.settings, (work, executors, database))
+
+
+def _journal(settings: LakeSettings) -> str:
+    return settings.journal
+
+
+def _packages(settings: LakeSettings) -> tuple[str, ...]:
+    return (package_of(settings.format),)
+
+
+WIRING: Final = SinkWiring(_make, owned=_journal, packages=_packages, session=session_settings)

@@ -28,9 +28,9 @@ from engine.staging.files import sink_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from adapters.kafka.settings import KafkaSettings
     from adapters.verify.events.files_copy import FilesComparison, FilesCopy
     from engine.clock import Clock
-    from engine.config.sinks.settings import KafkaSettings
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span, TouchedKeys
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from adapters.kafka.settings import KafkaSettings
     from adapters.verify.events.turn_ends import Turns
     from engine.clock import Clock
-    from engine.config.sinks.settings import KafkaSettings
 
 _AT_ONCE: Final = 10_000
 _PART_BYTES: Final = 64 << 20

@@ -24,12 +24,12 @@ from adapters.lake.table_name import CollectionTables
 from adapters.lakehouse.batch import converted, key_columns, table_columns
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.removal import Removal
+from adapters.lakehouse.settings import TableMode
 from adapters.lakehouse.tables.schema import Rules, evolved
 from adapters.verify.failures import as_source_errors
 from adapters.verify.tables.known_tables import KnownTable, KnownTables
 from adapters.verify.tables.lake_version import ExtraKeys, HeldVersion, Shape
 from adapters.verify.tables.table_comparison import Ends, StaleComparison, TableComparison, Work
-from engine.config.sinks.settings import TableMode
 from engine.staging.rows import MERGE_KEY
 from engine.verify.compared_digests import DIGEST
 from engine.verify.copy import TouchedKeys
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from adapters.lake.row_columns import Columns
     from adapters.lake.table_name import TableName
+    from adapters.lakehouse.settings import LakeSettings
     from adapters.lakehouse.sink import LakeSink
     from adapters.lakehouse.tables.spark_tables import SparkTables
     from adapters.verify.tables.table_comparison import Keys, Scan
-    from engine.config.sinks.settings import LakeSettings
     from engine.model import CollectionId
     from engine.ports.executors import Executors
     from engine.verify.copy import ComparisonRequest, ExtraRow, SeenRows, Span

@@ -87,8 +87,8 @@ class TableCopy:
 
     def __init__(self, sink: JdbcSink, work: str, executors: Executors, database: str) -> None:
         self._sink, self._work, self._executors = sink, work, executors
-        names = CollectionTables(naming(sink.settings.table_format), database)
-        self._target = Target(sink.settings, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
+        names = CollectionTables(naming(sink.database.table_format), database)
+        self._target = Target(sink.database, f"tidemark verify {sha256(sink.job.encode()).hexdigest()[:16]}")
         self._tables = KnownTables(names, sink.touched, _Table)
         self._session: Connection | None = None
         self._numbers = self._compared = 0
@@ -152,7 +152,7 @@ class TableCopy:
         """Take the snapshot of the target, which must be at the job's turn, and compare in a thread."""
         rows, ticket = seen
         table = self._tables[topic]
-        target = Target(self._sink.settings, f"tidemark compare {ticket}")
+        target = Target(self._sink.database, f"tidemark compare {ticket}")
         with as_source_errors(), target.connection() as connection:
             if connection.info.server_version < _LEAST:
                 raise SourceError("the target is older than PostgreSQL 14", where=target.address)
@@ -180,7 +180,7 @@ class TableCopy:
         return TableComparison(work, ends, self._executors, asked)
 
     def _touched(self, topic: str, shape: Shape, upto: int) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-        target = Target(self._sink.settings, "tidemark compare keys")
+        target = Target(self._sink.database, "tidemark compare keys")
         return digested_keys(target, shape, self._sink.touched.since(topic, -1, upto))
 
     def touched_keys(self, topic: str, span: Span) -> TouchedKeys:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from engine.config.properties.shapes import VERBATIM, Shape
@@ -82,8 +82,6 @@ class Catalogue:
         self.rows = rows
         self._exact = {row.name: row for row in rows if not row.is_pattern}
         self._patterns = sorted((row for row in rows if row.is_pattern), key=lambda row: -len(row.name))
-        self._plain = {_plain(row.name): row.name for row in rows}
-        self._letters = {plain: _letters(plain) for plain in self._plain}
 
     def find(self, name: str) -> Property | None:
         """The row for a property's name; of several patterns the longest wins. None if unknown."""
@@ -93,8 +91,15 @@ class Catalogue:
 
     def suggestion(self, name: str) -> str:
         """The known name that `name` most likely meant, or an empty string."""
-        close = _closest(_plain(name[:200]), self._letters)
-        return "" if close is None else self._plain[close]
+        plain, letters = self._known
+        close = _closest(_plain(name[:200]), letters)
+        return "" if close is None else plain[close]
+
+    @cached_property
+    def _known(self) -> tuple[dict[str, str], dict[str, int]]:
+        """The names in plain letters, and the letters of these; only a misspelt name needs them."""
+        plain = {_plain(row.name): row.name for row in self.rows}
+        return plain, {name: _letters(name) for name in plain}
 
 
 def _closest(word: str, known: Mapping[str, int], cutoff: float = 0.75) -> str | None:

@@ -76,12 +76,12 @@ def number(least: float, most: float) -> Shape:
     return Shape(f"a number from {least:g} to {most:g}", convert)
 
 
-def choice(members: type[StrEnum]) -> Shape:
-    """One member of an enumeration, in any case of letters."""
+def choice(members: type[StrEnum] | tuple[str, ...]) -> Shape:
+    """One of some words, or of an enumeration's members, in any case of letters."""
     return Shape("one of " + ", ".join(members), lambda raw: _member(members, raw))
 
 
-def _member(members: type[StrEnum], raw: str) -> StrEnum | None:
+def _member(members: type[StrEnum] | tuple[str, ...], raw: str) -> str | None:
     return next((member for member in members if member == raw.strip().lower()), None)
 
 

@@ -52,6 +52,11 @@ class Values:
         """Whether the values of `names` are what was meant. If not, there is a problem about it already."""
         return self.unread.isdisjoint(names)
 
+    def need(self, name: str, meaning: str) -> None:
+        """Note a problem if the text of `name` is missing or empty."""
+        if self.sure(name) and not self.get(name, str):
+            self.problems.append(f"missing {name!r}: {meaning}")
+
     def group(self, pattern: str) -> list[tuple[tuple[str, ...], object]]:
         """The words at the `<word>`s of `pattern`, each with its value, in the file's order."""
         return self.grouped.get(pattern, [])

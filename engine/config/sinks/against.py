@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, VERBATIM, Shape, text, whole
-from engine.config.sinks.jdbc import ADDRESS, ConnectionSettings, parameters_of
-from engine.config.sinks.settings import JdbcSettings
+from engine.config.sinks.postgres_target import ADDRESS, ConnectionSettings, PostgresTarget, parameters_of
 from engine.config.sinks.sqlserver_target import SqlServerTarget, is_sqlserver, sqlserver_target
 from engine.config.sinks.table_names import NAME_FORMAT
 from engine.model import CollectionId
@@ -88,7 +87,7 @@ class MongoTarget:
     collection_format: str = _MONGODB_FORMAT
 
 
-TargetDatabase: TypeAlias = JdbcSettings | SqlServerTarget | MongoTarget
+TargetDatabase: TypeAlias = PostgresTarget | SqlServerTarget | MongoTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +147,4 @@ def _database(connecting: ConnectionSettings, form: str, problems: list[str]) ->
     if _MONGODB.fullmatch(connecting.address):
         given = connecting.address, connecting.user, connecting.password
         return MongoTarget(*given, form or _MONGODB_FORMAT)
-    return JdbcSettings(parameters=parameters_of(connecting, problems), table_format=form or _STANDARD_FORMAT)
+    return PostgresTarget(parameters_of(connecting, problems), form or _STANDARD_FORMAT)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from engine.config.sinks.jdbc import ConnectionSettings
+    from engine.config.sinks.postgres_target import ConnectionSettings
 
 _ADDRESS: Final = re.compile(
     r"jdbc:sqlserver://(?P<host>[^\s;:/\\=]+)(?:\\(?P<instance>[\w$#]+))?(?::(?P<port>\d{1,5}))?"

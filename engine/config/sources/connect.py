@@ -6,9 +6,8 @@ another way, or has nothing that it could apply to. Older names are known too.
 
 from __future__ import annotations
 
-from engine.config.properties.expression_shapes import EXPRESSIONS
 from engine.config.properties.row import APPLIED, IGNORED, LATER, REFUSED, RENAMED, Property
-from engine.config.properties.shapes import FLAG, NAMES, TEXT, harmless, whole
+from engine.config.properties.shapes import TEXT, harmless, whole
 
 P = Property
 _JSON = harmless("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
@@ -98,36 +97,6 @@ REFUSALS = (
     P("extended.headers.enabled", REFUSED, "headers are those of Debezium 2.1", harmless("false")),
 )
 
-_COUNT = whole(-1, 32767)
-
-KAFKA = (
-    P("bootstrap.servers", APPLIED, "the brokers of the sink kafka", TEXT),
-    P("producer.<option>", APPLIED, "option of the sink kafka's producers, as Java names it"),
-    P("producer.override.<option>", APPLIED, "the same; takes precedence over producer.*"),
-    P(
-        "topic.creation.enable",
-        APPLIED,
-        "create missing topics; false: leave that to the broker",
-        FLAG,
-        "true",
-    ),
-    P("topic.creation.groups", APPLIED, "groups of topics with creation settings of their own", NAMES),
-    P("topic.creation.<group>.include", APPLIED, "the topics of a group", EXPRESSIONS),
-    P("topic.creation.<group>.exclude", APPLIED, "topics that do not belong to a group", EXPRESSIONS),
-    P(
-        "topic.creation.<group>.partitions",
-        APPLIED,
-        "number of partitions of a new topic; -1: the broker's default",
-        _COUNT,
-    ),
-    P(
-        "topic.creation.<group>.replication.factor",
-        APPLIED,
-        "replication factor of a new topic; -1: the broker's default",
-        _COUNT,
-    ),
-    P("topic.creation.<group>.<name>", APPLIED, "a setting of a new topic, as the broker names it", TEXT),
-)
 _WHY = {
     "one job is one task": ("tasks.max", "tasks.max.enforce"),
     "there is no Connect worker": (
@@ -235,7 +204,6 @@ CONNECT = (
     *FRAME,
     *REFUSALS,
     *RETRIES,
-    *KAFKA,
     *(P(name, IGNORED, why) for why, names in _WHY.items() for name in names),
     *(P(old, RENAMED, new) for old, new in _OLD.items()),
 )

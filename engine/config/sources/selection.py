@@ -1,4 +1,4 @@
-"""What include and exclude lists select: the tables whose changes become events, the group of a new topic.
+"""What include and exclude lists select: the tables whose changes become events.
 
 Expressions use Java's syntax.
 """
@@ -6,14 +6,8 @@ Expressions use Java's syntax.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from engine.expressions import matches
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.config.sinks.settings import TopicGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +31,3 @@ class CaptureSettings:
 
 def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
     return matches(include, name) if include else not matches(exclude, name)
-
-
-def group_of(topic: str, groups: Sequence[TopicGroup]) -> TopicGroup:
-    """The first group that takes this topic. The last group takes all."""
-    return next(group for group in groups if _takes(group, topic))
-
-
-def _takes(group: TopicGroup, topic: str) -> bool:
-    """Unlike table names, topic names are case-sensitive."""
-    if not matches(group.include, topic, ignore_case=False):
-        return False
-    return not matches(group.exclude, topic, ignore_case=False)

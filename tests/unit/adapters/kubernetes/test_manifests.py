@@ -13,7 +13,6 @@ import yaml
 
 from adapters.postgres.settings import PostgresSettings
 from engine.config import read
-from engine.config.sinks.settings import SinkKind
 from tests.unit.adapters.kubernetes.kinds import (
     ConfigMap,
     Deployment,
@@ -117,7 +116,7 @@ def test_the_deployments_properties_make_this_pod_the_driver(tmp_path, monkeypat
 
     job = settings.job
     assert isinstance(settings.source, PostgresSettings)
-    assert settings.sink.kind is SinkKind.KAFKA
+    assert settings.sink.kind == "kafka"
     assert job.spark_master == "k8s://https://kubernetes.default.svc"
     assert job.spark_archive == "none"
     assert job.spark_conf["spark.kubernetes.driver.pod.name"] == "tidemark-1"

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse.formats import dialect_of, packages, session_settings
+from adapters.lakehouse.formats import dialect_of, package_of, session_settings
 from adapters.lakehouse.port import NewTable
+from adapters.lakehouse.settings import LakeFormat, LakeSettings
 from adapters.lakehouse.tables import delta, iceberg
 from adapters.lakehouse.tables.statements import altering, literal, merging, quoted
-from engine.config.sinks.settings import LakeSettings, SinkKind, SinkSettings
 
 EXTENSIONS = "spark.sql.extensions"
 LAKE = LakeSettings(warehouse="/lake")
@@ -25,26 +27,24 @@ TABLE = NewTable(
 def test_a_session_gets_what_the_sink_needs_beside_what_is_given():
     given = {EXTENSIONS: "Mine", "spark.x": "1"}
 
-    assert session_settings(SinkSettings("files"), given) == given
-    made = session_settings(SinkSettings(SinkKind.DELTA, lake=LAKE), given)
+    made = session_settings(LAKE, given)
     assert made[EXTENSIONS] == "Mine,io.delta.sql.DeltaSparkSessionExtension"
     assert made["spark.x"] == "1"
-    made = session_settings(SinkSettings(SinkKind.ICEBERG, lake=LAKE), {})
+    made = session_settings(replace(LAKE, format=LakeFormat.ICEBERG), {})
     assert made["spark.sql.catalog.tidemark.warehouse"] == "/lake"
-    mine = SinkSettings(SinkKind.ICEBERG, lake=LakeSettings(catalog="prod"))
+    mine = LakeSettings(LakeFormat.ICEBERG, catalog="prod")
     assert session_settings(mine, {}) == {EXTENSIONS: iceberg.EXTENSION}
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("files", ()), (SinkKind.DELTA, (delta.PACKAGE,)), (SinkKind.ICEBERG, (iceberg.PACKAGE,))],
+    ("kind", "expected"), [(LakeFormat.DELTA, delta.PACKAGE), (LakeFormat.ICEBERG, iceberg.PACKAGE)]
 )
-def test_only_the_format_of_the_sink_is_downloaded(kind: str, expected: tuple[str, ...]):
-    assert packages(SinkSettings(kind)) == expected
+def test_only_the_format_of_the_sink_is_downloaded(kind: LakeFormat, expected: str):
+    assert package_of(kind) == expected
 
 
 def test_a_delta_table_is_found_by_its_directory_or_its_name():
-    (created,) = dialect_of(SinkKind.DELTA, LAKE, "job").create(NAME, TABLE)
+    (created,) = dialect_of(LakeFormat.DELTA, LAKE, "job").create(NAME, TABLE)
 
     assert created.startswith(
         "CREATE TABLE IF NOT EXISTS delta.`/lake/public/orders`"
@@ -53,13 +53,13 @@ def test_a_delta_table_is_found_by_its_directory_or_its_name():
     )
     assert "COMMENT 'it\\'s kept'" in created
     assert "'tidemark.key' = 'id,day,day__text', 'a' = 'b'" in created
-    named = dialect_of(SinkKind.DELTA, LakeSettings(catalog="prod"), "job").create(NAME, TABLE)
+    named = dialect_of(LakeFormat.DELTA, LakeSettings(catalog="prod"), "job").create(NAME, TABLE)
     assert named[0] == "CREATE NAMESPACE IF NOT EXISTS `prod`.`public`"
     assert named[1].startswith("CREATE TABLE IF NOT EXISTS `prod`.`public`.`orders` (")
 
 
 def test_an_iceberg_table_is_found_in_a_catalog():
-    space, created, ordered = dialect_of(SinkKind.ICEBERG, LAKE, "job").create(NAME, TABLE)
+    space, created, ordered = dialect_of(LakeFormat.ICEBERG, LAKE, "job").create(NAME, TABLE)
 
     assert space == "CREATE NAMESPACE IF NOT EXISTS `tidemark`.`public`"
     assert created.startswith("CREATE TABLE IF NOT EXISTS `tidemark`.`public`.`orders` (`id` int NOT NULL")
@@ -68,16 +68,16 @@ def test_an_iceberg_table_is_found_in_a_catalog():
 
 
 def test_iceberg_s_types_have_no_small_integers():
-    column_type = dialect_of(SinkKind.ICEBERG, LAKE, "job").column_type
+    column_type = dialect_of(LakeFormat.ICEBERG, LAKE, "job").column_type
 
     assert column_type("smallint") == "int"
     assert column_type("array<smallint>") == "array<int>"
     assert column_type("struct<smallint:smallint,b:string>") == "struct<smallint:int,b:string>"
-    assert dialect_of(SinkKind.DELTA, LAKE, "job").column_type("smallint") == "smallint"
+    assert dialect_of(LakeFormat.DELTA, LAKE, "job").column_type("smallint") == "smallint"
 
 
 def test_what_each_format_can_widen():
-    tables, snapshots = (dialect_of(kind, LAKE, "job") for kind in (SinkKind.DELTA, SinkKind.ICEBERG))
+    tables, snapshots = (dialect_of(kind, LAKE, "job") for kind in (LakeFormat.DELTA, LakeFormat.ICEBERG))
 
     for dialect in (tables, snapshots):
         assert dialect.widens("int", "bigint")

@@ -14,14 +14,15 @@ from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
 from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import Removal
+from adapters.lakehouse.settings import LakeSettings, TableMode, TypeChange
 from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.system import start_thread
-from engine.config.sinks.settings import LakeSettings, SchemaEvolution, TableMode, TopicRecreated, TypeChange
+from engine.config.sinks.settings import SchemaEvolution, TopicRecreated
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
 from tests.lake import NAMING, SETTINGS, CrashError, Dying, MemoryTables, lake, send
 from tests.turns import Turns
-from tests.typed_batches import MISSING, change, typed
+from tests.typed_batches import MISSING, PLACEHOLDERS, change, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,7 +229,7 @@ def test_a_history_has_each_event_once_though_a_process_dies_behind_its_write(tm
     commit(lake(tmp_path, tables, 1, settings), 1, FIRST)
     dying: Any = Dying(tables, iter(range(1)), frozenset({"append"}))
     with pytest.raises(CrashError):
-        Merger(Journal(tmp_path, 2), dying, settings, NAMING).step()
+        Merger(Journal(tmp_path, 2), dying, settings, NAMING, PLACEHOLDERS).step()
     assert [write[0] for write in tables.writes] == ["append"]
 
     lake(tmp_path, tables, 3, settings).drain()
@@ -270,7 +271,7 @@ class Failing(MemoryTables):
 
 def threaded(directory: Path, tables: Any, settings: LakeSettings = SETTINGS) -> LakeSink:
     journal = Journal(directory, 1)
-    merger, admission = Merger(journal, tables, settings, NAMING), Admission(tables, settings)
+    merger, admission = Merger(journal, tables, settings, NAMING, PLACEHOLDERS), Admission(tables, settings)
     return LakeSink(journal, merger, admission, NAMING, MergeThread(merger, start_thread, time.monotonic))
 
 
@@ -306,7 +307,7 @@ def test_the_job_hears_of_a_merge_that_can_t_succeed(tmp_path: Path, error: Exce
 def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
     gate, tables = threading.Event(), MemoryTables()
     journal = Journal(tmp_path, 1)
-    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
 
     def later(run: Callable[[], None], name: str) -> Any:
         def waiting() -> None:
@@ -334,7 +335,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
             super().write(*given)
 
     tables, journal = Slow(), Journal(tmp_path, 1)
-    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
     merging = MergeThread(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
@@ -361,7 +362,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
 def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tables, journal = MemoryTables(), Journal(tmp_path, 1)
     monkeypatch.setattr(Merger, "waiting_bytes", lambda _merger: 1 << 24 if len(journal.waiting()) > 2 else 1)
-    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
     merging = MergeThread(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
@@ -392,7 +393,7 @@ def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_th
             clock[0] += 3
 
     tables, journal = Slow(), Journal(tmp_path, 1)
-    merger, admission = Merger(journal, tables, SETTINGS, NAMING), Admission(tables, SETTINGS)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
     merging = MergeThread(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     for turn in range(1, 14):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.source.assembly.job_sink import wiring_of
 from engine.config import explain, parse
 from engine.config.properties.row import Kind
-from engine.config.sinks.settings import SinkKind
+from engine.config.registry import BUILT_IN, SINKS, SOURCES
 from engine.errors import ConfigError
 from engine.model import Channel
 from tests.toys.memory import MemorySettings
@@ -28,8 +29,7 @@ def test_a_source_and_a_sink_of_another_package_read_settings_of_their_own():
     assert settings.source == MemorySettings("shop", 7)
     assert settings.runs == "tests.toys.memory"
     assert settings.sink.kind == "shelf"
-    assert settings.sink.custom is not None
-    assert settings.sink.custom.settings == ShelfSettings("top")
+    assert settings.sink.own == ShelfSettings("top")
     assert settings.snapshot.chunk_size == 5
 
 
@@ -101,8 +101,35 @@ def test_without_the_package_its_source_and_sink_are_unknown():
 
 
 @pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("kind", SinkKind)
-def test_another_package_can_t_take_a_built_in_name(kind: SinkKind):
+@pytest.mark.parametrize("kind", BUILT_IN[SINKS])
+def test_another_package_can_t_take_a_built_in_name(kind: str):
     with pytest.raises(ConfigError) as caught:
-        parse({"connector.class": "memory", "tidemark.sink": kind.value, "shelf.name": "x"})
+        parse({"connector.class": "memory", "tidemark.sink": kind, "shelf.name": "x"})
     assert "no property 'shelf.name'" in str(caught.value)
+
+
+def test_a_sink_or_a_source_of_ours_needs_a_line_in_the_registry_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(BUILT_IN[SINKS], "shelf", "tests.toys.shelf:SINK")
+    monkeypatch.setitem(BUILT_IN[SOURCES], "memory", "tests.toys.memory:CONNECTOR")
+    settings = parse({**LEAST, "tidemark.sink": "Shelf"})
+
+    assert (settings.runs, settings.sink.kind) == ("tests.toys.memory", "shelf")
+    assert settings.sink.own == ShelfSettings("top")
+    assert wiring_of(settings.sink).owned(settings.sink.own) == ""
+    told = {row.name: row for row in explain({**LEAST, "tidemark.sink": "console"})}["shelf.name"]
+    assert (told.kind, told.text) == (Kind.IGNORED, "tidemark.sink is not shelf")
+
+
+@pytest.mark.parametrize(
+    ("name", "sinks"),
+    [
+        ("tidemark.sink.kafka.fencing", "not kafka"),
+        ("tidemark.sink.lake.mode", "neither delta nor iceberg"),
+        ("tidemark.sink.topic.recreated", "none of kafka, jdbc, delta, iceberg"),
+    ],
+)
+def test_what_only_other_sinks_read_is_told_to_have_no_effect(name: str, sinks: str):
+    given = {"database.hostname": "h", "tidemark.sink": "console", name: "none"}
+
+    (told,) = (row for row in explain(given) if row.name == name)
+    assert (told.kind, told.text) == (Kind.IGNORED, f"tidemark.sink is {sinks}")

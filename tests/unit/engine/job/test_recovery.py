@@ -382,8 +382,8 @@ def test_what_was_left_out_on_purpose_is_not_repaired(tmp_path):
     """The next such change would undo it."""
     bench = copying(tmp_path)
     kept = {T: Letters(1, 2, lambda: [b"{}"])}
-    bench.source.memory_source._letters = lambda _logged: kept  # type: ignore[method-assign]
-    gap(bench, 2)
+    with patch.object(bench.source.memory_source, "_letters", lambda _logged: kept):
+        gap(bench, 2)
 
     assert bench.job.state.snapshot.tables == ()
 

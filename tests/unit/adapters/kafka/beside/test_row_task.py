@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapters.kafka.beside.row_task import SendRows, is_portable, keeps_producers
+from adapters.kafka.settings import KafkaSettings
 from engine.config.sinks.kafka_login import LINE
-from engine.config.sinks.settings import KafkaSettings
 from engine.config.text.references import Hidden
 from engine.errors import SinkError
 

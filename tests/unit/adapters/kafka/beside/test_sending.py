@@ -12,7 +12,7 @@ from adapters.kafka.beside.lease_answers import AskForLease
 from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.errors import BatchRefused, NotDelivered
-from engine.config.sinks.settings import KafkaSettings
+from adapters.kafka.settings import KafkaSettings
 from engine.errors import ExecutorsFailed, SinkError, TidemarkError
 
 LEASE = AskForLease("driver", 1, b"")

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from adapters.kafka.producers import fencing
 from adapters.kafka.producers.fencing import Fence
-from engine.config.sinks.settings import KafkaSettings
+from adapters.kafka.settings import KafkaSettings
 from engine.errors import SinkError
 
 

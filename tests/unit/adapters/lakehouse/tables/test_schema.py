@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.lakehouse.settings import TypeChange
 from adapters.lakehouse.tables.schema import Evolution, Rules, evolved
 from adapters.lakehouse.tables.widening import widens_simply
-from engine.config.sinks.settings import SchemaEvolution, TypeChange
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import SinkRefused
 
 RULES = Rules(SchemaEvolution.BASIC, TypeChange.REFUSE, widens_simply)

@@ -1,21 +1,27 @@
-"""Sinks with a client or table format of their own are made by modules that are loaded when needed."""
+"""Each of our own sinks tells how it is put into a job, and only the one that is asked for is loaded."""
 
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 
 import pytest
 
-from adapters.source.assembly.job_sink import MODULES
-from engine.config.sinks.settings import SinkKind
+from adapters.source.assembly.job_sink import wiring_of
+from engine.config.catalogue import sink_of
+from engine.config.registry import BUILT_IN, SINKS
+from engine.config.sinks.settings import SinkSettings
 
 GIVEN = 5
 """The settings, how the job stages, what it has leased, the session, and the clock."""
 
 
-@pytest.mark.parametrize("kind", MODULES)
-def test_the_module_that_makes_a_sink_is_there(kind: SinkKind):
-    make = import_module(MODULES[kind]).make
+@pytest.mark.parametrize("kind", BUILT_IN[SINKS])
+def test_the_wiring_of_a_sink_is_there(kind: str):
+    declared = sink_of({"tidemark.sink": kind})
+    assert declared is not None
+    make = wiring_of(SinkSettings(kind, None, declared.make)).make
 
-    assert len(inspect.signature(make).parameters) == GIVEN
+    parameters = inspect.signature(make).parameters.values()
+    assert len(parameters) == GIVEN or [parameter.kind for parameter in parameters] == [
+        inspect.Parameter.VAR_POSITIONAL
+    ]

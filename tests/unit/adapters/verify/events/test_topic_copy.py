@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.spark.executors import LocalExecutors
 from adapters.verify.events import topic_copy
 from adapters.verify.events.copied_events import Traits
 from adapters.verify.events.files_copy import FilesCopy
 from adapters.verify.events.topic_copy import TopicCopy
-from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SourceError
 from engine.verify.copy import Span
 from tests.hand_clock import HandClock

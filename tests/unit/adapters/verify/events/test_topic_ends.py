@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import IsolationLevel
 
+from adapters.kafka.settings import KafkaSettings
 from adapters.verify.events.topic_records import TopicEnds
-from engine.config.sinks.settings import KafkaSettings
 from engine.errors import SourceError
 from tests.hand_clock import HandClock
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import parse
 from engine.config.sinks.against import Against, MongoTarget
-from engine.config.sinks.settings import JdbcSettings
+from engine.config.sinks.postgres_target import PostgresTarget
 from engine.config.sinks.sqlserver_target import SqlServerTarget
 from engine.errors import ConfigError
 from engine.model import CollectionId
@@ -33,7 +33,7 @@ def test_a_database_on_postgresql():
         marker__collection="public.markers",
     )
 
-    assert isinstance(found.database, JdbcSettings)
+    assert isinstance(found.database, PostgresTarget)
     assert found.database.address == "h:1/d"
     assert found.database.parameters["user"] == "reader"
     assert found.database.table_format == "${source.schema}.${source.table}"

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from adapters.jdbc.placeholders import Placeholders, placeholders_of
+from adapters.jdbc.settings import JdbcSettings
 from engine.config import parse
 from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import ConfigError
@@ -24,7 +26,7 @@ def parameters(url: str, **more: str) -> dict[str, Any]:
         URL: url,
         **{f"tidemark.sink.jdbc.connection.{name}": text for name, text in more.items()},
     }
-    return dict(parse(given).sink.jdbc.parameters)
+    return dict(parse(given).sink_as(JdbcSettings).database.parameters)
 
 
 @pytest.mark.parametrize(
@@ -87,18 +89,24 @@ def test_what_the_sink_can_t_use_is_a_problem(more: dict[str, str], problem: str
 def test_a_job_does_not_write_into_the_tables_that_it_reads():
     host, database = POSTGRES["database.hostname"], POSTGRES["database.dbname"]
     itself = {**GIVEN, URL: f"jdbc:postgresql://{host}/{database}"}
-    assert parse({**itself, FORMAT: "copies.${topic}"}).sink.jdbc.table_format == "copies.${topic}"
+    found = parse({**itself, FORMAT: "copies.${topic}"}).sink_as(JdbcSettings)
+    assert found.database.table_format == "copies.${topic}"
 
     with pytest.raises(ConfigError, match="the source's own database"):
         parse({**itself, FORMAT: "${source.schema}.${source.table}"})
 
 
-def test_defaults_and_what_stands_for_missing_values():
-    settings = parse({**GIVEN, "unavailable.value.placeholder": "gone"}).sink.jdbc
+def test_defaults():
+    settings = parse(GIVEN).sink_as(JdbcSettings)
 
-    assert (settings.table_format, settings.evolution) == ("${topic}", SchemaEvolution.BASIC)
-    assert (settings.unavailable_text, settings.unavailable_value) == ("gone", b"gone")
-    assert settings.address == "target:5433/reports"
+    assert (settings.database.table_format, settings.evolution) == ("${topic}", SchemaEvolution.BASIC)
+    assert settings.database.address == "target:5433/reports"
+
+
+def test_what_stands_for_missing_values_is_known_from_the_events():
+    events = parse({**GIVEN, "unavailable.value.placeholder": "gone"}).events
+
+    assert placeholders_of(events) == Placeholders("gone", b"gone")
 
 
 def test_operations_that_are_skipped_are_warned_about():
@@ -112,7 +120,7 @@ def test_another_sink_s_job_is_told_that_these_settings_have_no_effect():
     found = parse({**POSTGRES, URL: "jdbc:postgresql://h/d"})
 
     assert f"{URL} (tidemark.sink is not jdbc)" in found.warnings[0]
-    assert found.sink.jdbc.parameters == {}
+    assert not isinstance(found.sink.own, JdbcSettings)
 
 
 def test_no_secret_is_shown():

@@ -1,27 +1,22 @@
-"""The settings of the sinks `delta` and `iceberg`: where tables are, how they are named, and how kept."""
+"""The properties of the sinks `delta` and `iceberg`, and the settings that they make."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
+from adapters.lakehouse.settings import LakeFormat, LakeSettings, TableMode, TypeChange
+from engine.config.plugins import SinkType
 from engine.config.properties.row import APPLIED, Property
 from engine.config.properties.shapes import TEXT, choice, whole
-from engine.config.sinks.settings import (
-    LAKES,
-    LakeSettings,
-    SchemaEvolution,
-    TableMode,
-    TopicRecreated,
-    TypeChange,
-)
+from engine.config.sinks.every_sink import RECREATED, inexact_copies, need_checkpoint, recreated
+from engine.config.sinks.settings import SchemaEvolution
 from engine.config.sinks.table_names import NAME_FORMAT, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from engine.config.properties.values import Values
-    from engine.config.sinks.settings import SinkSettings
     from engine.events.settings import EventSettings
 
 _PREFIX: Final = "tidemark.sink.lake."
@@ -105,27 +100,37 @@ ROWS: Final = (
         _MS,
         "0",
     ),
+    RECREATED,
 )
 
 
-def read_lake(values: Values, events: EventSettings) -> LakeSettings:
-    """Compose the settings of these sinks."""
+def read(values: Values) -> LakeSettings:
+    """Compose the settings of these sinks. Their problems are added to the others."""
+    warehouse, catalog, journal = values.get(_WAREHOUSE, str), values.get(_CATALOG, str), _journal(values)
+    if values.sure(_WAREHOUSE, _CATALOG) and not warehouse and not catalog:
+        values.problems.append(
+            f"missing {_WAREHOUSE!r}, the directory of the tables, or {_CATALOG!r}, their catalog"
+        )
+    if values.get("tidemark.checkpoint", str) and not journal:
+        values.problems.append(
+            f"missing {_JOURNAL!r}: the checkpoint is on no local disk, where turns could wait to be merged"
+        )
+    need_checkpoint(values)
     return LakeSettings(
-        warehouse=values.get(_WAREHOUSE, str).rstrip("/"),
-        catalog=values.get(_CATALOG, str),
+        format=LakeFormat(values.get("tidemark.sink", str)),
+        warehouse=warehouse.rstrip("/"),
+        catalog=catalog,
         table_format=values.get(FORMAT, str),
         mode=values.get(_MODE, TableMode),
         evolution=values.get(EVOLUTION, SchemaEvolution),
         type_change=values.get(TYPE_CHANGE, TypeChange),
-        recreated=values.get("tidemark.sink.topic.recreated", TopicRecreated),
-        journal=_journal(values),
+        recreated=recreated(values),
+        journal=journal,
         properties=_group(values, _PROPERTIES),
         partitions=_group(values, _PARTITIONS),
         clusters=_group(values, _CLUSTERS),
         upkeep_s=values.get(_UPKEEP, int) / 1000,
         retention_s=values.get(_RETENTION, int) / 1000,
-        unavailable_text=events.unavailable_text,
-        unavailable_value=events.unavailable_value,
     )
 
 
@@ -140,25 +145,8 @@ def _journal(values: Values) -> str:
     return place.path if place.scheme in {"", "file"} else ""
 
 
-def lake_problems(values: Values) -> Iterator[str]:
-    """What is missing for these sinks."""
-    warehouse, catalog = values.get(_WAREHOUSE, str), values.get(_CATALOG, str)
-    if values.sure(_WAREHOUSE) and values.sure(_CATALOG) and not warehouse and not catalog:
-        yield f"missing {_WAREHOUSE!r}, the directory of the tables, or {_CATALOG!r}, their catalog"
-    if values.get("tidemark.checkpoint", str) and not _journal(values):
-        yield f"missing {_JOURNAL!r}: the checkpoint is on no local disk, where turns could wait to be merged"
+def _warnings(settings: LakeSettings, events: EventSettings) -> Iterable[str]:
+    return inexact_copies(events) if settings.mode is TableMode.REPLICA else ()
 
 
-def lake_warnings(sink: SinkSettings, events: EventSettings) -> Iterator[str]:
-    """What keeps the tables of these sinks from being equal to the source's."""
-    skipped = sorted(events.skipped_operations & {"c", "u", "d", "t"})
-    if sink.kind in LAKES and skipped and sink.lake.mode is TableMode.REPLICA:
-        yield (
-            f"'skipped.operations' leaves out {', '.join(skipped)}: the sink's tables won't follow them;"
-            " set it to none for exact copies"
-        )
-
-
-def lake_names(values: Values) -> Iterator[str]:
-    """The names of the given properties that only these sinks use."""
-    yield from (name for name in values.given if name.startswith(_PREFIX))
+SINK: Final = SinkType(ROWS, read, "adapters.source.sinks.lakehouse", _warnings)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.lakehouse.settings import LakeFormat, LakeSettings, TableMode, TypeChange
 from engine.config import parse
-from engine.config.sinks.settings import SchemaEvolution, TableMode, TypeChange
+from engine.config.sinks.settings import SchemaEvolution
 from engine.errors import ConfigError
 from tests.unit.engine.config.least import POSTGRES
 
@@ -16,7 +17,7 @@ GIVEN = {
 
 
 def test_a_warehouse_is_enough():
-    lake = parse(GIVEN).sink.lake
+    lake = parse(GIVEN).sink_as(LakeSettings)
 
     assert (lake.warehouse, lake.catalog, lake.table_format) == ("s3a://lake/shop", "", "${topic}")
     assert (lake.mode, lake.evolution, lake.type_change) == (
@@ -40,12 +41,13 @@ def test_settings_are_read():
             f"{PREFIX}clustering.orders": "id",
             f"{PREFIX}upkeep.interval.ms": "60000",
         }
-    ).sink.lake
+    ).sink_as(LakeSettings)
 
     assert (lake.mode, lake.type_change) == (TableMode.APPEND, TypeChange.COLUMN)
     assert lake.properties == {"write.format.default": "orc"}
     assert (lake.partitions, lake.clusters) == ({"public.orders": "days(at)"}, {"orders": "id"})
     assert lake.upkeep_s == 60
+    assert lake.format is LakeFormat.ICEBERG
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_a_catalog_or_a_journal_of_its_own_will_do():
     given = {**GIVEN, f"{PREFIX}warehouse": "", f"{PREFIX}catalog": "prod"}
     given |= {"tidemark.checkpoint": "s3a://state/shop", f"{PREFIX}journal.dir": "file:///data/journal"}
 
-    lake = parse(given).sink.lake
+    lake = parse(given).sink_as(LakeSettings)
 
     assert (lake.catalog, lake.journal, lake.location) == ("prod", "/data/journal", "the catalog prod")
 

@@ -1,0 +1,18 @@
+"""The settings of the sink `files`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """The directory, and the mode of committed files; None leaves it to the umask."""
+
+    directory: str
+    mode: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The sink and its directory, for people."""
+        return f"files in {self.directory}"
