@@ -38,7 +38,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.snapshot.merge_key import KEY_TYPE
 from engine.verify.compared_digests import DIGEST, refuse_shared_keys
 from engine.verify.seen_row import SeenRow
 
@@ -48,7 +47,9 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
     Mask: TypeAlias = NDArray[np.bool_]
 
-HELD: Final = pa.schema([("key", DIGEST), ("row", DIGEST), ("place", pa.int64()), ("merge_key", KEY_TYPE)])
+HELD: Final = pa.schema(
+    [("key", DIGEST), ("row", DIGEST), ("place", pa.int64()), ("merge_key", pa.large_binary())]
+)
 """Rows of the table, with a number by which each can be found again.
 
 The merge key is null if the source can't have the row, and empty if no single rows can be read.
