@@ -106,7 +106,7 @@ _SHARED = frozenset(
         *("skipped.operations", "topic.prefix", "topic.delimiter", "topic.transaction"),
         *("topic.heartbeat.prefix", "key.converter.schemas.enable", "value.converter.schemas.enable"),
         *("tombstones.on.delete", "provide.transaction.metadata", "schema.name.adjustment.mode"),
-        *("sanitize.field.names", "heartbeat.interval.ms", "snapshot.mode", "snapshot.delay.ms"),
+        *("heartbeat.interval.ms", "snapshot.mode", "snapshot.delay.ms"),
         *("snapshot.custom.class", "snapshot.mode.custom.name"),
         *("snapshot.include.collection.list", "snapshot.max.threads", "snapshot.fetch.size"),
         *("incremental.snapshot.chunk.size", "incremental.snapshot.watermarking.strategy", "read.only"),
@@ -174,7 +174,7 @@ _WHY = {
         *("header.converter", "header.converter.schemas.enable", "header.converter.decimal.format"),
         *("header.converter.replace.null.with.default",),
     ),
-    "documents have no columns": ("field.name.adjustment.mode",),
+    "documents have no columns": ("field.name.adjustment.mode", "sanitize.field.names"),
     "MongoDB has no statements": ("heartbeat.action.query",),
 }
 _OF_OTHER_MEMBERS = frozenset(

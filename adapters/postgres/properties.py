@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.driver_options import DRIVER, OPTIONS
-from adapters.postgres.settings import Autocreate, GeneratedColumns, PostgresSettings, SchemaRefresh, SslMode
+from adapters.postgres.settings import Autocreate, GeneratedColumns, PostgresSettings, SslMode
 from engine.config.own import OWN
 from engine.config.plugins import Connector, SourceSettings
 from engine.config.properties.expression_shapes import EXPRESSIONS
@@ -127,7 +127,7 @@ REPLICATION = (
         "schema.refresh.mode",
         LATER,
         "when a table's columns are read again",
-        choice(SchemaRefresh),
+        choice(("columns_diff", "columns_diff_exclude_unchanged_toast")),
         "columns_diff",
     ),
 )
@@ -244,11 +244,8 @@ def postgres_settings(v: Values) -> PostgresSettings:
         stream_params=v.get("slot.stream.params", tuple),
         publication=v.get("publication.name", str),
         publication_autocreate=v.get("publication.autocreate.mode", Autocreate),
-        publish_via_partition_root=v.get("publish.via.partition.root", bool),
-        acknowledge=v.get("flush.lsn.source", bool),
         status_interval_ms=v.get("status.update.interval.ms", int),
         xmin_interval_ms=v.get("xmin.fetch.interval.ms", int),
-        schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
         log_streaming=v.get("tidemark.log.streaming", bool),
         wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
         local_rows=v.get("tidemark.window.local.rows", int),

@@ -28,13 +28,6 @@ class Autocreate(StrEnum):
     FILTERED = "filtered"
 
 
-class SchemaRefresh(StrEnum):
-    """`schema.refresh.mode`."""
-
-    COLUMNS_DIFF = "columns_diff"
-    COLUMNS_DIFF_EXCLUDE_UNCHANGED_TOAST = "columns_diff_exclude_unchanged_toast"
-
-
 class GeneratedColumns(StrEnum):
     """`tidemark.snapshot.generated.columns`: which generated columns rows read have."""
 
@@ -76,12 +69,9 @@ class PostgresSettings:
     stream_params: tuple[tuple[str, str], ...] = ()
     publication: str = "dbz_publication"
     publication_autocreate: Autocreate = Autocreate.ALL_TABLES
-    publish_via_partition_root: bool = False
-    acknowledge: bool = True
     status_interval_ms: int = 10_000
     xmin_interval_ms: int = 0
     log_streaming: bool = True
-    schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
     wal_warn_bytes: int = 10 << 30
     local_rows: int = 10_000
     accept_risk: tuple[str, ...] = ()

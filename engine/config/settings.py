@@ -126,7 +126,6 @@ class SnapshotSettings:
     chunk_size: int = 1024
     fetch_size: int = 10_240
     watermarking: Watermarking = Watermarking.VISIBILITY
-    allow_schema_changes: bool = False
     max_threads: int = 0
     include_tables: tuple[str, ...] = ()
     select_overrides: dict[str, str] = field(default_factory=dict)

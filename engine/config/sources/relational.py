@@ -56,7 +56,6 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
     selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
     return replace(
         every_source.snapshot_settings(v),
-        allow_schema_changes=v.get("incremental.snapshot.allow.schema.changes", bool),
         select_overrides={table: selects[table] for table in listed if table in selects},
         lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
     )
