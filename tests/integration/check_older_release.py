@@ -44,7 +44,7 @@ OLDER = "f5f61d9"
 ROOT = Path(__file__).parents[2]
 ROWS = 120_000
 SIGNAL = '{"data-collections": ["public.orders"]}'
-SOURCES = ("postgres", "mongodb", "sqlserver")
+STATES = ("postgres", "postgres-snapshot", "mongodb", "sqlserver")
 COPY = """
 import sys
 from engine.state import beside_to_json, from_json, to_json
@@ -100,8 +100,8 @@ def copying(older: Path) -> Iterator[Copying]:
     process.close()
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_state_of_each_source_passes_through_the_older_release(name: str, copying: Copying, tmp_path: Path):
+@pytest.mark.parametrize("name", STATES)
+def test_a_saved_state_passes_through_the_older_release(name: str, copying: Copying, tmp_path: Path):
     state = from_json((ROOT / f"tests/unit/states/{name}.json").read_bytes())
     path = tmp_path / "state.json"
     path.write_bytes(to_json(state))
