@@ -14,6 +14,7 @@ import typer
 from adapters.cli.exits import FAILED, exit_codes
 from adapters.source.commands import offered
 from engine.config import parse
+from engine.config.registry import BUILT_IN, SINKS
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _COMMENTS: Final = {
     "mongodb.password": "taken from the environment whenever a connection is made",
     "topic.prefix": "topics are named prefix.schema.table",
     "signal.data.collection": "insert rows here to request snapshots; leave it out to use a file or a topic",
-    "tidemark.sink": "files, kafka, jdbc, delta, iceberg, console or null; kafka needs bootstrap.servers",
+    "tidemark.sink": f"one of {', '.join(BUILT_IN[SINKS])}; kafka needs bootstrap.servers",
     "tidemark.sink.files.dir": "must be empty at the first start",
     "tidemark.checkpoint": "what the job saves; keep it as long as the job",
 }
