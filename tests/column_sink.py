@@ -51,7 +51,7 @@ class ColumnSink(Forgetful):
 
     def writer(self, turn: int) -> ColumnWriter:
         """Begin a turn."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is committed already", where=str(self._directory))
         begun = self._directory / f"{turn}.begun"
         shutil.rmtree(begun, ignore_errors=True)
@@ -60,14 +60,14 @@ class ColumnSink(Forgetful):
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:  # noqa: ARG002  it keeps what was written
         """Rename the turn's directory."""
-        if not self.applied(turn):
+        if not self.resolve_commit(turn):
             (self._directory / f"{turn}.begun").rename(self._path(turn))
 
-    def applied(self, turn: int) -> bool:
+    def resolve_commit(self, turn: int) -> bool:
         """Whether the turn is committed."""
         return self._path(turn).is_dir()
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest committed turn."""
         return max((int(path.name) for path in self._turns()), default=None)
 

@@ -93,7 +93,7 @@ class MemorySink:
     _begun: tuple[int, str] | None = None
 
     def writer(self, turn: int) -> MemoryWriter:
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkError(f"turn {turn} is committed already", where="memory")
         self._forget()
         attempt = uuid.uuid4().hex
@@ -111,7 +111,7 @@ class MemorySink:
         return [batch(*events)]
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             return
         if self._begun is None or self._begun[0] != turn:
             raise InvariantError(f"turn {turn} is committed without having been begun")
@@ -123,10 +123,10 @@ class MemorySink:
         self.turns[turn] = [event for event in events if event["topic"] not in self.withheld]
         self._forget()
 
-    def applied(self, turn: int) -> bool:
+    def resolve_commit(self, turn: int) -> bool:
         return turn in self.turns
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         return max(self.turns, default=None)
 
     def resume(self, saved: Mapping[str, str]) -> None:

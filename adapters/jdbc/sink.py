@@ -125,14 +125,14 @@ class JdbcSink:
         self.touched.committed(turn)
         self._staging.clear()
 
-    def applied(self, turn: int) -> bool:
-        """Whether the turn's number is in the target. No earlier process can commit it any more."""
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether the turn's number is in the target. No earlier process can commit it any more."""
         self._claim()
         with self._target.connection() as connection:
             self._committed = self._turns.settled(connection)
         return self._committed is not None and turn <= self._committed
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest committed turn."""
         return self._look()[1]
 

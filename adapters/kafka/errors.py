@@ -81,8 +81,8 @@ class Reason:
             self._text = said(error)
             self.hint = _PROTOCOL_HINT if _other_protocol(error) else ""
 
-    def refused(self) -> bool:
-        """Whether a login was refused since the last call."""
+    def take_refusal(self) -> bool:
+        """Forget the refused logins; returns whether there was one since the last call."""
         refused, self._refused = self._refused, False
         return refused
 

@@ -79,7 +79,7 @@ class KafkaSink:
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn. The first time, the brokers must answer."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is sent already", where="kafka")
         if not self._reached:
             self._turns.topics.brokers.reach()
@@ -96,20 +96,20 @@ class KafkaSink:
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Send the turn's events and wait until the brokers have them all."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             return
         self._staging.begun(turn)
-        while not self._sent(parts):
+        while not self._try_to_send(parts):
             pass
         self._committed = turn
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._staging.clear()
 
-    def applied(self, turn: int) -> bool:
-        """Whether this process has sent the turn; what an earlier one has sent is unknown."""
+    def resolve_commit(self, turn: int) -> bool:
+        """Return whether this process has sent the turn; what an earlier one has sent is unknown."""
         return turn == self._committed
 
-    def newest(self) -> None:
+    def newest_turn(self) -> None:
         """Return None: what an earlier process has sent is unknown."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
@@ -147,10 +147,10 @@ class KafkaSink:
         """Whether anybody sends rows beside the turns."""
         return self._rows is not None and self._rows.is_possible
 
-    def may_take_rows(self) -> bool:
-        """Whether one of those who send is free, and all are ready. Raises SinkError."""
+    def prepare_for_rows(self) -> bool:
+        """Get all who send ready; returns whether they are, and one is free. Raises SinkError."""
         self._turns.take_ids()
-        return self._rows is not None and self._rows.has_room and self._rows.prepared()
+        return self._rows is not None and self._rows.has_room and self._rows.prepare()
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
         """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""
@@ -167,7 +167,7 @@ class KafkaSink:
             self._rows.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _sent(self, parts: Sequence[Part]) -> bool:
+    def _try_to_send(self, parts: Sequence[Part]) -> bool:
         """Send a turn; False if it must be sent again, in smaller batches."""
         try:
             self._send(parts)

@@ -80,7 +80,7 @@ class Brokers:
         until_s = self._monotonic() + 2 * _TIMEOUT_S
         while not all(future.done() for future in asked) and self._monotonic() < until_s:
             self._client.poll(_POLL_S)
-            if self._reason.refused():
+            if self._reason.take_refusal():
                 with suppress(TidemarkError):  # reported with the answers
                     renew(self._settings.client, self._client, refused=True)
 

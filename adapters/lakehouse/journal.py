@@ -78,16 +78,16 @@ class Journal:
         self.place = str(self._directory)
         self.identity = self._turns.identity()
         self.discard = self._turns.close
-        self.merged = self._merged()
-        self._waiting, self._changing = self._found(), Lock()
+        self.merged = self._load_merged()
+        self._waiting, self._changing = self._load_waiting(), Lock()
 
     def begin(self, turn: int) -> Path:
         """The directory of a turn's parts. Raises LeaseLost if another job has taken over."""
         return self._turns.begin(turn)
 
-    def held(self) -> None:
+    def check_lease(self) -> None:
         """Raise LeaseLost if another job has taken over."""
-        self._turns.held()
+        self._turns.ensure_epoch()
 
     def commit(self, attempt: Path, turn: int, parts: Sequence[Part], withheld: Collection[str]) -> None:
         """Make a turn one that is to be merged."""
@@ -102,13 +102,13 @@ class Journal:
             with self._changing:
                 self._waiting = [*self._waiting, waiting]
 
-    def applied(self, turn: int) -> bool:
-        """Whether a turn is committed here."""
-        return turn <= self.merged or self._turns.applied(turn)
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether a turn is committed here."""
+        return turn <= self.merged or self._turns.resolve_commit(turn)
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest turn; None if there is none."""
-        found = self._turns.newest()
+        found = self._turns.newest_turn()
         return max(self.merged, found or 0) or found
 
     def waiting(self) -> Sequence[WaitingTurn]:
@@ -150,7 +150,7 @@ class Journal:
 
         Raises LeaseLost if another job has taken over: it may have merged later turns.
         """
-        self.held()
+        self.check_lease()
         self._notes.create(_MERGED, str(upto).encode())
         before, self.merged = self.merged, upto
         with self._changing:
@@ -169,10 +169,10 @@ class Journal:
 
     def note_tables(self, tables: Mapping[str, str]) -> None:
         """Note the tables that were written. Raises LeaseLost if another job has taken over."""
-        self.held()
+        self.check_lease()
         self._notes.create(_TABLES, orjson.dumps(tables, option=orjson.OPT_SORT_KEYS))
 
-    def _merged(self) -> int:
+    def _load_merged(self) -> int:
         return self._number(_MERGED) if self._notes.exists(_MERGED) else 0
 
     def _number(self, name: str) -> int:
@@ -187,7 +187,7 @@ class Journal:
         except ValueError as error:
             raise StateError("it is damaged", where=f"{self._notes.location}/{name}", hint=RESTORE) from error
 
-    def _found(self) -> list[WaitingTurn]:
+    def _load_waiting(self) -> list[WaitingTurn]:
         self._remove()
         with sink_errors(self._directory):
             return [

@@ -82,7 +82,7 @@ class Merger:
         upto = self._journal.group(MOST_BYTES)
         if upto is None:
             return False
-        self._journal.held()
+        self._journal.check_lease()
         tables = gathered(self._journal.batches(upto), self._naming)
         try:
             for name in sorted(tables):
@@ -100,7 +100,7 @@ class Merger:
     def tend(self) -> None:
         """Tend all tables that this process has written."""
         for name in sorted(self._known):
-            self._journal.held()
+            self._journal.check_lease()
             self._tables.tend(name, self._settings.retention_s)
 
     def _merge(self, name: TableName, gathered: TableEvents, upto: int) -> None:
@@ -116,7 +116,7 @@ class Merger:
         except SinkRefused as error:
             self._left_out(name, gathered, error)
             return
-        self._journal.held()
+        self._journal.check_lease()
         if self._settings.mode is TableMode.APPEND:
             self._tables.append(name, batch.renamed(evolution.renamed).rows, upto)
         else:

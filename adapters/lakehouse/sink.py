@@ -76,15 +76,15 @@ class LakeSink:
         self._begun: tuple[int, Path] | None = None
         self._committed: int | None = None
         self._withheld: frozenset[str] = frozenset()
-        self.newest = journal.newest
+        self.newest_turn = journal.newest_turn
         self.touched = TouchedKeys(
-            Path(f"{journal.place}-touched"), DIGEST, digested_keys, journal.newest() or 0
+            Path(f"{journal.place}-touched"), DIGEST, digested_keys, journal.newest_turn() or 0
         )
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
         self._heed()
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
                 where=self._journal.place,
@@ -113,9 +113,9 @@ class LakeSink:
         if self._merging is not None:
             self._merging.wake()
 
-    def applied(self, turn: int) -> bool:
-        """Whether the turn is in the journal, or merged."""
-        return self._journal.applied(turn)
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether the turn is in the journal, or merged."""
+        return self._journal.resolve_commit(turn)
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Do nothing: what this sink keeps is in its journal."""
@@ -135,11 +135,11 @@ class LakeSink:
         while self._merger.step():
             pass
 
-    def behind(self) -> bool:
-        """Whether a turn is to be merged."""
+    def await_shown(self) -> bool:
+        """Wait a moment while turns are to be merged; returns whether none is left."""
         if self._merging is not None and self._journal.waiting():
             self._merging.wait()
-        return bool(self._journal.waiting())
+        return not self._journal.waiting()
 
     def merged(self, turn: int) -> bool:
         """Whether all turns up to this one are in the tables. Any thread may ask."""

@@ -44,13 +44,13 @@ class ConsoleSink(Forgetful):
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is printed already", where="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Print the turn's parts in order."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             return
         staged = self._staging.begun(turn)
         stream = self._stream or sys.stdout.buffer
@@ -62,11 +62,11 @@ class ConsoleSink(Forgetful):
         self._printed = turn
         self._staging.clear()
 
-    def applied(self, turn: int) -> bool:
-        """Whether this process has printed the turn."""
+    def resolve_commit(self, turn: int) -> bool:
+        """Return whether this process has printed the turn."""
         return turn == self._printed
 
-    def newest(self) -> None:
+    def newest_turn(self) -> None:
         """Return None: what an earlier process has printed is unknown."""
 
     def close(self) -> None:

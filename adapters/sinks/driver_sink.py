@@ -153,13 +153,13 @@ class DriverSink:
             known = self._written[part.number] = (part, self._writer.brought(part))
         return known[1]
 
-    def applied(self, turn: int) -> bool:
-        """Whether the turn is committed."""
-        return self._sink.applied(turn)
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether the turn is committed."""
+        return self._sink.resolve_commit(turn)
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest committed turn."""
-        return self._sink.newest()
+        return self._sink.newest_turn()
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Resume from the sink's part of the saved state."""
@@ -190,9 +190,9 @@ class RowsDriverSink(DriverSink):
         """Whether the sink does."""
         return self._taker.takes_rows
 
-    def may_take_rows(self) -> bool:
-        """Whether the sink is ready."""
-        return self._taker.may_take_rows()
+    def prepare_for_rows(self) -> bool:
+        """Get the sink ready; returns whether it is."""
+        return self._taker.prepare_for_rows()
 
     def take_rows(self, emission: Emission, topic: str) -> RowsOnTheirWay:
         """Begin to send rows."""

@@ -84,13 +84,13 @@ class FilesSink:
 
     def begin(self, turn: int) -> Path:
         """Begin a turn; returns the directory of its parts."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
                 where=str(self._directory),
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
-        self.held()
+        self.ensure_epoch()
         return self._staging.begin(turn)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
@@ -116,8 +116,8 @@ class FilesSink:
         force(self._directory)
         self._committed = turn
 
-    def applied(self, turn: int) -> bool:
-        """Whether the turn's directory exists, or the turn was the last one without events."""
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether the turn's directory exists, or it was the last turn without events."""
         with sink_errors(self._directory):
             found = self._path(turn).is_dir() or self._empty.last() == turn
         if found:
@@ -125,7 +125,7 @@ class FilesSink:
             force(self._directory)
         return found
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest turn that has a directory or had no events."""
         with sink_errors(self._directory):
             found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
@@ -146,7 +146,7 @@ class FilesSink:
             with contextlib.suppress(FileNotFoundError):
                 if name := path.read_text("ascii").strip():
                     return name
-            self.held()
+            self.ensure_epoch()
             partial = self._root / ".id"
             with partial.open("w", encoding="ascii") as file:
                 file.write(f"{uuid.uuid4()}\n")
@@ -171,7 +171,7 @@ class FilesSink:
     def _path(self, turn: int) -> Path:
         return self._directory / turn_name(turn)
 
-    def held(self) -> None:
+    def ensure_epoch(self) -> None:
         """Recreate the epoch's directory if somebody removed it.
 
         Raises LeaseLost if that was the next job.

@@ -44,25 +44,25 @@ class NullSink(Forgetful):
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is committed already", where="null sink")
         self._begun = turn
         return CountingWriter()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Add the turn's events to `rows`."""
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             return
         if turn != self._begun:
             raise InvariantError(f"turn {turn} is committed without having been begun")
         self.rows += sum(part.events for part in parts)
         self._committed = turn
 
-    def applied(self, turn: int) -> bool:
-        """Whether this process has committed the turn."""
+    def resolve_commit(self, turn: int) -> bool:
+        """Return whether this process has committed the turn."""
         return turn == self._committed
 
-    def newest(self) -> None:
+    def newest_turn(self) -> None:
         """Return None: nothing is kept."""
 
     def close(self) -> None:

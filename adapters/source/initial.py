@@ -56,9 +56,8 @@ class View(Protocol):
     def collections(self) -> Sequence[CollectionId]:
         """The collections to read in it, in order."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether it is still held. A database that holds none has the other answers only."""
+    def is_alive(self) -> bool:
+        """Ask whether it is still held. A database that holds none has the other answers only."""
 
     def close(self) -> None:
         """Release what is held for it. Calling it twice is harmless."""
@@ -209,7 +208,7 @@ class InitialSnapshot(Generic[ViewT]):
 
     def _continued(self, state: State) -> State | None:
         """The state in the view that is still held from before a fault, if there is one."""
-        if self.held is None or not self.held.alive:
+        if self.held is None or not self.held.is_alive():
             return None
         if not self._begun(state) or state.position != self.held.position:
             # It was saved before the view was opened.
@@ -258,7 +257,7 @@ class InitialSnapshot(Generic[ViewT]):
 
     def _in_view(self, state: State, view: ViewT) -> State:
         self.begins_at = view.begins_at
-        self.held = view if view.alive else None
+        self.held = view if view.is_alive() else None
         return self._queued(state, view)
 
     def _queued(self, state: State, view: ViewT) -> State:

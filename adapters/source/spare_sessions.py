@@ -40,15 +40,15 @@ class SpareSessions(Generic[Session]):
     def take(self) -> Session:
         """A session for one thread. Raises SourceError."""
         while (spare := self._pop(-1)) is not None:
-            if self._usable(spare):
+            if self._is_usable(spare):
                 return spare
             spare.close()
-        return self._opened()
+        return self._open_session()
 
     def give(self, session: Session) -> None:
         """Keep the session for a while, or close it."""
         with self._changing:
-            kept = not self._closed and len(self._spare) < self._kept and self._keeps(session)
+            kept = not self._closed and len(self._spare) < self._kept and self._make_ready(session)
             if kept:
                 self._spare.append((session, self._clock()))
         if not kept:
@@ -69,16 +69,16 @@ class SpareSessions(Generic[Session]):
         self._closed = True
         self.empty()
 
-    def _opened(self) -> Session:
-        """A new session."""
+    def _open_session(self) -> Session:
+        """Open a session."""
         return self._open()
 
-    def _usable(self, _session: Session) -> bool:
+    def _is_usable(self, _session: Session) -> bool:
         """Whether a session that was kept can be used again."""
         return True
 
-    def _keeps(self, _session: Session) -> bool:
-        """Make a session ready to be kept; whether that worked. Does not wait for the server."""
+    def _make_ready(self, _session: Session) -> bool:
+        """Make a session ready to be kept; returns whether that worked. Does not wait for the server."""
         return True
 
     def _pop(self, at: int, unused_s: float = -1.0) -> Session | None:

@@ -4,8 +4,8 @@ The steps of turn n, and what the next start (`startup.py`) does if the process 
 
                                             saved states     crash after it: the next start …
     take, encode, obey signals, emit        n-1              repeats the turn; nobody saw its events
-    save state n as pending                 n-1, n pending   asks the sink `applied(n)`: no; repeats the turn
-    commit turn n in the sink               n-1, n pending   asks the sink `applied(n)`: yes; promotes n
+    save state n as pending                 n-1, n pending   asks the sink (`resolve_commit`): no; repeats it
+    commit turn n in the sink               n-1, n pending   asks the sink: yes; promotes n
     promote state n                         n                resumes after turn n
     acknowledge the log up to n             n                resumes after turn n
     open the next window                    n                resumes after turn n; the window is read again

@@ -32,7 +32,7 @@ def newest(job_parts: JobParts) -> State:
     store, sink = job_parts.store, job_parts.sink
     states, attempted = store.load(), None
     if (pending := states.pending) is not None:
-        if sink.applied(pending.turn):
+        if sink.resolve_commit(pending.turn):
             store.promote(pending.turn)
         elif isinstance(sink, KnowsTurns) and sink.knows_turns:
             store.discard(pending.turn)
@@ -70,7 +70,7 @@ def not_behind(state: State, job_parts: JobParts, pace: Pace) -> tuple[State, Po
     `Pace.repeats_behind_sink` the state takes the sink's turn number instead. With `Pace.recovers` it
     does so, too, and returns the loss: the log counts as lost, since nobody knows where those turns ended.
     """
-    newest_turn = job_parts.sink.newest()
+    newest_turn = job_parts.sink.newest_turn()
     if newest_turn is None or newest_turn <= state.turn:
         return state, None
     if pace.repeats_behind_sink:

@@ -58,7 +58,10 @@ class RowsOnTheirWay(Protocol):
     """Rows that a sink takes beside the turns. Used by the thread of the turns alone."""
 
     def done(self) -> bool:
-        """Whether the sink has them all, or has failed. Only looks."""
+        """Whether the sink has them all, or has failed."""
+
+    def poll(self) -> None:
+        """Do what is due for them, such as sending again what went out in too large pieces. Does not wait."""
 
     def result(self) -> EmissionResult:
         """Wait until the sink has them all. May be repeated.
@@ -79,8 +82,8 @@ class TakesRows(Protocol):
     def takes_rows(self) -> bool:
         """Whether it does so as it is set up."""
 
-    def may_take_rows(self) -> bool:
-        """Whether it is ready to take one more; it gets ready in the background. Raises SinkError.
+    def prepare_for_rows(self) -> bool:
+        """Get ready to take one more, in the background; returns whether it is ready. Raises SinkError.
 
         False as well while it takes as many as it can at once. The job makes sure of its lease after this,
         and before it calls `take_rows`.
@@ -95,7 +98,7 @@ class TakesRows(Protocol):
 
 @runtime_checkable
 class KnowsTurns(Protocol):
-    """A sink whose `applied` and `newest` know every committed turn, even after a power failure."""
+    """A sink that knows all committed turns (`resolve_commit`, `newest_turn`), even after a power failure."""
 
     @property
     def knows_turns(self) -> bool:
@@ -106,8 +109,8 @@ class KnowsTurns(Protocol):
 class ShowsLater(Protocol):
     """A sink that shows committed turns later, from what is durable."""
 
-    def behind(self) -> bool:
-        """Whether a committed turn does not show yet; it may wait for that a moment.
+    def await_shown(self) -> bool:
+        """Wait a moment for committed turns that do not show yet; returns whether all show.
 
         A job that has nothing left to do asks again and again.
         """
@@ -150,14 +153,14 @@ class Sink(Protocol):
         then either complete or absent. Raises InvariantError for a turn that was not begun here.
         """
 
-    def applied(self, turn: int) -> bool:
-        """Whether the turn is committed, possibly by an earlier process.
+    def resolve_commit(self, turn: int) -> bool:
+        """Find out whether the turn is committed, possibly by an earlier process.
 
         Asked only about the newest turn begun. A sink that can't know after a restart says False, and the
         turn is sent again.
         """
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest committed turn; None if there is none, or if the sink can't know."""
 
     def resume(self, saved: Mapping[str, str]) -> None:

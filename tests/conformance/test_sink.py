@@ -348,7 +348,7 @@ def test_a_turn_begun_again_starts_afresh(bench, opened):
 def test_a_turn_left_by_a_crash_starts_afresh(bench, opened):
     opened().writer(1).write(0, [numbered(7, 8)])
     sink = opened()
-    applied = sink.applied(1)
+    applied = sink.resolve_commit(1)
     sink.writer(1).write(1, [numbered(0)])
     sink.commit(1)
 
@@ -391,21 +391,21 @@ def test_a_commit_twice_is_one(bench, opened):
 
 def test_applied_tells_whether_the_turn_was_committed(opened):
     sink = opened()
-    before = sink.applied(1)
+    before = sink.resolve_commit(1)
     sink.writer(1).write(0, [numbered(0)])
-    begun = sink.applied(1)
+    begun = sink.resolve_commit(1)
     sink.commit(1)
 
-    assert (before, begun, sink.applied(1), sink.applied(2)) == (False, False, True, False)
+    assert (before, begun, sink.resolve_commit(1), sink.resolve_commit(2)) == (False, False, True, False)
 
 
 def test_applied_tells_it_of_a_turn_without_events(bench, opened):
     sink = opened()
     sink.writer(1)
-    begun = sink.applied(1)
+    begun = sink.resolve_commit(1)
     sink.commit(1)
 
-    assert (begun, sink.applied(1)) == (False, True)
+    assert (begun, sink.resolve_commit(1)) == (False, True)
     assert bench.keys() == []
 
 
@@ -415,7 +415,7 @@ def test_applied_tells_it_after_a_restart(bench, opened, events):
     sink.writer(1).write(0, [events])
     sink.commit(1)
 
-    assert opened().applied(1) is bench.remembers
+    assert opened().resolve_commit(1) is bench.remembers
 
 
 def test_a_turn_that_was_not_begun_is_not_committed(opened):
@@ -464,4 +464,4 @@ def test_closing_gives_up_what_was_not_committed(bench, opened):
     sink.close()
 
     assert bench.keys() == []
-    assert not opened().applied(1)
+    assert not opened().resolve_commit(1)

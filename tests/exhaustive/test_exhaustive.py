@@ -59,8 +59,8 @@ def test_the_job_may_be_struck_between_any_two_calls():
             "commit",
             lambda held, after, parts: held._parts.sink.commit(after.turn, parts) or after,
         ),
-        (SimSink, "applied", lambda _sink, _turn: False),
-        (SimSink, "applied", lambda sink, turn: sink._begun is None or sink._begun[0] != turn),
+        (SimSink, "resolve_commit", lambda _sink, _turn: False),
+        (SimSink, "resolve_commit", lambda sink, turn: sink._begun is None or sink._begun[0] != turn),
         (FileStateStore, "_taken_over", lambda _store, _newest, _pending: None),
     ],
     ids=[

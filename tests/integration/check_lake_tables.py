@@ -71,7 +71,7 @@ def test_a_turn_is_in_all_tables_once_though_a_process_dies_between_two_of_them(
         sink.drain()
     again = lake(tmp_path / "journal", tables.tables(), 3)
 
-    assert again.applied(2)
+    assert again.resolve_commit(2)
     again.drain()
     assert [tables.rows(TableName("", topic)) for topic in TOPICS] == [then(topic) for topic in TOPICS]
     assert [tables.tables().look(TableName("", topic)).turn for topic in TOPICS] == [2, 2, 2]  # type: ignore[union-attr]
@@ -99,7 +99,7 @@ def test_a_turn_is_in_all_tables_once_whichever_step_a_process_dies_before(table
             died = False
         process += 1
         again = lake(tmp_path / "journal", tables.tables(), process)
-        if again.applied(turn):
+        if again.resolve_commit(turn):
             again.drain()
         else:
             send(again, turn, *SECOND)

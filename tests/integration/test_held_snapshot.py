@@ -67,11 +67,11 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
                 5,
                 held.snapshot.exported.text,
             )
-        assert held.alive
+        assert held.is_alive()
     finally:
         held.snapshot.close()
         filled.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
-    assert not held.alive
+    assert not held.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -179,12 +179,12 @@ def test_the_target_is_the_table_after_every_turn(
             crashes += 1
             sink.close()
             sink = job.sink()
-            assert not sink.applied(turn)
+            assert not sink.resolve_commit(turn)
         if random.random() < 0.3:
             # The process dies before it notes that the turn is committed.
             sink.close()
             sink = job.sink()
-            assert sink.applied(turn)
+            assert sink.resolve_commit(turn)
         job.position = end
         assert job.rows() == (log.tables[end - 1] if end else {})
     sink.close()

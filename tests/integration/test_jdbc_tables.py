@@ -88,15 +88,15 @@ def test_a_turn_is_there_once_whichever_statement_the_process_dies_before(
         with monkeypatch.context() as patch, suppress(CrashError):
             for kind, name in ((psycopg.Connection, "execute"), (psycopg.Cursor, "copy")):
                 patch.setattr(kind, name, _dying(getattr(kind, name), left))
-            sink.applied(2)
+            sink.resolve_commit(2)
             send(sink, 2, SECOND)
             break
         assert rows(database) == before
-        assert not opened().applied(2)
+        assert not opened().resolve_commit(2)
 
     assert last > 12
     assert rows(database) == THEN
-    assert opened().applied(2)
+    assert opened().resolve_commit(2)
 
 
 def _dying(behind: Any, left: Iterator[int]) -> Any:
@@ -125,7 +125,7 @@ def test_a_commit_whose_outcome_is_unknown_is_found(
         with pytest.raises(SinkError, match="unexpectedly"):
             sink.commit(2)
 
-    assert sink.applied(2)
+    assert sink.resolve_commit(2)
     assert rows(database) == THEN
     with pytest.raises(SinkRefused, match="turn 2 is committed"):
         sink.writer(2)
@@ -139,7 +139,7 @@ def test_what_an_earlier_process_has_begun_can_t_be_committed(
     old.writer(2).write(0, [SECOND])
     new = opened()
 
-    assert not new.applied(2)
+    assert not new.resolve_commit(2)
     with pytest.raises(SinkError):  # its session was ended
         old.commit(2)
     with pytest.raises(LeaseLost):
@@ -159,7 +159,7 @@ def test_a_process_that_was_overtaken_takes_nothing_back(opened: Callable[..., T
 def test_another_checkpoint_s_epochs_are_its_own(opened: Callable[..., Turns]):
     send(opened(epoch=6), 1, FIRST)
 
-    assert opened(epoch=1, checkpoint="new").newest() == 1
+    assert opened(epoch=1, checkpoint="new").newest_turn() == 1
     send(opened(epoch=1, checkpoint="new"), 2, SECOND)
 
 
@@ -193,9 +193,9 @@ def test_turns_of_two_jobs_don_t_meet(database: Database, opened: Callable[..., 
     sink = opened()
     sink._sink._turns._us = replace(sink._sink._turns._us, job="other")
 
-    assert sink.newest() is None
+    assert sink.newest_turn() is None
     assert sink.identity() != opened().identity()
-    assert opened().newest() == 1
+    assert opened().newest_turn() == 1
     assert rows(database, "tidemark_turns")[0][0] == "job"
 
 
@@ -211,7 +211,7 @@ def test_a_target_that_is_altered_meanwhile_is_looked_at_anew(
         sink.commit(2)
     assert not isinstance(caught.value, SinkRefused)
 
-    assert not sink.applied(2)
+    assert not sink.resolve_commit(2)
     send(sink, 2, typed(change("c", 6)))
     assert rows(database)[-1] == (6, "n", "t")
 
@@ -291,7 +291,7 @@ def test_a_table_that_was_dropped_is_told_of(
     reason = caught.value.reasons[TOPIC]
     assert isinstance(reason, TopicRemade)
     assert reason.snapshot is (recreated is TopicRecreated.SNAPSHOT)
-    assert not sink.applied(2)
+    assert not sink.resolve_commit(2)
     sink.resume(saved)
     send(sink, 2, SECOND)
     assert rows(database) == [(1, "b", None), (6, "n", "t"), (30, "moved", None)]
@@ -328,7 +328,7 @@ def test_the_rights_that_security_md_names_are_enough(
         login = {**parameters_of(database), "user": "writer", "password": "p"}
         try:
             sink = opened(parameters=login, evolution=evolution)
-            turn = (sink.newest() or 0) + 1
+            turn = (sink.newest_turn() or 0) + 1
             send(sink, turn, typed(change("t", 0)), FIRST)
             send(sink, turn + 1, SECOND)
             assert rows(database) == THEN

@@ -61,12 +61,12 @@ def test_min_insync_replicas_is_waited_for(brokers: list[KafkaBroker], tmp_path:
         brokers[1].kill()
         with pytest.raises(SinkError) as refused:
             send(sink, 3, range(100))
-        applied = sink.applied(3)
+        applied = sink.resolve_commit(3)
         for broker in brokers[1:]:
             broker.launch()
         for broker in brokers[1:]:
             broker.wait_until_it_answers()
-        while not sink.applied(3):
+        while not sink.resolve_commit(3):
             with contextlib.suppress(SinkError):
                 send(sink, 3, range(100))
         records = brokers[0].records(TOPIC)

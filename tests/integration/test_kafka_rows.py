@@ -193,7 +193,7 @@ def test_stopping_does_not_wait_for_brokers_that_are_slow(kafka, sink, area, top
 
 
 def prepared(sink: KafkaSink) -> None:
-    while not sink.may_take_rows():
+    while not sink.prepare_for_rows():
         time.sleep(0.01)
 
 

@@ -571,7 +571,7 @@ class TestOutage:
             SinkError, match=f"{topic}: 100 events were not delivered within 4000 ms .*refused"
         ):
             send(sink, [changes(topic, range(100), "first")], turn=2)
-        applied = sink.applied(2)
+        applied = sink.resolve_commit(2)
         broker.start()
         send(sink, [changes(topic, range(100), "again")], turn=2)
         values = [orjson.loads(record.value() or b"")["v"] for record in broker.records(topic)]
@@ -591,7 +591,7 @@ class TestOutage:
                 killing = threading.Thread(target=self.kill_in_a_while, args=[broker])
                 killing.start()
             turn += 1
-            while not sink.applied(turn):
+            while not sink.resolve_commit(turn):
                 with contextlib.suppress(SinkError):
                     send(sink, [changes(topic, range(sent, sent + 2000), "x" * 200)], turn=turn)
             sent += 2000

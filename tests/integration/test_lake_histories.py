@@ -87,7 +87,7 @@ class Job:
                 topic: self._read(topic) for topic in TOPICS if ends[topic] == len(self.logs[topic].entries)
             }
             try:
-                if not sink.applied(turn):
+                if not sink.resolve_commit(turn):
                     self.write(sink, turn, ends, reads)
                     self.pending = ends
                     sink.commit(turn)
@@ -133,7 +133,7 @@ def test_tables_equal_their_sources_whenever_a_process_dies(
 
     for topic in TOPICS:
         assert job.found(topic) == job.wanted(topic), topic
-    assert job.open().newest() == TURNS
+    assert job.open().newest_turn() == TURNS
 
 
 def test_a_process_that_was_overtaken_merges_nothing_more(tmp_path: Path):

@@ -346,7 +346,7 @@ class TestSessions:
         try:
             assert again is held.session
             assert other is not again
-            assert not held.alive
+            assert not held.is_alive()
             assert again._connection.info.transaction_status == TransactionStatus.IDLE
             with table.connect(autocommit=False) as connection:
                 connection.execute("SET lock_timeout = '5s'")

@@ -93,6 +93,9 @@ class SimRows:
         """Whether all are out that will be."""
         return not self.left
 
+    def poll(self) -> None:
+        """Nothing is due."""
+
     def result(self) -> EmissionResult:
         """Wait, while time passes."""
         self.sent.waits += bool(self.left)
@@ -161,7 +164,7 @@ class SimSink:
     def writer(self, turn: int) -> SimWriter:
         """Begin a turn from scratch."""
         with fallible(self._process, "writer"):
-            if self.applied(turn):
+            if self.resolve_commit(turn):
                 raise InvariantError(f"turn {turn} is committed already")
             self._begun = (turn, self.written(self._process))
             return self._begun[1]
@@ -173,7 +176,7 @@ class SimSink:
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Make a turn visible."""
         with fallible(self._process, "commit") as fault:
-            if self.applied(turn):
+            if self.resolve_commit(turn):
                 return
             if self._begun is None or self._begun[0] != turn:
                 raise InvariantError(f"turn {turn} is committed without having been begun")
@@ -208,7 +211,7 @@ class SimSink:
         """Whether it takes rows beside the turns."""
         return self._beside > 0
 
-    def may_take_rows(self) -> bool:
+    def prepare_for_rows(self) -> bool:
         """It is always ready."""
         return True
 
@@ -234,11 +237,11 @@ class SimSink:
             for rows in self._on_their_way:
                 rows.go_on()
 
-    def applied(self, turn: int) -> bool:
+    def resolve_commit(self, turn: int) -> bool:
         """Whether the turn is committed, as far as this sink can know."""
         return turn in (self._sent.turns if self._sent.knows else self._applied)
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         """The newest committed turn, as far as this sink can know."""
         return max(self._sent.turns, default=None) if self._sent.knows else None
 

@@ -180,7 +180,7 @@ def _saving_late(promote: Any) -> Any:
 def _settling(*, answer: bool) -> Callable[[Any], Any]:
     def made(settle: Any) -> Any:
         def settled(job: Any) -> None:
-            with mock.patch.object(FilesSink, "applied", return_value=answer):
+            with mock.patch.object(FilesSink, "resolve_commit", return_value=answer):
                 settle(job)
 
         return settled

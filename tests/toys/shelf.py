@@ -64,7 +64,7 @@ class ShelfSink:
         self._name, self._shelf = name, SHELVES[name]
 
     def writer(self, turn: int) -> ShelfWriter:
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is on the shelf already", where="shelf")
         self._shelf.begun, self._shelf.written = turn, {}
         return ShelfWriter(self._name)
@@ -73,17 +73,17 @@ class ShelfSink:
         return ()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
-        if self.applied(turn):
+        if self.resolve_commit(turn):
             return
         if turn != self._shelf.begun:
             raise InvariantError(f"turn {turn} is committed without having been begun")
         ordered = sorted(part.number for part in parts)
         self._shelf.turns[turn] = [row for number in ordered for row in self._shelf.written[number]]
 
-    def applied(self, turn: int) -> bool:
+    def resolve_commit(self, turn: int) -> bool:
         return turn in self._shelf.turns
 
-    def newest(self) -> int | None:
+    def newest_turn(self) -> int | None:
         return max(self._shelf.turns, default=None)
 
     def resume(self, saved: Mapping[str, str]) -> None: ...

@@ -79,8 +79,8 @@ class RowSending:
         """Whether a slot is free: a cluster may have more tasks by now than there are slots."""
         return bool(self._slots)
 
-    def prepared(self) -> bool:
-        """Whether the free slots' producers have their ids, which they get in the background.
+    def prepare(self) -> bool:
+        """Get the free slots' producers their ids, in the background; returns whether all have them.
 
         Raises SinkError, or SourceError if who sends has ended.
         """
@@ -147,14 +147,12 @@ class SendingRows:
         self._may_repeat = True
 
     def done(self) -> bool:
-        """Whether it is sent, or has failed. A run whose batches were too large is sent again."""
-        if self._emitted is None and self._future.done():
-            self._again_if_too_large()
-        return self._emitted is not None or self._future.done()
+        """Whether it is sent, or has failed for good."""
+        return self._emitted is not None or (self._future.done() and self._too_large() is None)
 
-    def _again_if_too_large(self) -> None:
-        error = self._future.exception()
-        if not isinstance(error, BatchRefused) or not self._may_repeat:
+    def poll(self) -> None:
+        """Send the run again if its batches were too large."""
+        if self._emitted is not None or (error := self._too_large()) is None:
             return
         self._sending.owner.make_batches_smaller(error)
         # If a producer has to be prepared first, the session begins anew.
@@ -162,10 +160,16 @@ class SendingRows:
         if self._may_repeat:
             self._future = self._sending.submit(self._emission, self._slot)
 
+    def _too_large(self) -> BatchRefused | None:
+        """The refusal of a batch that may be sent again, in smaller ones."""
+        error = self._future.exception() if self._may_repeat and self._future.done() else None
+        return error if isinstance(error, BatchRefused) else None
+
     def result(self) -> EmissionResult:
         """Wait until it is sent."""
         while self._emitted is None:
             wait([self._future])
+            self.poll()
             if not self.done():
                 continue
             try:

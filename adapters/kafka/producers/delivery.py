@@ -225,7 +225,7 @@ class Delivery:
                 produce(*record, headers=headers)
             except BufferError:
                 self._serve(self._producer.poll, 0.05)
-                if self._reason.refused():
+                if self._reason.take_refusal():
                     self._renew()
                 self._undelivered.settle()
                 if len(self._producer) != held:
@@ -247,7 +247,7 @@ class Delivery:
     def _renew(self) -> None:
         """Renew the credentials: after a while without acknowledgements, the password may have changed."""
         with suppress(TidemarkError):  # shown with the events, if they are not delivered in time
-            renew(self._settings.client, self._producer, refused=self._reason.refused())
+            renew(self._settings.client, self._producer, refused=self._reason.take_refusal())
 
     def _send_aside(self, record: Record, headers: list[Header]) -> None:
         """Send a dead letter, with a producer that takes larger records."""

@@ -80,7 +80,7 @@ class BlockingViews:
         if self.view is not None and not any(table.blocking for table in state.snapshot.leading):
             _log.info("the blocking snapshot is complete; the stream continues")
             self.release()
-        elif self._stops and self.waits(state.position) and self._stops.found():
+        elif self._stops and self.waits(state.position) and self._stops.look():
             _log.info("the signal collection may ask to stop; the stream continues up to there")
             self.release()
 

@@ -10,7 +10,7 @@ the steps of a start; the windows decide how documents are read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import shown, time_of
 from adapters.source.initial import FoundLog
@@ -50,12 +50,15 @@ class HeldSnapshot:
     position: Position
     collections: tuple[CollectionId, ...]
     capped: frozenset[CollectionId] = frozenset()
-    alive: ClassVar[bool] = True
 
     @property
     def begins_at(self) -> list[int | str] | None:
         """The position, as the state has it."""
         return saved_position(self.position)
+
+    def is_alive(self) -> bool:
+        """Return true: windows notice when the server no longer has the state of that time."""
+        return True
 
     def close(self) -> None:
         """Do nothing."""

@@ -23,8 +23,8 @@ class Sessions(SpareSessions["Questions"]):
     One that is given back ends its transaction, without waiting for the server's answer.
     """
 
-    def _opened(self) -> Questions:
-        session = super()._opened()
+    def _open_session(self) -> Questions:
+        session = super()._open_session()
         try:
             session.snapshots.remove_timeouts(NO_TIMEOUTS)
         except Exception:
@@ -32,8 +32,8 @@ class Sessions(SpareSessions["Questions"]):
             raise
         return session
 
-    def _usable(self, session: Questions) -> bool:
-        return session.snapshots.ended()
+    def _is_usable(self, session: Questions) -> bool:
+        return session.snapshots.finish_ending()
 
-    def _keeps(self, session: Questions) -> bool:
+    def _make_ready(self, session: Questions) -> bool:
         return session.snapshots.begin_ending()

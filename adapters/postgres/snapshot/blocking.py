@@ -70,10 +70,9 @@ class BlockingView:
     superseded: SupersededKeys = field(default_factory=SupersededKeys)
     outdated: bool = False
 
-    @property
-    def usable(self) -> bool:
-        """Whether windows may still open in it."""
-        return self.held.alive and not self.outdated
+    def is_usable(self) -> bool:
+        """Ask whether windows may still open in it."""
+        return self.held.is_alive() and not self.outdated
 
     @property
     def visibility(self) -> Visibility:
@@ -136,11 +135,11 @@ class BlockingViews:
         if not self._wanted:
             _log.info("the blocking snapshot is complete; the stream continues")
             self.release()
-        elif not reading and not self.view.usable:
+        elif not reading and not self.view.is_usable():
             why = "is outdated" if self.view.outdated else "has ended"
             _log.warning("the blocking snapshot's view %s; the rest is read in another one", why)
             self.release()
-        elif self._stops and self.waits(state.position) and self._stops.found():
+        elif self._stops and self.waits(state.position) and self._stops.look():
             self._go_on(self.view)
 
     def _go_on(self, view: BlockingView) -> None:
@@ -161,7 +160,7 @@ class BlockingViews:
 
     def open(self, found: Mapping[CollectionId, int]) -> BlockingView:
         """The view of these tables, given with their oids. Raises TableBusy, SchemaChanged, SourceError."""
-        if self.view is not None and self.view.usable and set(found.values()) <= set(self.view.tables):
+        if self.view is not None and self.view.is_usable() and set(found.values()) <= set(self.view.tables):
             return self.view
         self.release()
         log, pool, streamed = self._log_reader, self._pool, self._streamed

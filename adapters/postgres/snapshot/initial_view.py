@@ -49,11 +49,10 @@ class InitialView:
         """The SELECT that returns a table's rows; None for all of them."""
         return self._tools.statement(collection)
 
-    @property
-    def alive(self) -> bool:
-        """Whether a snapshot is held by a session that is still alive."""
+    def is_alive(self) -> bool:
+        """Ask whether a snapshot is held by a session that is still alive."""
         held = self._first.held
-        return held is not None and held.alive
+        return held is not None and held.is_alive()
 
     @property
     def gave_way(self) -> bool:
@@ -100,7 +99,7 @@ class InitialView:
         Raises SourceError where no log follows.
         """
         held = self._first.held
-        if held is not None and not held.alive:
+        if held is not None and not held.is_alive():
             self._first.lose("the initial snapshot's transaction has ended")
         elif held is not None and held is self._outdated:
             self._first.lose("the initial snapshot is given up: changes of one of its tables are in no log")

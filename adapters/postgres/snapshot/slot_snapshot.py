@@ -50,10 +50,9 @@ class HeldSnapshot:
     lsn: int
     ts_ms: int
 
-    @property
-    def alive(self) -> bool:
-        """Whether the session that holds it is still alive."""
-        return self.snapshot.alive
+    def is_alive(self) -> bool:
+        """Ask whether the session that holds it is still alive."""
+        return self.snapshot.is_alive()
 
     @property
     def position(self) -> Position:

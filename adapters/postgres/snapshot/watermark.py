@@ -93,10 +93,9 @@ class ExportedSnapshot:
             if self._watched.gave_way:
                 reader()
 
-    @property
-    def alive(self) -> bool:
-        """Whether the transaction still exists."""
-        return not self._closed and not self.gave_way and self.session.snapshots.answers()
+    def is_alive(self) -> bool:
+        """Ask whether the transaction still exists."""
+        return not self._closed and not self.gave_way and self.session.snapshots.ping()
 
     def close(self) -> None:
         """End the transaction. Readers that have adopted the snapshot keep it."""
@@ -119,9 +118,8 @@ class GivesWay(Protocol):
     def stops(self, reader: Callable[[], None]) -> None:
         """Register a reader's callback; another thread calls it when that happens."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether the locks are still held."""
+    def is_alive(self) -> bool:
+        """Ask whether the locks are still held."""
 
 
 class Watermark(Protocol):

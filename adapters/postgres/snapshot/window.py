@@ -62,7 +62,7 @@ class PostgresWindow:
         if self._locks.held.gave_way and not self._sealed:
             raise GaveWay("another session waited to change a table that the window reads")
         staged = self._rows.staged()
-        if staged is not None and not self._locks.held.alive:
+        if staged is not None and not self._locks.held.is_alive():
             # The rows read may still go out, as long as no table was altered or swapped since.
             self._locks.compare()
             if not self._told:
@@ -78,7 +78,7 @@ class PostgresWindow:
             self.watermark.push(position)
 
     def _seal(self) -> None:
-        if not self._locks.held.alive:
+        if not self._locks.held.is_alive():
             # Its locks are gone, too: a table may have been rewritten under the readers.
             raise SourceError("the session that held the window's snapshot has ended")
         self.watermark.seal()

@@ -162,7 +162,7 @@ def _issuer(site: Site, show: Callable[[Position], str]) -> Certificates | None:
 
 def all_done(wired: SuppliedSource, sink: Sink, state: State) -> bool:
     """Whether nothing is left to do, and everything shows."""
-    return wired.done(state) and not (isinstance(sink, ShowsLater) and sink.behind())
+    return wired.done(state) and (not isinstance(sink, ShowsLater) or sink.await_shown())
 
 
 def _letters(settings: Settings, checkpoint: str) -> str:

@@ -28,18 +28,18 @@ class StopWatch:
 
     def begin(self) -> None:
         """Note the rows that are there already. Call it before it is decided where the stream waits."""
-        self._known = self._look() or frozenset()
+        self._known = self._read() or frozenset()
 
-    def found(self) -> bool:
-        """Whether a row has come since the last look; looks only if it is time to."""
+    def look(self) -> bool:
+        """Look if it is time to; returns whether a row has come since the last look."""
         if self._clock() < self._due_s:
             return False
-        found = self._look()
+        found = self._read()
         if found is None or found <= self._known:
             return False
         self._known = found
         return True
 
-    def _look(self) -> frozenset[str] | None:
+    def _read(self) -> frozenset[str] | None:
         self._due_s = self._clock() + _EVERY_S
         return self._rows()

@@ -120,7 +120,6 @@ class Questions:
         with table_errors("locking the table", table):
             rows(self._connection, table_statements.lock(quote_name(*table.parts[1:])))
 
-    @property
     def in_transaction(self) -> bool:
         """Whether the transaction is still open. It is not if the connection is gone."""
         try:

@@ -79,10 +79,9 @@ class HeldSnapshot:
         """The same, as the state has it."""
         return {name: str(position) for name, position in self.positions.items()}
 
-    @property
-    def alive(self) -> bool:
-        """Whether the locks are held."""
-        return self.locks is not None and self.locks.alive
+    def is_alive(self) -> bool:
+        """Ask whether the locks are held."""
+        return self.locks is not None and self.locks.is_alive()
 
     def close(self) -> None:
         """Release the locks."""
@@ -139,7 +138,7 @@ class InitialReads:
         Raises SourceError if they were lost: rows of open windows may contain later changes. The next start
         reads the rest like any other rows; without a log, it reads everything from scratch.
         """
-        if self._first.held is not None and not self._first.held.alive:
+        if self._first.held is not None and not self._first.held.is_alive():
             self._first.release()
             raise SourceError(_LOST, hint=_WHAT_NOW)
         self._first.tick(state)
@@ -147,7 +146,7 @@ class InitialReads:
     def alive(self) -> Callable[[], bool]:
         """A function that tells whether the locks held now are still held; true if there are none."""
         held = self._first.held
-        return lambda: held is None or (held is self._first.held and held.alive)
+        return lambda: held is None or (held is self._first.held and held.is_alive())
 
     def position(self, database: str) -> LogPosition | None:
         """The position where a database's log begins after the snapshot."""

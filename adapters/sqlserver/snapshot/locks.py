@@ -45,10 +45,9 @@ class Locks:
             self._held[database].begin(self._timeout_ms)
         return self._held[database]
 
-    @property
-    def alive(self) -> bool:
-        """Whether all transactions are still open."""
-        return all(questions.in_transaction for questions in self._held.values())
+    def is_alive(self) -> bool:
+        """Ask whether all transactions are still open."""
+        return all(questions.in_transaction() for questions in self._held.values())
 
     def release(self) -> None:
         """End the transactions."""

@@ -113,7 +113,7 @@ class Emitter:
         if not opened.goes_beside or room <= 0 or opened.next_file is None or not isinstance(sink, TakesRows):
             return
         for _ in range(room):
-            if not sink.may_take_rows():
+            if not sink.prepare_for_rows():
                 return
             self._parts.lease.check()
             taking = self._next_beside(opened, state, sink)

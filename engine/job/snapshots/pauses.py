@@ -58,11 +58,11 @@ class Pauses:
         """Note that a window was read."""
         self._held_up = 0
 
-    def lags(self, lag_s: float, now_s: float) -> bool:
-        """Whether the stream lags too much for a window to open. Logged once, after 2 s."""
+    def note_lag(self, lag_s: float, now_s: float) -> None:
+        """Open no window for a second if the stream lags too much. Logged once, after 2 s."""
         if lag_s <= self._pace.max_lag_s:
             self._lagging_since_s = None
-            return False
+            return
         if self._lagging_since_s is None:
             self._lagging_since_s, self._lag_told = now_s, False
         if not self._lag_told and now_s - self._lagging_since_s > _LAG_TOLD_AFTER_S:
@@ -73,7 +73,6 @@ class Pauses:
                 round(1000 * self._pace.max_lag_s),
             )
         self._until_s = now_s + 1.0
-        return True
 
     # Single collections.
 

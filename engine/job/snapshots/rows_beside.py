@@ -116,6 +116,11 @@ class RowsBeside:
             snapshot = taking.behind(snapshot)
         return snapshot
 
+    def poll(self) -> None:
+        """Let the sink do what is due for the first one."""
+        if self._on_their_way:
+            self._on_their_way[0].way.poll()
+
     @property
     def any_taken(self) -> bool:
         """Whether the first one is taken, or has failed."""

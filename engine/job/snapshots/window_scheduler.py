@@ -135,11 +135,13 @@ class WindowScheduler:
         """
         now_s, active = self._parts.clock(), state.snapshot.active
         self.size.follow(active.tables, now_s)
-        if not active.tables or self.pauses.waits(now_s) or self.pauses.lags(lag_s, now_s):
+        if not active.tables or self.pauses.waits(now_s):
             return state, None
-        if ahead and not _follows(active, ahead):
+        self.pauses.note_lag(lag_s, now_s)
+        if self.pauses.waits(now_s) or (ahead and not _follows(active, ahead)):
             return state, None
-        if self.size.job_waits(state, active, now_s):
+        self.size.choose_limits(state, active)
+        if self.size.job_waits(now_s):
             return state, None
         state = ended(self._measuring.measured(state, ahead), self._parts)
         try:

@@ -58,12 +58,15 @@ class WindowSize:
         """Note what the queue holds now, whose limits count."""
         self._throttle.follow(tables, now_s)
 
-    def job_waits(self, state: State, active: Snapshot, now_s: float) -> bool:
-        """Whether the job's limit allows no window yet.
+    def choose_limits(self, state: State, active: Snapshot) -> None:
+        """Decide whether the limits count for what is read next.
 
         A snapshot for which the log waits is not limited: it would hold its transaction for longer.
         """
         self._limited = not (active.tables[0].target.as_initial and self._parts.source.holds_log(state))
+
+    def job_waits(self, now_s: float) -> bool:
+        """Whether the job's limit allows no window yet."""
         return self._limited and self._throttle.job_waits(now_s)
 
     def waits(self, table: Table, now_s: float) -> bool:

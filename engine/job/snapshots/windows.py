@@ -77,7 +77,9 @@ class Windows:
     # Emitting.
 
     def poll(self, state: State) -> State:
-        """Check the progress of reading, and handle a window that failed."""
+        """Check the progress of reading, and handle a window that failed. Resend rows that must go again."""
+        if (front := self.in_progress.front) is not None:
+            front.beside.poll()
         for at, opened in enumerate(self.in_progress.opened):
             try:
                 staged = opened.reading.poll()
@@ -98,8 +100,8 @@ class Windows:
                 return state
             self._note_open(opened)
             self._note(opened, staged, state.position)
-        if front := self._ready(state):
-            self._begin(front, state)
+        if ready := self._ready(state):
+            self._begin(ready, state)
         return state
 
     def _note_open(self, opened: OpenedWindow) -> None:

@@ -56,11 +56,14 @@ class Course:
     outdated: bool = False
     hidden: bool = False
 
-    def has_waited(self, seconds: float, now_s: float) -> bool:
-        """Whether so many seconds have passed since this was first asked in the present look."""
+    def begin_waiting(self, now_s: float) -> None:
+        """Begin to wait for the copy, unless it has begun already in the present look."""
         if self.waits_s is None:
             self.waits_s = now_s
-        return now_s - self.waits_s >= seconds
+
+    def has_waited(self, seconds: float, now_s: float) -> bool:
+        """Whether it has waited for the copy for so many seconds."""
+        return self.waits_s is not None and now_s - self.waits_s >= seconds
 
     @property
     def known(self) -> int:
@@ -83,7 +86,7 @@ class Course:
         for merge_key, digest in undecided:
             self.looked_at.setdefault(merge_key, set()).add(digest)
 
-    def follows(self, before: Course) -> None:
+    def take_over(self, before: Course) -> None:
         """Take over from an earlier course of the same verification."""
         if not before.measured:
             self.looks, self.base = max(self.looks, before.looks), before.base

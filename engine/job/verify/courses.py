@@ -163,7 +163,7 @@ class Courses:
         turn, settled = state.turn, self.settled()
         course = Course(turn, settled, parts.clock(), looks=looks, look=turn, repair=repair)
         if before is not None:
-            course.follows(before)
+            course.take_over(before)
         self._by_ticket[ticket] = course
 
     def forget(self, ticket: int) -> Course | None:

@@ -68,7 +68,7 @@ class Repair:
     reads: int = 0
     deletes: int = 0
 
-    def begins(self, found: Findings, span: Span) -> bool:
+    def begin(self, found: Findings, span: Span) -> bool:
         """Begin to send what differs. False if nothing does, or if sending has not helped."""
         if not found.differences or (self.differences is not None and found.differences >= self.differences):
             return False
@@ -76,7 +76,7 @@ class Repair:
         self.extra, self.wrong = list(found.extra), list(found.wrong)
         return True
 
-    def ends(self) -> None:
+    def end(self) -> None:
         """Note that all is sent, and will be compared."""
         self.sends = False
 
@@ -101,7 +101,7 @@ class Repair:
             chosen += 1
         return self.extra[:chosen]
 
-    def deleted(self, count: int) -> None:
+    def note_deleted(self, count: int) -> None:
         """Note that the first extra rows were deleted."""
         self.deletes += count
         self.extra = self.extra[count:]

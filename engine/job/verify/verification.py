@@ -120,8 +120,12 @@ class Verification:
             return Findings(stale=True)
         if course.comparison is None:
             copy = self.copies.of(table.target)
-            if not isinstance(copy, Settles) or course.has_waited(copy.settle_s, parts.clock()):
-                self._begin(state, table, course, parts)
+            if isinstance(copy, Settles):
+                now_s = parts.clock()
+                course.begin_waiting(now_s)
+                if not course.has_waited(copy.settle_s, now_s):
+                    return None
+            self._begin(state, table, course, parts)
             return None
         return course.comparison.poll()
 
@@ -152,7 +156,7 @@ class Verification:
     ) -> State:
         repair, mended = course.repair, None
         if table.target.purpose is Purpose.REPAIR:
-            if repair.begins(found, course.span):
+            if repair.begin(found, course.span):
                 _log.info("%d rows of %s are repaired", found.differences, table.target.collection)
                 return state
             mended = RepairCounts(repair.reads, repair.deletes)
@@ -169,7 +173,7 @@ class Verification:
         if keys := repair.next_keys():
             sends = state.snapshot.changed((table.ticket,), lambda entry: entry.mending(keys))
             return replace(state, snapshot=sends)
-        repair.ends()
+        repair.end()
         return self._reading_anew(state, table, parts)
 
     def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
@@ -185,7 +189,7 @@ class Verification:
                 events = rows.deletes(topic, extra)
             else:
                 events = self._deletes(collection).batch(self.copies.own.rows(topic, extra))
-            self.due.append(Deletes(collection, events, partial(repair.deleted, len(extra))))
+            self.due.append(Deletes(collection, events, partial(repair.note_deleted, len(extra))))
 
     def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:

@@ -87,7 +87,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     ),
     "leaf-identities": lambda: patch.object(eligibility, "untold", _nothing),
     "killed-exporter": lambda: patch(
-        "adapters.postgres.snapshot.watermark.ExportedSnapshot.alive", property(lambda _held: True)
+        "adapters.postgres.snapshot.watermark.ExportedSnapshot.is_alive", lambda _held: True
     ),
     # Each of the two guards sees most of what the other is for.
     "lagging-failover": lambda: _both(

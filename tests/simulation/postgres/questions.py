@@ -367,7 +367,7 @@ class SimSnapshots(_Asked, Snapshots):
             if table.oid in locked and table.rewritten and shown.missing({table.rewritten % 2**32})
         ]
 
-    def answers(self) -> bool:
+    def ping(self) -> bool:
         """Whether the connection still exists."""
         return not self._process.closed
 
@@ -381,7 +381,7 @@ class SimSnapshots(_Asked, Snapshots):
         self._process.end_transaction()
         return True
 
-    def ended(self) -> bool:
+    def finish_ending(self) -> bool:
         """Whether the connection can be used again."""
         return not self._process.closed
 

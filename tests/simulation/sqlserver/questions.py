@@ -150,7 +150,6 @@ class SimQuestions(Questions):
             raise TableBusy("lock request time out", where=table)
         database.whole[table] = self._session.number
 
-    @property
     def in_transaction(self) -> bool:
         """Whether the transaction is still open."""
         return self._session.alive and self._session.in_transaction

@@ -80,8 +80,8 @@ class Snapshots:
         with source_errors("checking what the snapshot shows"):
             return [str(name) for (name,) in self._connection.execute(_REWRITTEN).fetchall()]
 
-    def answers(self) -> bool:
-        """Whether the connection, and so its transaction, still exists."""
+    def ping(self) -> bool:
+        """Ask whether the connection, and so its transaction, still exists."""
         try:
             self._connection.execute("SELECT")
         except psycopg.Error:
@@ -103,10 +103,10 @@ class Snapshots:
             return True
         return False
 
-    def ended(self) -> bool:
+    def finish_ending(self) -> bool:
         """Take the answer to `begin_ending`; returns whether the connection can be used again."""
         try:
             self._connection.wait(generators.fetch_many(self._connection.pgconn))
         except psycopg.Error:
             return False
-        return self.answers()
+        return self.ping()

@@ -175,4 +175,4 @@ def test_a_login_that_expires_amid_the_first_one_is_not_refused(text, refused):
     reason(KafkaError(KafkaError._AUTHENTICATION, text))
 
     assert reason.login_refused is refused
-    assert reason.refused()
+    assert reason.take_refusal()

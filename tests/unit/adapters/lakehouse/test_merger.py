@@ -181,7 +181,7 @@ def test_a_table_can_t_take_a_type_and_is_refused_alone_before_the_commit(tmp_pa
     with pytest.raises(TopicsRefused) as caught:
         turns.commit(3)
     assert caught.value.reasons.keys() == {"tm.public.t"}
-    assert not again.applied(3)
+    assert not again.resolve_commit(3)
 
     kept = list(turns.withhold(list(turns._writer.parts.values()), "tm.public.t"))
     turns.commit(3)
@@ -341,7 +341,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
     commit(sink, 1, FIRST)
     assert entered.wait(20)
     begun_s = time.monotonic()
-    assert sink.behind()
+    assert not sink.await_shown()
     assert time.monotonic() - begun_s > 0.1  # a job that waits for merges is not to keep a processor busy
     commit(sink, 2, typed(change("d", 1)))
     closing = threading.Thread(target=sink.close, daemon=True)
@@ -354,9 +354,9 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
     merging._thread.join(20)
     assert [write[2] for write in tables.writes] == [1]
     again = lake(tmp_path, tables, 2)
-    assert again.behind()
+    assert not again.await_shown()
     again.drain()
-    assert (rows(tables), again.behind()) == ([(2, "n", "t")], False)
+    assert (rows(tables), again.await_shown()) == ([(2, "n", "t")], True)
 
 
 def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -49,7 +49,7 @@ def test_turns_without_events_cost_no_directory_each(tmp_path):
         sink.writer(turn)
         sink.commit(turn)
 
-    assert sink.applied(19)
+    assert sink.resolve_commit(19)
     assert {path.name for path in tmp_path.iterdir()} == {".staging", ".windows", ".empty-turn"}
     assert len(list((tmp_path / ".staging").rglob("turn-*"))) == 1
 
@@ -82,7 +82,7 @@ def test_a_turn_whose_parts_were_taken_away_is_not_taken_for_empty(tmp_path):
 
     with pytest.raises(SinkError, match="it was removed"):
         sink.commit(1)
-    assert not sink.applied(1)
+    assert not sink.resolve_commit(1)
 
 
 def test_a_relative_directory_holds_wherever_a_task_runs(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ class TestParts:
 
         with pytest.raises(SinkError, match="part 0 is missing"):
             sink.commit(1)
-        assert not sink.applied(1)
+        assert not sink.resolve_commit(1)
 
     def test_one_too_many(self, sink, tmp_path):
         (self.parts(tmp_path)[0].parent / "part-00007.jsonl").write_text("{}\n")
@@ -177,7 +177,7 @@ class TestParts:
 
         with pytest.raises(SinkError, match="part 0 is missing"):
             sink.commit(1)
-        assert sink.newest() is None
+        assert sink.newest_turn() is None
 
 
 class TestEpochs:
@@ -190,7 +190,7 @@ class TestEpochs:
 
         with pytest.raises(SinkError):
             old.commit(1)
-        assert FilesSink(tmp_path, 8).newest() is None
+        assert FilesSink(tmp_path, 8).newest_turn() is None
 
     def test_commit_a_turn_without_events(self, tmp_path):
         old = Turns(FilesSink(tmp_path, 7))
@@ -199,7 +199,7 @@ class TestEpochs:
 
         with pytest.raises(SinkError):
             old.commit(1)
-        assert not FilesSink(tmp_path, 8).applied(1)
+        assert not FilesSink(tmp_path, 8).resolve_commit(1)
 
     def test_begin_a_turn(self, tmp_path):
         old = FilesSink(tmp_path, 7)
@@ -214,7 +214,7 @@ class TestEpochs:
         old.close()
         new.commit(1)
 
-        assert new.applied(1)
+        assert new.resolve_commit(1)
 
     def test_a_directory_that_somebody_has_removed_is_made_again(self, tmp_path):
         sink = Turns(FilesSink(tmp_path, 7))
@@ -222,7 +222,7 @@ class TestEpochs:
         sink.writer(1).write(0, [numbered(1)])
         sink.commit(1)
 
-        assert sink.applied(1)
+        assert sink.resolve_commit(1)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_the_newest_turn_is_known_after_a_restart(tmp_path, turns, newest):
             writer.write(0, [numbered(1)])
         sink.commit(turn)
 
-    assert FilesSink(tmp_path).newest() == newest
+    assert FilesSink(tmp_path).newest_turn() == newest
 
 
 def modes(directory):

@@ -28,7 +28,7 @@ STREAMED = Position((50,))
 class FakeView:
     number: int
     collections: tuple[CollectionId, ...]
-    alive: bool = True
+    held: bool = True
     closed: int = 0
 
     @property
@@ -39,9 +39,12 @@ class FakeView:
     def begins_at(self) -> int:
         return 100 + self.number
 
+    def is_alive(self) -> bool:
+        return self.held
+
     def close(self) -> None:
         self.closed += 1
-        self.alive = False
+        self.held = False
 
     def __str__(self) -> str:
         return f"view {self.number}"
@@ -71,7 +74,7 @@ class FakeDatabase:
         self.given_up += 1
 
     def begin(self, state: State) -> FakeView:
-        self.views.append(FakeView(len(self.views), tuple(self.collections(state)), alive=self.locks))
+        self.views.append(FakeView(len(self.views), tuple(self.collections(state)), held=self.locks))
         return self.views[-1]
 
     def collections(self, _state: State) -> tuple[CollectionId, ...]:
@@ -180,7 +183,7 @@ class TestAfterAFault:
     def test_one_that_has_ended_is_left(self, mode):
         first, database = snapshot_of(mode), FakeDatabase()
         saved = read(first.start(State(), database), A)
-        database.views[0].alive = False
+        database.views[0].held = False
         state = first.start(saved, database)
 
         if mode is SnapshotMode.INITIAL:

@@ -208,7 +208,7 @@ def test_another_database_is_not(tmp_path):
 class TestCheckpoint:
     def test_an_empty_one_beside_a_sink_with_turns_is_repaired_behind_them(self, tmp_path):
         bench = copying(tmp_path)
-        newest = bench.sink.newest()
+        newest = bench.sink.newest_turn()
         assert newest
         bench.job.close()
         bench.store = MemoryStateStore()

@@ -78,14 +78,15 @@ def test_there_is_room_while_a_slot_is_free(owner):
     assert {slot for slot, *_rest in senders.asked} == {0, 1}
 
 
-def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(owner):
+def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_polled(owner):
     senders = HandSenders()
     way: Any = RowSending(owner, senders, 1, time.monotonic, fenced=False).begin(None)  # type: ignore[arg-type] # as above
     senders.asked[0][2].set_exception(BatchRefused("too large", where="t"))
-    looked = way.done()
+    done = way.done()
+    way.poll()
     senders.asked[1][2].set_result("emitted")
 
-    assert not looked
+    assert not done
     assert way.result() == "emitted"
     assert [str(error) for error in owner.failures] == ["t: too large"]
 
@@ -93,13 +94,13 @@ def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_looked_at(o
 def test_with_ids_producers_are_prepared_before_they_send_and_again_after_a_failure(owner):
     senders = HandSenders()
     sending = RowSending(owner, senders, 2, time.monotonic, fenced=True)
-    first = sending.prepared()
+    first = sending.prepare()
     for _slot, _task, future in senders.asked:
         future.set_result(None)
-    second = sending.prepared()
+    second = sending.prepare()
     sending.forget()
 
-    assert (first, second, sending.prepared()) == (False, True, False)
+    assert (first, second, sending.prepare()) == (False, True, False)
     assert len(senders.asked) == 4
 
 
@@ -116,7 +117,7 @@ def test_with_ids_somebody_must_keep_the_producers_or_tell_tasks_of_the_lease(ow
 def test_tasks_that_ask_for_the_lease_prepare_their_producers_themselves(owner, fenced):
     senders = HandSenders(keeps=False, lease=LEASE)
     sending = RowSending(owner, senders, 1, time.monotonic, fenced=fenced)
-    prepared = sending.prepared()
+    prepared = sending.prepare()
     sending.begin(None)  # type: ignore[arg-type] # as above
 
     assert prepared
@@ -162,15 +163,15 @@ def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others
     clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0])
     senders = HandSenders()
     sending = RowSending(owner, senders, 3, lambda: next(clock), fenced=True)
-    sending.prepared()
+    sending.prepare()
     for _slot, _task, future in senders.asked:
         future.set_result(None)
-    sending.prepared()
+    sending.prepare()
     ways: list[Any] = [sending.begin(None) for _ in range(2)]  # type: ignore[arg-type] # as above
     for way, (_slot, _task, future) in zip(ways, senders.asked[3:], strict=True):
         future.set_result("emitted")
         way.result()
     used = {slot for slot, _task, _future in senders.asked[3:]}
 
-    assert not sending.prepared()
+    assert not sending.prepare()
     assert {slot for slot, _task, _future in senders.asked[5:]} == {0, 1, 2} - used

@@ -28,8 +28,8 @@ class Later:
     def __init__(self, *, behind: bool) -> None:
         self._behind = behind
 
-    def behind(self) -> bool:
-        return self._behind
+    def await_shown(self) -> bool:
+        return not self._behind
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ class Table:
         """Whether something is found a second later, when the table has these rows besides."""
         self.now_s += 1
         self.rows = frozenset({"old", *rows})
-        return self.watch.found()
+        return self.watch.look()
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_a_row_that_is_removed_is_nothing_new(table):
 def test_a_table_that_cannot_be_read_tells_nothing(table):
     table.now_s, table.rows = 1, None
 
-    assert not table.watch.found()
+    assert not table.watch.look()
     assert table.found("new")
 
 
 def test_it_looks_only_when_it_is_time_to(table):
-    assert not table.watch.found()
+    assert not table.watch.look()
     assert table.looks == 1

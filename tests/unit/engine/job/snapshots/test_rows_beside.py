@@ -52,6 +52,9 @@ class HandedRows:
     def done(self) -> bool:
         return self.acknowledged or self.error is not None
 
+    def poll(self) -> None:
+        pass
+
     def result(self) -> EmissionResult:
         if self.error is not None:
             raise self.error
@@ -77,7 +80,7 @@ class HandSink(MemorySink):
     ready: bool = True
     room: int = 100
 
-    def may_take_rows(self) -> bool:
+    def prepare_for_rows(self) -> bool:
         return self.ready and len(self.on_their_way) < self.room
 
     def take_rows(self, emission: Emission, topic: str) -> HandedRows:
