@@ -67,7 +67,7 @@ def registered_actions() -> dict[str, SignalAction]:
     return found
 
 
-def acted(action: SignalAction, signal: Signal, known: KnownNames) -> AcceptedSignal:
+def run_action(action: SignalAction, signal: Signal, known: KnownNames) -> AcceptedSignal:
     """Run an action. Raises SignalError, whose message is the answer."""
     check_id(signal)
     type_ = (signal.type or "").strip()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.errors import SignalError
 from engine.expressions import bounded_matcher
 from engine.saved import reading_saved
-from signals.actions import acted
+from signals.actions import run_action
 from signals.answers import Answer, accepted, log_answer, rejected, rejected_together
 from signals.channels.table import signals_of
 from signals.model import Message
@@ -115,7 +115,7 @@ class Desk:
                 self._waiting.add(rejected_together(received[number:]))
                 break
             budget.begin()
-            command = self._judged(signal, named, at)
+            command = self._command_of(signal, named, at)
             commands += [] if command is None else [command]
         return commands
 
@@ -124,14 +124,16 @@ class Desk:
         for channel in self._channels.values():
             channel.close()
 
-    def _judged(self, received: Signal | Message, known: KnownNames, position: str | None) -> Command | None:
+    def _command_of(
+        self, received: Signal | Message, known: KnownNames, position: str | None
+    ) -> Command | None:
         """What a signal asks for. No input can cause anything worse than a rejection."""
         try:
             signal = received = (
                 replace(signal_of(received), position=position) if isinstance(received, Message) else received
             )
             action = self._actions.get((signal.type or "").strip())
-            request = parse(signal, known) if action is None else acted(action, signal, known)
+            request = parse(signal, known) if action is None else run_action(action, signal, known)
         except SignalError as error:
             self._waiting.add(rejected(received, error))
             return None

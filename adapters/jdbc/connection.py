@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.disclosure import postgres_message
-from engine.config.text.references import fresh
+from engine.config.text.references import resolve_again
 from engine.errors import SinkError, SinkRefused, SourceError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Target:
 
 def _fresh(parameters: Mapping[str, str]) -> dict[str, str]:
     try:
-        return {name: fresh(value) for name, value in parameters.items()}
+        return {name: resolve_again(value) for name, value in parameters.items()}
     except SourceError as error:
         raise error.recast(SinkError) from error
 

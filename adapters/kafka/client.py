@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException
 from adapters.kafka.errors import said
 from adapters.kafka.tokens import expiry
 from engine.config.sinks.kafka_login import LINE, login_of
-from engine.config.text.references import fresh, may_change
-from engine.config.text.refusals import refuse
+from engine.config.text.references import may_change, resolve_again
+from engine.config.text.refusals import note_refusal
 from engine.errors import ConfigError, SinkError, SourceError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def renew(
     if not any(map(may_change, settings.values())):
         return
     if refused:
-        refuse()
+        note_refusal()
     config = with_login(settings)
     if "sasl.password" in config:
         for client in clients:
@@ -136,8 +136,8 @@ def _logged_in(config: Mapping[str, str]) -> dict[str, str]:
 
     Raises SourceError if a provider has none, ValueError if what it has is not a JAAS line.
     """
-    now = {name: fresh(value) for name, value in config.items() if name != LINE}
-    return {**now, **login_of(fresh(config[LINE])).options} if LINE in config else now
+    now = {name: resolve_again(value) for name, value in config.items() if name != LINE}
+    return {**now, **login_of(resolve_again(config[LINE])).options} if LINE in config else now
 
 
 def _token_line(config: Mapping[str, str]) -> str:
@@ -148,4 +148,4 @@ def _token_line(config: Mapping[str, str]) -> str:
 
 def _token_in(line: str) -> str:
     """The current token of a JAAS line. Raises the same errors as `_logged_in`."""
-    return login_of(fresh(line)).token
+    return login_of(resolve_again(line)).token

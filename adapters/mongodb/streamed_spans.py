@@ -13,7 +13,7 @@ from adapters.mongodb.events.span_encoder import DecodePart, encode_span
 from adapters.mongodb.log.position import shown
 from adapters.source.log.span_encoder import EncodePart
 from adapters.source.log.table_faults import encode_without_faults
-from engine.events.counts import total
+from engine.events.counts import sum_counts
 from engine.isolation.incomplete import undecodable
 from engine.ports.source import EncodingResult
 
@@ -76,7 +76,7 @@ class StreamedSpans:
                 **untold.letters(left_out),
                 **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
             },
-            counts=total(result.counts for result in decoded),
+            counts=sum_counts(result.counts for result in decoded),
             lag_s=span.lag_s(self._clock.monotonic()),
         )
 

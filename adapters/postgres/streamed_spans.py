@@ -12,7 +12,7 @@ from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown_position
 from adapters.postgres.snapshot import superseded_keys
 from adapters.source.log.table_faults import encode_without_faults
-from engine.events.counts import total
+from engine.events.counts import sum_counts
 from engine.isolation.incomplete import Letters, undecodable
 from engine.ports.source import EncodingResult
 
@@ -95,7 +95,7 @@ class StreamedSpans:
                 for name, entries in letters.items()
                 if entries.count
             },
-            counts=total(part.counts for part in decoded),
+            counts=sum_counts(part.counts for part in decoded),
             unsent=frozenset() if self._encoder.sends_truncates else self._emptied(decoded),
             lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
         )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from engine.config.text.refusals import refuse
+from engine.config.text.refusals import note_refusal
 from engine.errors import ConfigError, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
@@ -110,5 +110,5 @@ class DriverErrors(Generic[DriverError]):
         fault = self._fault(error)
         meaning = next((meaning for meaning in self._meanings if meaning.covers(fault)), _OTHER)
         if issubclass(meaning.error, LoginRefused):
-            refuse()
+            note_refusal()
         return meaning.of(fault, doing, where or self._where)

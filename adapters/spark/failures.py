@@ -15,7 +15,7 @@ from adapters.disclosure import java_message, postgres_message, python_message, 
 from adapters.java_faults import java_faults
 from adapters.spark.exceptions import SPARK_ERRORS
 from engine import errors
-from engine.config.text.refusals import refuse
+from engine.config.text.refusals import note_refusal
 from engine.errors import ExecutorsFailed, LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def job_error(error: Exception, what: str, where: CollectionId | str = "spark") 
     faults = java_faults(error)
     said = f"{what} failed: {_line(error, faults)}"
     if _login_was_refused(faults):
-        refuse()
+        note_refusal()
         return LoginRefused(said, where=where)
     if any(fault.name in _NO_MEMORY for fault in faults):
         _ran_out.set()

@@ -26,7 +26,7 @@ from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.config.settings import NewCollections
 from engine.errors import SignalError, SourceError
-from engine.events.counts import total
+from engine.events.counts import sum_counts
 from engine.events.record.envelope import PLAIN
 from engine.events.record.shaping import is_included
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
@@ -257,7 +257,7 @@ class StreamedSpans:
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,
-            counts=total(result.counts for result in decoded),
+            counts=sum_counts(result.counts for result in decoded),
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )
 

@@ -28,7 +28,7 @@ from xxhash import xxh3_64
 from engine.errors import InvariantError
 from engine.model import Checksum
 from engine.staging.checksum import checksum_of
-from engine.staging.damage import damaged, gone
+from engine.staging.damage import damaged_error, gone_error
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ class ExecutorBlock:
         if content is None and self.name in _PLACES:
             content = _PLACES[self.name].fetch(self.name)
         if content is None:
-            raise gone(what, self.name, "they are read again")
+            raise gone_error(what, self.name, "they are read again")
         if checksum_of(content) != self.checksum:
-            raise damaged(what, "its checksum is wrong", self.name)
+            raise damaged_error(what, "its checksum is wrong", self.name)
         yield pa.py_buffer(content)
 
     def file(self, what: str) -> None:
         """None: no sink can take what is kept elsewhere as a file."""
 
-    def blanked(self, what: str, gaps: Sequence[tuple[int, int]]) -> None:
+    def blank(self, what: str, gaps: Sequence[tuple[int, int]]) -> None:
         """None: there are no files."""
 
     def remove(self) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from adapters.storage.disk import make_private
 from engine.staging.checksum import PRIVATE, ChecksumFile, checksum_of
-from engine.staging.damage import damaged, gone
+from engine.staging.damage import damaged_error, gone_error
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FileBlock:
         with source:
             content = source.read_buffer()
             if checksum_of(content) != self.checksum:
-                raise damaged(what, "its checksum is wrong", self.path)
+                raise damaged_error(what, "its checksum is wrong", self.path)
             yield content
 
     def file(self, what: str) -> str:
@@ -56,10 +56,10 @@ class FileBlock:
         with _present(what, self.path):
             size = os.stat(self.path).st_size  # noqa: PTH116  a path's text
         if size != self.checksum.bytes:
-            raise damaged(what, f"it has {size} bytes of {self.checksum.bytes}", self.path)
+            raise damaged_error(what, f"it has {size} bytes of {self.checksum.bytes}", self.path)
         return self.path
 
-    def blanked(self, what: str, gaps: Sequence[tuple[int, int]]) -> FileBlock | None:
+    def blank(self, what: str, gaps: Sequence[tuple[int, int]]) -> FileBlock | None:
         """Overwrite the ranges in place. None for a file of an executor that runs as another user."""
         with self.open(what):
             pass  # verified
@@ -188,4 +188,4 @@ def _present(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise gone(what, path) from error
+        raise gone_error(what, path) from error

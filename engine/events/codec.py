@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from engine.events.record.envelope import around_delete, around_read
+from engine.events.record.envelope import delete_row_affixes, read_row_affixes
 from engine.events.record.field import Field, Mask, object_pieces, struct_array
 from engine.events.record.headers import simple_texts
 from engine.events.record.schema import MASKED
@@ -41,8 +41,8 @@ class TableCodec:
     """How the rows of one table become events. A plain value that goes to the executors.
 
     - `columns` are the names of the input columns in order.
-    - `key_wrap` and `value_wrap` are the texts around the payloads (the schemas, if enabled). `header_wrap`
-      is the text around a key's payload in a JSON header.
+    - `key_affixes` and `value_affixes` are the texts around the payloads (the schemas, if enabled).
+      `header_affixes` are those around a key's payload in a JSON header.
     - `source` is the part of the source block that all rows of the table share.
     - `merge_key` are the indexes of the columns that identify a row.
     - `never_filled` are columns whose unchanged values are not taken from old rows.
@@ -56,8 +56,8 @@ class TableCodec:
     columns: tuple[str, ...]
     fields: tuple[Field, ...]
     key: tuple[Field, ...]
-    key_wrap: tuple[str, str]
-    value_wrap: tuple[str, str]
+    key_affixes: tuple[str, str]
+    value_affixes: tuple[str, str]
     source: tuple[str, str]
     merge_key: tuple[int, ...] = ()
     never_filled: frozenset[int] = frozenset()
@@ -65,7 +65,7 @@ class TableCodec:
     emit: bool = True
     signal: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    header_wrap: tuple[str, str] | None = None
+    header_affixes: tuple[str, str] | None = None
     schemas: RecordSchemas | None = None
 
     @property
@@ -117,18 +117,18 @@ class TableCodec:
             else member.pieces(columns[member.column], marks[member.column])
             for member in self.key
         ]
-        return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
+        return join([self.key_affixes[0], *object_pieces(self.key, shown), self.key_affixes[1]], rows)
 
     def key_headers(self, keys: Text) -> Text:
         """The keys of events, as header values."""
-        if self.header_wrap == self.key_wrap:
+        if self.header_affixes == self.key_affixes:
             return keys
         offsets, data = text_parts(keys)
-        before, after = (len(text.encode()) for text in self.key_wrap)
+        before, after = (len(text.encode()) for text in self.key_affixes)
         payloads = slices(data, offsets[:-1] + before, offsets[1:] - after, np.ones(len(keys), bool))
-        if self.header_wrap is None:
+        if self.header_affixes is None:
             return simple_texts(payloads, self.key)
-        return join([self.header_wrap[0], payloads, self.header_wrap[1]], len(keys))
+        return join([self.header_affixes[0], payloads, self.header_affixes[1]], len(keys))
 
     def reads(self, columns: Sequence[Text]) -> tuple[Text | None, Text]:
         """The keys of READ events, and the rows in their values, to be completed by `read_affixes`."""
@@ -140,10 +140,10 @@ class TableCodec:
 
         `source_json` is the source block, `ts_ms` the current time.
         """
-        (opened, closed), (before, after) = self.value_wrap, around_read(source_json, ts_ms)
+        (opened, closed), (before, after) = self.value_affixes, read_row_affixes(source_json, ts_ms)
         return opened + before, after + closed
 
     def delete_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The same for the row in the value of a delete event."""
-        (opened, closed), (before, after) = self.value_wrap, around_delete(source_json, ts_ms)
+        (opened, closed), (before, after) = self.value_affixes, delete_row_affixes(source_json, ts_ms)
         return opened + before, after + closed

@@ -149,7 +149,7 @@ def typed_reads(codec: TableCodec, columns: Sequence[Text], source: str, now_ms:
     return _batch(events, rows, schema_of(codec))
 
 
-def marked(events: pa.RecordBatch, marker: str) -> pa.RecordBatch:
+def with_marker(events: pa.RecordBatch, marker: str) -> pa.RecordBatch:
     """The events with this snapshot marker in their source blocks."""
     at = events.schema.get_field_index("source")
     source, field = events.column(at), events.schema.field(at)

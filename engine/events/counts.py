@@ -46,12 +46,14 @@ class EventCounts:
 NO_EVENTS = EventCounts()
 
 
-def counted(operations: Mapping[str, int], transactions: int = 0, last: int | None = None) -> EventCounts:
+def count_events(
+    operations: Mapping[str, int], transactions: int = 0, last: int | None = None
+) -> EventCounts:
     """The counts of events by Debezium's letters for operations."""
     of = operations.get
     return EventCounts(of("c", 0), of("u", 0), of("d", 0), of("t", 0), transactions, last)
 
 
-def total(counts: Iterable[EventCounts]) -> EventCounts:
+def sum_counts(counts: Iterable[EventCounts]) -> EventCounts:
     """All counts together, in order."""
     return reduce(add, counts, NO_EVENTS)

@@ -126,7 +126,7 @@ def letter(position: str, transaction: int | str | None, operation: str, message
     return orjson.dumps(fields)
 
 
-def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
+def aside_collections(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
     """The collections that are set aside now."""
     return frozenset(fault.collection for fault in known if fault.aside)
 
@@ -136,7 +136,7 @@ def undecodable(faults: Mapping[CollectionId, str], since: str) -> tuple[Incompl
     return tuple(Incomplete(name, Cause.UNDECODABLE, since, why) for name, why in faults.items())
 
 
-def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
+def with_faults(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
     """Add what was found. A collection that was incomplete before keeps its older `since`."""
     collections = {fault.collection: fault for fault in known}
     for new in found:
@@ -158,7 +158,7 @@ def with_gap(known: Iterable[Incomplete], collection: CollectionId) -> tuple[Inc
     return tuple(replace(fault, gap=True) if fault.collection == collection else fault for fault in known)
 
 
-def counted(
+def with_counts(
     known: Iterable[Incomplete], letters: Mapping[CollectionId, Letters], kept: Collection[CollectionId]
 ) -> tuple[Incomplete, ...]:
     """Add a turn's letters to the counts. Those of the collections in `kept` were stored."""
@@ -174,7 +174,7 @@ def counted(
     return tuple(map(added, known))
 
 
-def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) -> tuple[Incomplete, ...]:
+def with_taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) -> tuple[Incomplete, ...]:
     """Mark the collections that the queue reads whole as taken up, by the first entry that does.
 
     A collection that no entry reads any more, and none has completed, is set aside again. Its events kept up
@@ -197,7 +197,7 @@ def _ticket(fault: Incomplete, tickets: Sequence[int]) -> int:
     return fault.taken_up if fault.taken_up in tickets else min(tickets, default=0)
 
 
-def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
+def without_completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
     """Remove the collection that an entry of the queue has read completely, if it read all rows."""
     return tuple(fault for fault in known if not _made_whole(fault, table))
 

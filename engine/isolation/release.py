@@ -53,7 +53,7 @@ class Piece:
         """The collection whose events they are."""
         return self.before.collection
 
-    def taken(self, known: Sequence[Incomplete]) -> tuple[Incomplete, ...]:
+    def after_sending(self, known: Sequence[Incomplete]) -> tuple[Incomplete, ...]:
         """The incomplete collections once the piece is sent."""
         left = (self.after if fault == self.before else fault for fault in known)
         return tuple(fault for fault in left if fault is not None)
@@ -79,7 +79,7 @@ class Releases:
         """The next piece to send, if one is due."""
         return next((self._piece(fault) for fault in known if self._is_due(fault, now_s)), None)
 
-    def taken(self, piece: Piece) -> bool:
+    def note_sent(self, piece: Piece) -> bool:
         """Note that a piece was sent and saved; more may follow at once. Returns whether it was the first."""
         for bundle in piece.emptied:
             self._letters.drop_bundle(bundle)
@@ -87,7 +87,7 @@ class Releases:
         self._asking[piece.collection] = _Probe(events=2 * asking.events)
         return asking.events == 1 and bool(piece.events.num_rows)
 
-    def refused(self, collection: CollectionId, now_s: float) -> float:
+    def note_refusal(self, collection: CollectionId, now_s: float) -> float:
         """Note that a topic refuses events. Returns the seconds until it is probed again."""
         asking = self._asking_of(collection)
         pause_s = min(self._longest_s, 2 * asking.pause_s) if asking.pause_s else self._first_s

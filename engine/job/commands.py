@@ -10,8 +10,8 @@ from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.snapshot.changes.commands import ahead_of, execute, pause, resume, stop
-from engine.snapshot.groups import spread
-from engine.snapshot.queue_entry import asked
+from engine.snapshot.groups import expand_groups
+from engine.snapshot.queue_entry import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Commands:
         self._dry_runs.begin_turn()
         position = partial(job_parts.shown, state.position)
         for command in job_parts.desk.commands(signals, known, position):
-            state = self._apply(state, spread(command, groups))
+            state = self._apply(state, expand_groups(command, groups))
         return state
 
     def _apply(self, state: State, command: Command) -> State:
@@ -64,7 +64,7 @@ class Commands:
     def _execute(self, state: State, command: ExecuteSnapshot) -> State:
         answers = self._parts.desk.answers
         if (refusal := refused(state.snapshot, command, self._pace)) is not None:
-            answers.failed(asked(command, command.targets[0]), refusal)
+            answers.failed(entry_of(command, command.targets[0]), refusal)
             return state
         verifiable = self._verifiable(state, command)
         if verifiable is None:
@@ -84,7 +84,7 @@ class Commands:
         kept, copies = [], self._parts.verification.copies
         for target in command.targets:
             if target.compared and (refusal := copies.refusal(state, target, self._parts)):
-                self._parts.desk.answers.failed(asked(command, target), refusal)
+                self._parts.desk.answers.failed(entry_of(command, target), refusal)
             else:
                 kept.append(target)
         return replace(command, targets=tuple(kept)) if kept or not command.targets else None
@@ -92,19 +92,19 @@ class Commands:
     def _stop(self, state: State, command: StopSnapshot) -> State:
         changed = stop(state.snapshot, command)
         self._parts.notices.stopped(changed[1], by_name=command.collections is not None)
-        return self._requeued(state, changed, self._parts.desk.answers.stopped)
+        return self._change_queue(state, changed, self._parts.desk.answers.stopped)
 
     def _pause(self, state: State, command: PauseSnapshot) -> State:
         changed = pause(state.snapshot, command)
         self._parts.notices.paused(changed[1])
-        return self._requeued(state, changed, self._parts.desk.answers.paused)
+        return self._change_queue(state, changed, self._parts.desk.answers.paused)
 
     def _resume(self, state: State, command: ResumeSnapshot) -> State:
         changed = resume(state.snapshot, command)
         self._parts.notices.resumed(changed[1])
-        return self._requeued(state, changed, self._parts.desk.answers.resumed)
+        return self._change_queue(state, changed, self._parts.desk.answers.resumed)
 
-    def _requeued(
+    def _change_queue(
         self, state: State, changed: tuple[Snapshot, tuple[Table, ...]], answer: Callable[[Table], None]
     ) -> State:
         """The state with a changed queue. Answers for the entries that changed; windows that read one end."""

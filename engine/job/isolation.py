@@ -44,7 +44,7 @@ class Isolation:
         self._parts, self._pace, self._windows = job_parts, pace, windows
         self.topics = RefusingTopics(job_parts, pace)
 
-    def moved(self, state: State) -> State:
+    def after_move(self, state: State) -> State:
         """The state after a change of destination. Events kept for the old one become a gap."""
         found = tuple(
             Incomplete(fault.collection, Cause.GAP, fault.since, _MOVED)
@@ -63,12 +63,12 @@ class Isolation:
         marked = tuple(under_epoch(fault, state.turn + 1, letters.epoch) for fault in state.incomplete)
         return state if marked == state.incomplete else replace(state, incomplete=marked)
 
-    def hidden(self, known: Sequence[Incomplete]) -> frozenset[CollectionId]:
+    def hidden_collections(self, known: Sequence[Incomplete]) -> frozenset[CollectionId]:
         """The collections whose entries become dead letters.
 
         Collections whose topics refuse events are not among them: they are encoded, and their events kept.
         """
-        return incomplete.aside(known) - frozenset(self.topics.withheld(known).values())
+        return incomplete.aside_collections(known) - frozenset(self.topics.withheld_topics(known).values())
 
     def note(self, state: State, encoded: EncodingResult) -> State:
         """Add what a span has found to the state, and keep its letters.
@@ -82,13 +82,13 @@ class Isolation:
                 raise PositionLost(fault.why, where=fault.collection, hint="see tidemark.table.errors")
             _log.error("%s; %s", fault, incomplete.advice(fault))
         if encoded.incomplete:
-            state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
+            state = replace(state, incomplete=incomplete.with_faults(state.incomplete, encoded.incomplete))
         for fault in encoded.incomplete:
             if fault.collection not in encoded.replaced:
-                state = self._interrupted(state, fault)
+                state = self._interrupt(state, fault)
         lost = [fault for fault in encoded.incomplete if self._heals(fault, encoded)]
         state = repairing(state, lost, self._parts) if lost else state
-        return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
+        return self._keep_letters(self._restart_replaced(state, encoded.replaced), encoded.letters)
 
     def _heals(self, fault: Incomplete, encoded: EncodingResult) -> bool:
         """Whether a repair is queued for this.
@@ -110,15 +110,15 @@ class Isolation:
         repaired = repairs_of(state.snapshot)
         return state, [new for new in appeared if new.columns or new.collection not in repaired]
 
-    def _begun_anew(self, state: State, collections: Mapping[CollectionId, tuple[int, ...]]) -> State:
+    def _restart_replaced(self, state: State, collections: Mapping[CollectionId, tuple[int, ...]]) -> State:
         """Restart collections whose rows were replaced outside the log while they were read."""
         snapshot, anew = restart_replaced(state.snapshot, collections)
         for table in anew:
             _log.warning("%s is read again: other rows replaced its own", table.target.collection)
         self._windows.in_progress.drop(anew)
-        return state.queued(snapshot)
+        return state.with_queue(snapshot)
 
-    def _interrupted(self, state: State, fault: Incomplete) -> State:
+    def _interrupt(self, state: State, fault: Incomplete) -> State:
         """End the snapshots of a collection with a fault, or restart them if the fault is a gap.
 
         Unreported deletions change nothing: a snapshot can't report them, and the rows it reads are right.
@@ -149,7 +149,7 @@ class Isolation:
         self._parts.notices.queued(command)
         return execute(snapshot, command)
 
-    def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
+    def _keep_letters(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
         if not letters:
             return state
         room = self._pace.letters_bytes - sum(fault.size for fault in state.incomplete)
@@ -159,7 +159,7 @@ class Isolation:
                 self._parts.letters.keep(state.turn, collection, entries.lines())
                 kept.append(collection)
                 room -= entries.size
-        return replace(state, incomplete=incomplete.counted(state.incomplete, letters, kept))
+        return replace(state, incomplete=incomplete.with_counts(state.incomplete, letters, kept))
 
     def settle(self, state: State) -> State:
         """Mark the collections that the queue reads whole as taken up, and set all others aside.
@@ -168,20 +168,20 @@ class Isolation:
         """
         if not state.incomplete:
             return state
-        settled = incomplete.taken_up(state.incomplete, state.snapshot.tables, state.turn)
-        aside = incomplete.aside(settled)
+        settled = incomplete.with_taken_up(state.incomplete, state.snapshot.tables, state.turn)
+        aside = incomplete.aside_collections(settled)
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
         self._windows.in_progress.drop(in_vain)
         for table in in_vain:
             self._parts.listener.failed(table, SignalError(_IN_PART, where=table.target.collection))
-        back = aside - incomplete.aside(state.incomplete)
+        back = aside - incomplete.aside_collections(state.incomplete)
         return replace(
             state, incomplete=settled, snapshot=forget_failures(state.snapshot.without(in_vain), back)
         )
 
-    def saved(self, before: State, after: State) -> None:
+    def note_saved(self, before: State, after: State) -> None:
         """After a turn is saved, drop the letters of collections that are complete again."""
-        self.topics.saved(after)
+        self.topics.begin_pauses(after)
         left = {fault.collection for fault in after.incomplete}
         for fault in before.incomplete:
             if fault.collection not in left:

@@ -23,7 +23,7 @@ from engine.errors import (
 from engine.job import recovery, startup
 from engine.job.checkpoint import Checkpoint
 from engine.job.isolation import Isolation
-from engine.job.reports.progress_log import goes_on
+from engine.job.reports.progress_log import resume_line
 from engine.job.retries import Retries
 from engine.job.snapshots.windows import Windows
 from engine.job.turns import Turns
@@ -78,7 +78,7 @@ class Job:
         self._say_goes_on(" with the next start")
 
     def _say_goes_on(self, when: str) -> None:
-        if line := goes_on(self._checkpoint.state.snapshot.tables):
+        if line := resume_line(self._checkpoint.state.snapshot.tables):
             _log.info("%s%s", line, when)
 
     def _run_session(self, stopping: Callable[[], bool]) -> bool:
@@ -87,8 +87,8 @@ class Job:
             with self._undisturbed():
                 self._turn_until(stopping)
         except TopicsRefused as refused:
-            self._parts.tally.failed(refused)
-            self._isolation.topics.refused(refused)
+            self._parts.tally.count_error(refused)
+            self._isolation.topics.note_refusal(refused)
             self._end_session()
             return False
         except SinkRefused:
@@ -97,16 +97,16 @@ class Job:
             if not self._recovers(lost):
                 raise
             # The next start saves the loss, and begins a new log.
-            self._retries.failed(lost, self._checkpoint.state)
-            self._parts.tally.failed(lost, ends=True)
+            self._retries.note_failure(lost, self._checkpoint.state)
+            self._parts.tally.count_error(lost, ends=True)
             self._end_session()
             self._lost = lost
             return False
         except (SourceError, SinkError, StateNotSaved) as error:
-            self._retries.failed(error, self._checkpoint.state)
-            self._parts.tally.failed(error, ends=True)
+            self._retries.note_failure(error, self._checkpoint.state)
+            self._parts.tally.count_error(error, ends=True)
             if isinstance(error, SinkError):
-                self._turns.sink_failed()
+                self._turns.note_sink_failure()
             self._end_session()
             self._parts.sleep(self._retries.pause_s(error))
             return False
@@ -126,7 +126,7 @@ class Job:
         while not stopping() and not self._parts.done(self._checkpoint.state):
             position = self.state.position
             if self.turn() or self.state.position != position or self._retries.has_held():
-                self._retries.got_further()
+                self._retries.note_progress()
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
@@ -147,8 +147,8 @@ class Job:
         self._settled = True
         startup.resume(state, job_parts)
         if job_parts.certificates is not None:
-            turns.state = self._checkpoint.state = job_parts.certificates.kept(state)
-        turns.state = job_parts.verification.courses.resumed(turns.state, job_parts)
+            turns.state = self._checkpoint.state = job_parts.certificates.keep_issued(state)
+        turns.state = job_parts.verification.courses.resume(turns.state, job_parts)
         turns.state = self._isolation.resume(turns.state)
         turns.state = startup.without_excluded(turns.state, job_parts)
 
@@ -170,13 +170,13 @@ class Job:
             before = turns.state.snapshot
             turns.state, self._log = self._parts.source.open_log(turns.state)
         if turns.state.awaits_log:
-            turns.state = recovery.begun(turns.state, self._parts)
+            turns.state = recovery.begin_repairs(turns.state, self._parts)
         self._checkpoint.keep_beginning(turns.state)
         self._parts.notices.opened(before, turns.state.snapshot)
-        self._retries.opened()
+        self._retries.note_opened()
         tally = self._parts.tally
-        tally.opened(self._log, self._parts.source.tables().captured() if tally.watched else ())
-        turns.opened(self._log)
+        tally.note_opened(self._log, self._parts.source.tables().captured() if tally.watched else ())
+        turns.begin(self._log)
 
     def _recovers(self, lost: PositionLost) -> bool:
         """Whether to begin a new log: only if there was one, and if beginning one is not what fails."""
@@ -187,7 +187,7 @@ class Job:
         """Save that the log is lost, in a turn of its own."""
         job_parts, state = self._parts, self.state
         since = job_parts.show(state.position) if state.position else ""
-        after = recovery.lost(state, lost, since, job_parts.source.lasting)
+        after = recovery.after_loss(state, lost, since, job_parts.source.lasting)
         _log.error("%s", after.recovery)
         writer = job_parts.sink.writer(after.turn)
         if after.recovery is not None:
@@ -196,13 +196,13 @@ class Job:
         self._turns.state = self._checkpoint.state = after
         self._lost = None
         job_parts.desk.tell(after.turn)
-        job_parts.notices.outbox.saved()
+        job_parts.notices.outbox.deliver()
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""
         self._windows.in_progress.close()
         self._parts.verification.close()
-        self._parts.tally.closed()
+        self._parts.tally.note_closed()
         if self._log is not None:
             self._log.close()
             self._log = None

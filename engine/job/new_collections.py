@@ -32,7 +32,7 @@ _PREFIX = "tidemark-new-"
 _NAMED = 10
 
 
-def welcomed(
+def with_new_collections(
     state: State,
     appeared: Sequence[Arrival],
     listener: SnapshotListener,

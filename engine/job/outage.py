@@ -16,7 +16,7 @@ class Outage:
     _since_s: float = 0.0
     _attempts: int = 0
 
-    def goes_on(self, error: Exception, pause_s: float, now_s: float) -> None:
+    def note_failure(self, error: Exception, pause_s: float, now_s: float) -> None:
         """Note a failure after which the job waits. Told if the reason is another one than before."""
         if not self._attempts:
             self._since_s = now_s
@@ -25,7 +25,7 @@ class Outage:
         self._told = str(error)
         _log.log(level, "%s; trying again in %.1f s, and until it passes", error, pause_s)
 
-    def is_over(self, now_s: float) -> None:
+    def note_progress(self, now_s: float) -> None:
         """Note that the job got further."""
         if self._attempts:
             _log.info("continues after %.0f s and %d attempts", now_s - self._since_s, self._attempts)

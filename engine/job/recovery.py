@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import Loss, PositionLost
-from engine.isolation.incomplete import Cause, Incomplete, noted
+from engine.isolation.incomplete import Cause, Incomplete, with_faults
 from engine.job.saved.recovery import PREFIX, Recovery
 from engine.model import ExecuteSnapshot, Purpose, Target
 from engine.snapshot.changes.commands import execute
@@ -51,7 +51,7 @@ def loss_of(error: PositionLost | OtherServer) -> PositionLost:
     return PositionLost(error.message, where=error.where, hint=error.hint, loss=Loss.REPLACED)
 
 
-def lost(state: State, error: PositionLost, since: str, lasting: Collection[str] = ()) -> State:
+def after_loss(state: State, error: PositionLost, since: str, lasting: Collection[str] = ()) -> State:
     """The next turn's state, which knows that the log is lost. Nothing of the old log applies any more.
 
     `lasting` is the source's: what its memory has besides the log. It tells nothing of another server.
@@ -73,8 +73,8 @@ def lost(state: State, error: PositionLost, since: str, lasting: Collection[str]
     )
 
 
-def begun(state: State, parts: JobParts) -> State:
-    """The state once the new log has begun: every collection has a gap, and is to be repaired.
+def begin_repairs(state: State, parts: JobParts) -> State:
+    """Begin to repair every collection, which has a gap now that a new log has begun; returns the state.
 
     What an initial snapshot had left to read is repaired as well.
     """
@@ -83,7 +83,7 @@ def begun(state: State, parts: JobParts) -> State:
         return state
     since, why = recovery.since or _BEGINNING, f"the log is lost ({recovery.loss})"
     collections = parts.source.tables().captured()
-    known = noted(state.incomplete, (Incomplete(name, Cause.GAP, since, why) for name in collections))
+    known = with_faults(state.incomplete, (Incomplete(name, Cause.GAP, since, why) for name in collections))
     initial = [table for table in state.snapshot.tables if table.initial]
     state = replace(
         state,

@@ -41,7 +41,7 @@ class RefusingTopics:
 
     # Refusals.
 
-    def refused(self, refused: TopicsRefused) -> None:
+    def note_refusal(self, refused: TopicsRefused) -> None:
         """Note topics that refuse events, so that the turn is repeated without their tables.
 
         Raises `refused` if refusals are to stop the job, or if a topic refuses again after it was noted.
@@ -55,7 +55,7 @@ class RefusingTopics:
         """Why the collection's topic has refused events since the last saved turn."""
         return self._reasons.get(self._parts.topic(collection))
 
-    def found(self, state: State) -> list[Incomplete]:
+    def unsaved_faults(self, state: State) -> list[Incomplete]:
         """The collections whose topics refuse events and that are not saved as incomplete yet.
 
         Raises the error of a topic that belongs to no collection. It stops the job, or is retried.
@@ -79,17 +79,17 @@ class RefusingTopics:
             for collection in theirs
         ]
 
-    def saved(self, state: State) -> None:
+    def begin_pauses(self, state: State) -> None:
         """After a turn is saved, begin the pauses of topics that refused its events."""
         for fault in state.incomplete:
             reason = self.reason(fault.collection)
             if reason is not None and not _is_remade(reason):
-                self._releases.refused(fault.collection, self._parts.clock())
+                self._releases.note_refusal(fault.collection, self._parts.clock())
         self._reasons.clear()
 
     # What they don't take.
 
-    def withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
+    def withheld_topics(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
         """The topics that get no events for now, each with its collection.
 
         A topic shared by refused collections is left out: its events can't be separated.
@@ -97,7 +97,7 @@ class RefusingTopics:
         known = tuple(known)
         refused = [fault.collection for fault in known if fault.cause is Cause.REFUSED]
         topics = Counter(map(self._parts.topic, refused))
-        aside = incomplete.aside(known) & frozenset(refused)
+        aside = incomplete.aside_collections(known) & frozenset(refused)
         found = {self._parts.topic(collection): collection for collection in aside}
         return {topic: collection for topic, collection in found.items() if topics[topic] == 1}
 
@@ -136,19 +136,19 @@ class RefusingTopics:
         """The next kept events to offer to a topic that refused them, if any are due."""
         if not state.incomplete or self._reasons:
             return None
-        withheld = set(self.withheld(state.incomplete).values())
+        withheld = set(self.withheld_topics(state.incomplete).values())
         releasable = [fault for fault in state.incomplete if fault.collection in withheld]
         return self._releases.next(releasable, self._parts.clock())
 
-    def released(self, piece: Piece) -> None:
+    def note_release(self, piece: Piece) -> None:
         """Note that a topic took a piece and that the state is saved."""
-        if self._releases.taken(piece):
+        if self._releases.note_sent(piece):
             _log.info("%s: its topic takes events again, %d were kept", piece.collection, piece.before.kept)
         if piece.after is not None and piece.after.streamed:
             self._parts.letters.drop(piece.collection)
             _log.warning("%s; %s", piece.after, incomplete.advice(piece.after))
 
-    def not_released(self, piece: Piece, refused: TopicsRefused) -> None:
+    def note_refused_release(self, piece: Piece, refused: TopicsRefused) -> None:
         """Note that the topic still refuses events. Raises `refused` if another topic does."""
         topic = self._parts.topic(piece.collection)
         if refused.reasons.keys() - {topic}:
@@ -156,7 +156,7 @@ class RefusingTopics:
         if _is_remade(refused.reasons[topic]):
             self._reasons |= refused.reasons
             return
-        pause_s = self._releases.refused(piece.collection, self._parts.clock())
+        pause_s = self._releases.note_refusal(piece.collection, self._parts.clock())
         _log.info("%s is set aside still: %s; offered again in %.0f s", piece.collection, refused, pause_s)
 
 

@@ -22,7 +22,7 @@ class RepeatedFailures:
     _at: Any = None
     _times: int = 0
 
-    def noted(self, saved: State) -> bool:
+    def note(self, saved: State) -> bool:
         """Note a failure after this state was saved. Returns whether nothing has moved for too long.
 
         While rows are to be read, progress is theirs; else it is the stream's.

@@ -25,14 +25,14 @@ class Retries:
         self._was_open = False
         self.failures = 0
 
-    def opened(self) -> None:
+    def note_opened(self) -> None:
         """Note that the log is open."""
         self._opened_s = self._clock()
         self._was_open = True
 
-    def failed(self, error: Exception, saved: State) -> None:
+    def note_failure(self, error: Exception, saved: State) -> None:
         """Note a failure. Raises it if the executors fail time and again without progress."""
-        if isinstance(error, ExecutorsFailed) and self._repeated.noted(saved):
+        if isinstance(error, ExecutorsFailed) and self._repeated.note(saved):
             raise error
         self.failures += 1
 
@@ -43,15 +43,15 @@ class Retries:
         if most is not None and self.failures > most:
             raise error
         pause_s = self._pace.pause_s(self.failures, was_open=self._was_open)
-        self._outage.goes_on(error, pause_s, self._clock())
+        self._outage.note_failure(error, pause_s, self._clock())
         return pause_s
 
     def has_held(self) -> bool:
         """Whether the session has lasted longer than any pause: silence proves little before."""
         return self._clock() - self._opened_s > self._pace.longest_backoff_s
 
-    def got_further(self) -> None:
+    def note_progress(self) -> None:
         """Note that the job got further."""
         if self.failures:
             self.failures = 0
-            self._outage.is_over(self._clock())
+            self._outage.note_progress(self._clock())

@@ -105,7 +105,7 @@ def at_destination(state: State, job_parts: JobParts, isolation: Isolation, *, m
     ]
     if moved and moves:
         _log.warning("what was sent before is not there, and is not sent again: %s", ", ".join(moved))
-        state = isolation.moved(state)
+        state = isolation.after_move(state)
     elif moved:
         raise StateError(
             f"the saved state belongs to events that went elsewhere: {', '.join(moved)}",

@@ -19,12 +19,12 @@ class TurnSize:
 
     share: float = 1.0
 
-    def took(self, seconds: float) -> TurnSize:
+    def after_turn(self, seconds: float) -> TurnSize:
         """The size after the sink took `seconds` for a turn."""
         if seconds > _LONGEST_S:
             return TurnSize(max(_LEAST, self.share * _LONGEST_S / seconds))
         return TurnSize(min(1.0, 2 * self.share)) if seconds < _SHORT_S else self
 
-    def failed(self) -> TurnSize:
+    def after_failure(self) -> TurnSize:
         """The size after a turn that failed."""
         return TurnSize(max(_LEAST, self.share / 2))

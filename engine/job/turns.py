@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.errors import TopicsRefused
-from engine.isolation.incomplete import noted
+from engine.isolation.incomplete import with_faults
 from engine.job import recovery
 from engine.job.commands import Commands
-from engine.job.new_collections import welcomed
+from engine.job.new_collections import with_new_collections
 from engine.job.reports.observation import Observation
 from engine.job.saved.state import State
 from engine.job.turn_size import TurnSize
@@ -64,21 +64,21 @@ class Turns:
         """The window opened last, if any is in progress."""
         return self._windows.in_progress.last
 
-    def opened(self, log: LogReader) -> None:
+    def begin(self, log: LogReader) -> None:
         """Begin with a log that has just been opened."""
         self._checkpoint.saved_s = self._parts.clock()
         if self._size.share < 1:
             log.limit(self._size.share)
 
-    def sink_failed(self) -> None:
+    def note_sink_failure(self) -> None:
         """Take smaller spans after a turn that the sink did not take."""
-        self._size = self._size.failed()
+        self._size = self._size.after_failure()
 
     def turn(self, log: LogReader) -> bool:
         """Take a span, send its events and a finished window's rows. Returns whether there was anything."""
         self._parts.tally.passes += 1
         released = self._release(log)
-        found = [*self._parts.source.tick(self.state), *self._isolation.topics.found(self.state)]
+        found = [*self._parts.source.tick(self.state), *self._isolation.topics.unsaved_faults(self.state)]
         appeared = self._parts.appeared()
         span = self._take(log)
         self.state = self._windows.poll(self.state)
@@ -132,15 +132,15 @@ class Turns:
         job_parts, now, clock_s = self._parts, self._parts.now(), self._parts.clock()
         after = self.state.next_turn()
         writer = job_parts.sink.writer(after.turn)
-        encoded = self._encoded(span, writer, after, found)
+        encoded = self._encode(span, writer, after, found)
         position = span.end if span else after.position
         after = replace(after, memory=dict(job_parts.source.memory()), position=position)
         after = self._isolation.note(after, encoded)
-        refused = self._isolation.topics.withheld(after.incomplete)
+        refused = self._isolation.topics.withheld_topics(after.incomplete)
         after = self._isolation.settle(self._commands.obey(after, encoded.signals))
-        after = self._welcomed(after, appeared)
-        after = after.queued(with_moved(after.snapshot, encoded.moved))
-        after = job_parts.verification.courses.streamed(after, encoded)
+        after = self._with_new_collections(after, appeared)
+        after = after.with_queue(with_moved(after.snapshot, encoded.moved))
+        after = job_parts.verification.courses.note_unsent_changes(after, encoded)
         self._windows.in_progress.supersede(encoded)
         after, parts, events = self._with_rows(after, encoded.parts, writer)
         if job_parts.pulse.due(clock_s):
@@ -152,30 +152,30 @@ class Turns:
         after = self._checkpoint.commit(after, parts)
         if span:
             self._resize(log, job_parts.clock() - begun_s)
-        self._windows.committed()
-        self._committed(log, after, events, now, clock_s)
+        self._windows.note_commit()
+        self._finish(log, after, events, now, clock_s)
 
-    def _encoded(
+    def _encode(
         self, span: Span | None, writer: PartWriter, state: State, found: Sequence[Incomplete]
     ) -> EncodingResult:
         """A span's events, written as parts, and what else it says; `found` is added to its faults."""
         job_parts, encoded = self._parts, EncodingResult()
         if span:
-            hidden = self._isolation.hidden(noted(state.incomplete, found))
+            hidden = self._isolation.hidden_collections(with_faults(state.incomplete, found))
             encoded = job_parts.source.encode(span, writer, hidden, state.snapshot.reading)
-        job_parts.tally.streamed(span.entries if span else 0, encoded)
-        job_parts.notices.told(encoded.notices)
+        job_parts.tally.count_span(span.entries if span else 0, encoded)
+        job_parts.notices.note_from_source(encoded.notices)
         if encoded.lag_s is not None:
             self.lag_s = encoded.lag_s
         return replace(encoded, incomplete=(*found, *encoded.incomplete))
 
-    def _welcomed(self, state: State, appeared: Sequence[Arrival]) -> State:
+    def _with_new_collections(self, state: State, appeared: Sequence[Arrival]) -> State:
         """The state with what has become of collections that are captured only now."""
         job_parts = self._parts
         appeared = [*appeared, *job_parts.appeared()]
-        job_parts.tally.appeared(new.collection for new in appeared)
+        job_parts.tally.note_new_collections(new.collection for new in appeared)
         state, appeared = self._isolation.returned(state, appeared)
-        return welcomed(
+        return with_new_collections(
             state, appeared, job_parts.listener, self._windows.in_progress.tickets, reads=job_parts.reads_new
         )
 
@@ -194,24 +194,24 @@ class Turns:
         state, emitted, read = self._windows.emit(state, writer, _next_number(parts))
         return state, parts + emitted, events + read
 
-    def _committed(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
-        self._isolation.saved(self._checkpoint.state, after)
+    def _finish(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
+        self._isolation.note_saved(self._checkpoint.state, after)
         recovery.tell_end(self._checkpoint.state, after)
         if self._parts.certificates is not None:
-            after = self._parts.certificates.kept(after)
+            after = self._parts.certificates.keep_issued(after)
         self.state = self._checkpoint.state = after
         self._checkpoint.saved_s = clock_s
         self._parts.desk.tell(after.turn)
-        self._parts.notices.outbox.saved()
+        self._parts.notices.outbox.deliver()
         if after.position is not None:
             log.acknowledge(after.position)
         seen = Observation(after, events, self.lag_s, now_s, self.window, clock_s)
-        self._parts.tally.observed(seen)
+        self._parts.tally.count_turn(seen)
         self._observe(seen)
 
     def _resize(self, log: LogReader, seconds: float) -> None:
         """Take smaller spans while the sink is slow, and larger ones again when it is fast."""
-        size = self._size.took(seconds)
+        size = self._size.after_turn(seconds)
         if size != self._size:
             self._size = size
             log.limit(size.share)
@@ -229,15 +229,15 @@ class Turns:
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
             after, parts = self._alone(piece.events)
-            after = replace(after, incomplete=piece.taken(after.incomplete))
+            after = replace(after, incomplete=piece.after_sending(after.incomplete))
             try:
                 after = self._checkpoint.commit(after, parts)
             except TopicsRefused as refused:
                 job_parts.store.discard(after.turn)
-                self._isolation.topics.not_released(piece, refused)
+                self._isolation.topics.note_refused_release(piece, refused)
                 continue
-            self._committed(log, after, parts[0].events, now_s, clock_s)
-            self._isolation.topics.released(piece)
+            self._finish(log, after, parts[0].events, now_s, clock_s)
+            self._isolation.topics.note_release(piece)
             taken = True
         return taken
 
@@ -248,7 +248,7 @@ class Turns:
             now_s, clock_s = job_parts.now(), job_parts.clock()
             after, parts = self._alone(deletes.events)
             after = self._checkpoint.commit(after, parts)
-            self._committed(log, after, parts[0].events, now_s, clock_s)
+            self._finish(log, after, parts[0].events, now_s, clock_s)
             deletes.sent()
 
     def _alone(self, events: pa.RecordBatch) -> tuple[State, list[Part]]:

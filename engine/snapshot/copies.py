@@ -51,12 +51,12 @@ BALANCES: Final = pa.schema(
 NOTHING: Final = BALANCES.empty_table()
 
 
-def changes(keys: pa.Array, signs: Ints) -> pa.Table:
+def balances_of(keys: pa.Array, signs: Ints) -> pa.Table:
     """Entries as balances: each key was added (1) or removed (-1)."""
     return pa.table([keys, pa.array(signs), pa.array(np.minimum(signs, 0))], schema=BALANCES)
 
 
-def together(parts: Sequence[pa.Table]) -> pa.Table:
+def sum_balances(parts: Sequence[pa.Table]) -> pa.Table:
     """One balance per row, from parts in log order, whose rows are in log order as well."""
     rows = pa.concat_tables([NOTHING, *parts])
     if not rows.num_rows:
@@ -75,15 +75,15 @@ def together(parts: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-def taken(parts: Sequence[pa.Table]) -> pa.Table:
+def taken_copies(parts: Sequence[pa.Table]) -> pa.Table:
     """The rows of which earlier copies were taken; `-low` says how many."""
     if not parts:
         return NOTHING
-    rows = together(parts)
+    rows = sum_balances(parts)
     return rows.filter(pc.less(rows.column("low"), 0))
 
 
-def left(keys: pa.ChunkedArray, gone: pa.Table) -> Mask | None:
+def remaining_rows(keys: pa.ChunkedArray, gone: pa.Table) -> Mask | None:
     """A mask of the window's rows that remain, after dropping first copies; None: all of them."""
     if not gone.num_rows or not len(keys):
         return None

@@ -272,7 +272,7 @@ class Advance:
     certified: CertifiedRanges | None = None
     noted: SavedCourse | None = None
 
-    def applied(self, progress: Progress) -> Progress:
+    def apply_to(self, progress: Progress) -> Progress:
         """The progress after this window."""
         asked = {key for run in self.runs for key in run.keys}
         again = [key for key in progress.reread if key not in asked or key in self.lacking]

@@ -46,7 +46,7 @@ class FailureRecord:
     given_up: int = 0
     suspects: frozenset[int] = frozenset()
 
-    def failed(
+    def after_failure(
         self, window: Window, chunk_rows: int, retries: int, *, smaller: bool = False
     ) -> tuple[FailureRecord, Remedy]:
         """The record after a failed window, and what to do. A window is first retried `retries` times.
@@ -67,7 +67,7 @@ class FailureRecord:
         rows = max(chunk_rows, chunks * chunk_rows // (1 if several else _SMALLER))
         return FailureRecord(rows=rows, given_up=self.given_up, suspects=suspects), Remedy.SPLIT
 
-    def mended(self, window: Window, usual_rows: int) -> FailureRecord:
+    def after_success(self, window: Window, usual_rows: int) -> FailureRecord:
         """The record after a window that went well. `usual_rows` is the size without any failures."""
         suspects = self._less(window)
         rows = None if self.rows is None else min(usual_rows, self.rows * _LARGER)
@@ -89,7 +89,7 @@ class YieldLimit:
     rows: int | None = None
     in_vain: int = 0
 
-    def gave_way(self, window: Window, chunk_rows: int) -> YieldLimit:
+    def after_yield(self, window: Window, chunk_rows: int) -> YieldLimit:
         """The bound after a window that gave way."""
         chunks = sum(run.chunks for run in window.runs)
         first = window.runs[0]
@@ -97,7 +97,7 @@ class YieldLimit:
         least = len(window.runs) == 1 and (chunks <= 1 or whole)
         return YieldLimit(max(chunk_rows, chunks * chunk_rows // 2), self.in_vain + 1 if least else 0)
 
-    def went_well(self, usual_rows: int) -> YieldLimit:
+    def after_success(self, usual_rows: int) -> YieldLimit:
         """The bound after a window that was read. `usual_rows` is the size without waiting sessions."""
         rows = None if self.rows is None else self.rows + max(1, self.rows // _GROWS)
         return YieldLimit(None if rows is None or rows >= usual_rows else rows)

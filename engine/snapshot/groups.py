@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Groups = Mapping[CollectionId, Sequence[CollectionId]]
 
 
-def spread(command: Command, groups: Groups) -> Command:
+def expand_groups(command: Command, groups: Groups) -> Command:
     """The command with each group's name replaced by its collections, every collection once."""
     match command:
         case ExecuteSnapshot():

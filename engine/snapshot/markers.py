@@ -70,7 +70,7 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[StagedRun]) 
             continue
         database = tables[ticket].target.collection.database
         advance = Advance(ticket, tuple(run for run in runs if run.ticket == ticket))
-        ends = advance.applied(progress).done
+        ends = advance.apply_to(progress).done
         left[database] -= ends
         files = [at for at, file in enumerate(staged) if file.ticket == ticket and file.rows]
         if not files:

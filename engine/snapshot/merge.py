@@ -73,7 +73,7 @@ class SupersededKeys:
             lacking[collection] = lacking.get(collection, ()) + pairs
         for collection, more in other.copies.items():
             parts = counted.get(collection, ()) + more
-            counted[collection] = parts if len(parts) < _COMPACTED else (copies.together(parts),)
+            counted[collection] = parts if len(parts) < _COMPACTED else (copies.sum_balances(parts),)
         return SupersededKeys(keys, self.truncated | other.truncated, lacking, counted)
 
     def unsent(
@@ -103,7 +103,7 @@ class SupersededKeys:
             keys,
             collection in self.truncated,
             pa.array(sorted(lacking), KEY_TYPE),
-            copies.taken(self.copies.get(collection, ())),
+            copies.taken_copies(self.copies.get(collection, ())),
         )
 
 
@@ -142,7 +142,7 @@ class NewerKeys:
         if self.truncated:
             return pa.chunked_array([pa.repeat(pa.scalar(False), len(keys))])  # noqa: FBT003  a value
         if self.taken.num_rows:
-            mask = copies.left(keys, self.taken)
+            mask = copies.remaining_rows(keys, self.taken)
             return None if mask is None else pa.chunked_array([pa.array(mask)])
         if not len(self.keys) or not len(keys):
             return None

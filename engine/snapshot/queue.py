@@ -125,9 +125,9 @@ class Snapshot:
             return self
         return replace(self, tables=tuple(table for table in self.tables if table.ticket not in gone))
 
-    def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
+    def with_extent(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
         """Record a collection's extent before its first window."""
-        return self.changed((ticket,), lambda table: table.began(extent, now_ms))
+        return self.changed((ticket,), lambda table: table.with_extent(extent, now_ms))
 
     def advanced(self, *advances: Advance) -> Snapshot:
         """Record a window's work on some entries. Entries stopped meanwhile are ignored."""

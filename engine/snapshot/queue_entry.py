@@ -99,7 +99,7 @@ class Table:
             return 0, ""
         return (1, self.signal) if self.blocking else (ORDINARY, "")
 
-    def began(self, extent: Extent, now_ms: int) -> Table:
+    def with_extent(self, extent: Extent, now_ms: int) -> Table:
         """The entry after it was measured. A repair that was sending single rows begins anew instead."""
         if self.target.purpose is Purpose.MEND:
             return self.anew
@@ -167,15 +167,15 @@ class Table:
 
     def advanced(self, advance: Advance) -> Table:
         """The entry after a window; one that is not measured stays as it is."""
-        return replace(self, progress=advance.applied(self.progress)) if self.progress else self
+        return replace(self, progress=advance.apply_to(self.progress)) if self.progress else self
 
 
-def asked(command: ExecuteSnapshot, target: Target) -> Table:
+def entry_of(command: ExecuteSnapshot, target: Target) -> Table:
     """An entry that is in no queue, for an answer about a collection of a command."""
     return Table(0, command.signal, target, id=command.id)
 
 
-def placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
+def new_entries(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
     """New entries for the targets, numbered per database."""
     totals = Counter(target.collection.database for target in targets)
     counted: Counter[str] = Counter()

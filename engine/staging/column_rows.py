@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from engine.events.columns import marked
+from engine.events.columns import with_marker
 from engine.staging.affixes import by_marker
 from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, survivors
 
@@ -68,7 +68,7 @@ class StagedColumns:
         left = survivors(batches, newer)
         plain = (batch.drop_columns(MERGE_KEY.name) for batch in left.of(batches))
         events = (
-            marked(batch, marker) if marker in self.shown else batch
+            with_marker(batch, marker) if marker in self.shown else batch
             for batch, marker in by_marker(plain, marks)
         )
         return writer.write(part, events), left

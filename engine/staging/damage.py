@@ -12,12 +12,12 @@ _SHARED: Final = (
 )
 
 
-def gone(what: str, where: str, hint: str = _SHARED) -> ExecutorsFailed:
+def gone_error(what: str, where: str, hint: str = _SHARED) -> ExecutorsFailed:
     """The error for a block that nobody has any more. `what` is a plural."""
     return ExecutorsFailed(f"{what} are gone", where=where, hint=hint)
 
 
-def damaged(what: str, how: str, where: str) -> ExecutorsFailed:
+def damaged_error(what: str, how: str, where: str) -> ExecutorsFailed:
     """The error for a block that is not what was written. `what` is a plural."""
     return ExecutorsFailed(
         f"{what} are damaged: {how}",

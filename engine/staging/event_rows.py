@@ -15,7 +15,7 @@ from engine.events.batch import EVENTS
 from engine.events.values.text import join
 from engine.snapshot.merge_key import KEY_TYPE
 from engine.staging.affixes import Affixes, by_marker
-from engine.staging.rows import MERGE_KEY, ROWS, STAGED, ArrowBlock, few, survivors
+from engine.staging.rows import MERGE_KEY, ROWS, STAGED, ArrowBlock, in_pieces, survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +79,6 @@ class StagedEvents:
 
 def _completed(batch: pa.RecordBatch, affixes: Affixes, marker: Marker | None) -> Iterator[pa.RecordBatch]:
     """The events of staged rows, all of which carry this marker."""
-    for some in few(batch.select(range(len(EVENTS))), affixes):
+    for some in in_pieces(batch.select(range(len(EVENTS))), affixes):
         values = join([affixes.before, some.column("value"), affixes.behind(marker)], some.num_rows)
         yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)

@@ -51,7 +51,7 @@ class Block(Protocol):
         Only its size is verified. Raises SourceError, as `open` does.
         """
 
-    def blanked(self, what: str, gaps: Sequence[tuple[int, int]]) -> Block | None:
+    def blank(self, what: str, gaps: Sequence[tuple[int, int]]) -> Block | None:
         """Overwrite these ranges of the file with blanks, and force it to disk.
 
         None if there is no file, or if it can't be written to. Raises SourceError, as `open` does.

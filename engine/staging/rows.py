@@ -233,7 +233,7 @@ def survivors(batches: Sequence[pa.RecordBatch], newer: NewerKeys) -> Survivors:
     return Survivors(mask, rows, newer.dropped_lacking(keys, mask))
 
 
-def few(batch: pa.RecordBatch, affixes: Affixes) -> Iterator[pa.RecordBatch]:
+def in_pieces(batch: pa.RecordBatch, affixes: Affixes) -> Iterator[pa.RecordBatch]:
     """A batch in pieces of about 2 MiB, including the text around each row, to fit the CPU cache."""
     if not batch.num_rows:
         return

@@ -39,7 +39,7 @@ from engine.events.values.text import text_parts
 from engine.snapshot.markers import NO_MARKERS
 from engine.staging.affixes import Affixes, by_marker
 from engine.staging.checksum import PRIVATE
-from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, few, survivors
+from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, in_pieces, survivors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +94,7 @@ class TextRowsWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Render and write a batch of STAGED."""
         affixes = self._affixes
-        for some in few(batch, affixes):
+        for some in in_pieces(batch, affixes):
             events = some.select(range(len(EVENTS)))
             ends, data = text_parts(self._render(events, (affixes.before, affixes.after)))
             merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
@@ -125,7 +125,7 @@ class StagedTexts:
             batches, endings = list(stream), Affixes.of(stream.schema)
         left = survivors(batches, newer)
         if left.rows and marks == NO_MARKERS:
-            texts = self.texts if left.mask is None else _blanked(self.texts, batches, left.mask)
+            texts = self.texts if left.mask is None else _blank(self.texts, batches, left.mask)
             path = None if texts is None else texts.file(ROWS)
             if texts is not None and path is not None:
                 return writer.take(part, path, left.rows, texts.checksum), left
@@ -159,8 +159,8 @@ def _with_ending(texts: pa.LargeStringArray, endings: Affixes, marker: Marker) -
     return pa.array([own + endings.behind(marker)], texts.type)
 
 
-def _blanked(texts: Block, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray) -> Block | None:
-    """The texts with the superseded rows blanked, or None if the others must be copied.
+def _blank(texts: Block, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray) -> Block | None:
+    """Blank the superseded rows among the texts; None if the others must be copied.
 
     See the top of this module.
     """
@@ -170,7 +170,7 @@ def _blanked(texts: Block, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedAr
     lengths = gaps[:, 1] - gaps[:, 0]
     if lengths.sum() > _BLANKED * ends[-1] or lengths.max() > _BLANKED_BYTES or gaps[-1, 1] == ends[-1]:
         return None
-    return texts.blanked(ROWS, [(begin, end) for begin, end in gaps.tolist()])
+    return texts.blank(ROWS, [(begin, end) for begin, end in gaps.tolist()])
 
 
 def _ends(batches: Sequence[pa.RecordBatch]) -> Ints:

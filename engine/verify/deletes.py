@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class DeleteEvents:
     """How the delete events of a collection are written, as of now.
 
-    `key_wrap` is the text around a key, `affixes` the text around the row in the event's value. Rows have
+    `key_affixes` are the texts around a key, `affixes` those around the row in the event's value. Rows have
     these `columns`. With `tombstones` each delete is followed by one.
     """
 
     topic: str
-    key_wrap: tuple[str, str]
+    key_affixes: tuple[str, str]
     affixes: tuple[str, str]
     columns: Columns
     tombstones: bool
@@ -39,7 +39,7 @@ class DeleteEvents:
         """Those of a described table, with this source block."""
         affixes = codec.delete_affixes(source_json, now_ms)
         columns = tuple(member.name for member in codec.fields)
-        return cls(codec.topic, codec.key_wrap, affixes, columns, tombstones)
+        return cls(codec.topic, codec.key_affixes, affixes, columns, tombstones)
 
     def batch(self, rows: Sequence[tuple[str, str | None]]) -> pa.RecordBatch:
         """The events for these keys and rows, as a batch of EVENTS."""
@@ -47,7 +47,7 @@ class DeleteEvents:
         values: list[str | None] = []
         for key, row in rows:
             made = [f"{self.affixes[0]}{self._before(row)}{self.affixes[1]}", *([None] * self.tombstones)]
-            keys += [f"{self.key_wrap[0]}{key}{self.key_wrap[1]}"] * len(made)
+            keys += [f"{self.key_affixes[0]}{key}{self.key_affixes[1]}"] * len(made)
             values += made
         topics = pa.DictionaryArray.from_arrays(
             pa.array([0] * len(keys), pa.int32()), pa.array([self.topic], pa.string())

@@ -24,7 +24,16 @@ from engine.model import (
 )
 from signals.model import WINDOW_TYPES
 from signals.parse.budget import MAX_CONDITIONED, MAX_ID, MAX_SCOPED
-from signals.parse.fields import array_in, did_you_mean, few, flag_in, ignored, integer_in, object_of, text_in
+from signals.parse.fields import (
+    array_in,
+    did_you_mean,
+    first_notes,
+    flag_in,
+    ignored,
+    integer_in,
+    object_of,
+    text_in,
+)
 from signals.parse.kinds import kind, shown
 from signals.parse.names import KnownNames, match_names
 from signals.parse.scope import KEYS, RANGES, check_alone, check_length, scope_of
@@ -270,7 +279,7 @@ def _named(patterns: list[str], known: KnownNames) -> tuple[tuple[CollectionId, 
         if not found:
             raise SignalError(text, hint="only captured collections can be named")
         notes.insert(0, text)
-    return tuple(found), few(notes, len(notes))
+    return tuple(found), first_notes(notes, len(notes))
 
 
 def _missed(patterns: list[str], known: KnownNames) -> str:

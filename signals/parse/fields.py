@@ -39,7 +39,7 @@ def object_of(data: str | None, most: int = MAX_DATA) -> Fields:
 def ignored(fields: Fields, known: tuple[str, ...]) -> tuple[str, ...]:
     """Notes on the fields that are not known."""
     stray = [name for name in fields if name not in known]
-    return few(
+    return first_notes(
         [
             f"the field {shown(name)} has no effect{did_you_mean(name.lower(), known)}"
             for name in stray[:MAX_NOTES]
@@ -48,7 +48,7 @@ def ignored(fields: Fields, known: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def few(notes: list[str], total: int) -> tuple[str, ...]:
+def first_notes(notes: list[str], total: int) -> tuple[str, ...]:
     """The first notes, and a note on how many more there are."""
     more = total - len(notes[:MAX_NOTES])
     return (*notes[:MAX_NOTES], *([f"{more} more such notes"] if more > 0 else []))

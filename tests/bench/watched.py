@@ -82,8 +82,8 @@ def counting_s(turns: int = 20_000) -> float:
     began_s = time.thread_time()
     for _ in range(turns):
         tally.passes += 1
-        tally.streamed(10, encoded)
-        tally.observed(seen)
+        tally.count_span(10, encoded)
+        tally.count_turn(seen)
     return (time.thread_time() - began_s) / turns
 
 

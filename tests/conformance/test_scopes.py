@@ -62,7 +62,7 @@ def read(subject: Subject, source: Source, scope: Scope, rows: int) -> list[int]
     target = replace(subject.target, scope=scope)
     extent = measured(subject, source, scope)
     assert isinstance(extent, Extent)
-    snapshot = Snapshot((Table(1, "s", target),)).began(1, extent, 0)
+    snapshot = Snapshot((Table(1, "s", target),)).with_extent(1, extent, 0)
     found: list[int] = []
     while not snapshot.done:
         budget = Budget(rows, 1 << 30, 2, rows, strict=True)
@@ -110,7 +110,7 @@ def test_rows_that_come_later_are_not_read_beside_the_ranges(subject, source):
     assert isinstance(extent, Extent)
     fill(subject, 5, 10, 50, 90, 95)
     runs = plan_window(
-        Snapshot((Table(1, "s", target),)).began(1, extent, 0),
+        Snapshot((Table(1, "s", target),)).with_extent(1, extent, 0),
         Budget(1000, 1 << 30, 1, 1000),
         source.tables().boundaries,
     )
@@ -155,7 +155,7 @@ def test_many_keys_are_read_in_few_queries(subject, source):
     target = replace(subject.target, scope=many)
     extent = measured(subject, source, many)
     assert isinstance(extent, Extent)
-    snapshot = Snapshot((Table(1, "s", target),)).began(1, extent, 0)
+    snapshot = Snapshot((Table(1, "s", target),)).with_extent(1, extent, 0)
     runs = plan_window(snapshot, Budget(200_000, 1 << 30, 2, 1024), source.tables().boundaries)
     window = source.open_window(Window("many", runs))
 

@@ -68,7 +68,7 @@ def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(databas
 
         (extent,) = tables.measure([table.target for table in snapshot.tables])
         assert isinstance(extent, Extent)
-        snapshot = snapshot.began(1, extent, 0)
+        snapshot = snapshot.with_extent(1, extent, 0)
         budget = Budget(rows=400_000, bytes=256 << 20, tasks=8, chunk_rows=1024)
         ends = []
         while not snapshot.done:

@@ -32,7 +32,7 @@ from adapters.mongodb.settings import MongoSettings
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.sources.selection import CaptureSettings
-from engine.config.text.refusals import refuse
+from engine.config.text.refusals import note_refusal
 from engine.events.settings import EventSettings
 from engine.model import CollectionId, Key, Range, Run, StagedRun, Target
 from engine.snapshot.extent import Extent
@@ -131,7 +131,7 @@ class Reader:
     def close(self) -> None:
         self._server.close()
         shared_client(self._connection).close()
-        refuse()  # the next one connects anew
+        note_refusal()  # the next one connects anew
 
 
 def _keys(staged: StagedRun) -> list[Key]:

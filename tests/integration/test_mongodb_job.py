@@ -416,7 +416,7 @@ def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(overtaken, tmp_path,
 def test_a_signalled_collection_begins_anew_where_a_lost_log_may(overtaken, tmp_path, spark):
     server, began = overtaken
     asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
-    progress = asked.began(1, Extent(100, 1000, greatest=("100",)), 5)
+    progress = asked.with_extent(1, Extent(100, 1000, greatest=("100",)), 5)
     with driven(server, tmp_path, spark, snapshot__mode="when_needed") as job:
         state, log = job.job._parts.source.open_log(replace(began, snapshot=progress))
         log.close()

@@ -19,7 +19,7 @@ from psycopg import sql
 from adapters.sqlserver.job import job_of
 from adapters.sqlserver.server.connection import Jdbc, Server, login_of
 from adapters.sqlserver.settings import SqlServerSettings
-from engine.config.text.references import fresh
+from engine.config.text.references import resolve_again
 from engine.errors import ConfigError, LoginRefused
 from tests.changing_password import Load, by_references
 from tests.driven import Driven, driving
@@ -53,14 +53,14 @@ class LoggedIn(StandInReach):
             port=postgres.port,
             dbname=database,
             user=str(self.settings.user),
-            password=fresh(self.settings.password),
+            password=resolve_again(self.settings.password),
             autocommit=True,
         )
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         """The query for Spark, with the login as it is now."""
         found = StandInReach.jdbc(self, database, query, session)
-        login = {"user": str(self.settings.user), "password": fresh(self.settings.password)}
+        login = {"user": str(self.settings.user), "password": resolve_again(self.settings.password)}
         return Jdbc(found.url, found.driver, found.query, {**found.properties, **login})
 
 

@@ -49,8 +49,8 @@ def shown(job: WatchedJob) -> None:
     """An hour of a job."""
     tally, monitor = job.monitor.tally, job.monitor
     found, window = state()
-    tally.observed(Observation(found, 0, 0.4, job.bench.now_s, window, job.bench.now_s))
-    tally.in_progress([window], 18 << 20)
+    tally.count_turn(Observation(found, 0, 0.4, job.bench.now_s, window, job.bench.now_s))
+    tally.note_windows([window], 18 << 20)
     tally.turns, tally.sent, tally.given_up = 84_213, 3_417_902, 2
     tally.snapshots.incremental.read, tally.snapshots.incremental.emitted = 1_210_000, 1_209_642
     tally.failures["SourceError"] = 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.model import CollectionId
 from engine.snapshot import copies
-from engine.snapshot.copies import changes, together
+from engine.snapshot.copies import balances_of, sum_balances
 from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import KEY_TYPE
 
@@ -62,7 +62,7 @@ class Consumer:
 def counted(entries: list[tuple[bytes | None, bytes | None]]) -> pa.Table:
     images = [(image, sign) for entry in entries for image, sign in zip(entry, (-1, 1), strict=True) if image]
     keys = pa.array([image for image, _sign in images], KEY_TYPE)
-    return changes(keys, np.array([sign for _image, sign in images], np.int64))
+    return balances_of(keys, np.array([sign for _image, sign in images], np.int64))
 
 
 def emitted(rows: list[bytes], spans: list[pa.Table]) -> list[bytes]:
@@ -99,20 +99,21 @@ def test_balances_add_up_however_the_log_is_cut(steps, data):
     table.play(steps)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(table.log)), max_size=4)))
     parts = [
-        together([counted(table.log[a:b])]) for a, b in zip([0, *cuts], [*cuts, len(table.log)], strict=True)
+        sum_balances([counted(table.log[a:b])])
+        for a, b in zip([0, *cuts], [*cuts, len(table.log)], strict=True)
     ]
 
     def shown(balances: pa.Table) -> list[tuple[bytes, int, int]]:
         return sorted(tuple(row.values()) for row in balances.to_pylist())
 
-    assert shown(together(parts)) == shown(together([counted(table.log)]))
+    assert shown(sum_balances(parts)) == shown(sum_balances([counted(table.log)]))
 
 
 def test_without_the_balance_an_unrelated_row_is_taken(monkeypatch):
     """One row becomes like another and is deleted: it was the stream's."""
     spans = [counted([(b"a", b"b"), (b"b", None)])]
     counting = emitted([b"a", b"b"], spans)
-    monkeypatch.setattr(copies, "taken", _every_old_image)
+    monkeypatch.setattr(copies, "taken_copies", _every_old_image)
 
     assert counting == [b"b"]
     assert emitted([b"a", b"b"], spans) == []

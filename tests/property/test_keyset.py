@@ -115,7 +115,7 @@ def runs_of(extents: PostgresTables, target: Target, budget: Budget) -> list[Run
     """The runs of all windows, as a job plans them."""
     (extent,) = extents.measure([target])
     assert isinstance(extent, Extent), extent
-    snapshot = execute(Snapshot(), ExecuteSnapshot("s", (target,))).began(1, extent, 0)
+    snapshot = execute(Snapshot(), ExecuteSnapshot("s", (target,))).with_extent(1, extent, 0)
     runs: list[Run] = []
     while not snapshot.done:
         assert len(runs) < 200

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 _COMPACTION = (
-    "balances of the same entries, merged sooner, later or never: `together` gives, for each row, the sum and"
-    " the lowest running sum, and both are the same however consecutive entries were grouped before"
+    "balances of the same entries, merged sooner, later or never: `sum_balances` gives, for each row, the sum"
+    " and the lowest running sum, and both are the same however consecutive entries were grouped before"
 )
 _NO_KEYS = (
     "no keys name nothing: `pc.is_in` marks no row, and where no row is marked the result is None as well"
 )
 _NO_ARRAYS = "no arrays, put together with the key's type, are an empty array of that type"
 _FORGOTTEN = (
-    "`Throttle.given_up` forgets what was planned under a window's id; only `Throttle.read` of the same id"
-    " would read it, a window that was given up is never read, and no id comes again"
+    "`Throttle.keep_charge` forgets what was planned under a window's id; only `Throttle.correct_charge` of"
+    " the same id would read it, a window that was given up is never read, and no id comes again"
 )
 _ASKED_AGAIN = (
     "the next step asks for the lease before it writes, `load` raises LeaseLost where a newer epoch has saved"
@@ -44,6 +44,10 @@ _SLEPT_LATER = (
     " slept just after its promotion: it tells the turn's answers, which it may then as well, and the next"
     " step asks for the lease; of what it removes, no state of the other job refers to anything"
 )
+_NOTHING_DUE = (
+    "only a sink that sends rows again has something due for what is on its way: Kafka's, which"
+    " `test_sending` checks; the simulated one has not"
+)
 _REMOVED_AGAIN = "old states are removed again at each promotion, and removing what is gone does nothing"
 EQUIVALENT: dict[str, str] = {
     "state.FileStateStore.promote: never: turn in promoted": _FOUND_PROMOTED,
@@ -61,6 +65,8 @@ EQUIVALENT: dict[str, str] = {
     "merge.SupersededKeys.of: always: arrays": _NO_ARRAYS,
     "merge.NewerKeys.survivors: never: not len(self.keys) or not len(keys)": _NO_KEYS,
     "merge.NewerKeys.survivors: both: not len(self.keys) or not len(keys)": _NO_KEYS,
-    "windows_in_progress.WindowsInProgress.give_up: dropped: self._size.closed(opened.window)": _FORGOTTEN,
+    "windows_in_progress.WindowsInProgress.give_up: dropped: "
+    "self._size.note_given_up(opened.window)": _FORGOTTEN,
+    "windows.Windows.poll: dropped: opened.beside.poll()": _NOTHING_DUE,
 }
 """By name (`Mutant.name`)."""

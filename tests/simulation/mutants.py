@@ -35,7 +35,7 @@ _HANG_S = 40
 TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "merge rule": (
         ("engine/snapshot/merge.py", ()),
-        ("engine/snapshot/copies.py", ("together", "taken", "left")),
+        ("engine/snapshot/copies.py", ("sum_balances", "taken_copies", "remaining_rows")),
     ),
     "windows": (
         ("engine/job/snapshots/windows.py", ()),
@@ -43,18 +43,21 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("engine/job/snapshots/opened_window.py", ("OpenedWindow.may_emit",)),
         ("engine/job/snapshots/emitter.py", ()),
         ("engine/job/snapshots/slice_record.py", ()),
-        ("engine/snapshot/extent.py", ("Advance.applied", "_less")),
+        ("engine/snapshot/extent.py", ("Advance.apply_to", "_less")),
     ),
     "failure policy": (
         ("engine/snapshot/failure_policy.py", ()),
-        ("engine/job/snapshots/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
+        (
+            "engine/job/snapshots/window_scheduler.py",
+            ("WindowScheduler.handle_failure", "WindowScheduler.restart_crowded"),
+        ),
     ),
     "state protocol": (
         ("engine/job/startup.py", ("newest", "not_behind")),
         ("engine/job/checkpoint.py", ("Checkpoint.commit",)),
         (
             "engine/job/turns.py",
-            ("Turns._committed", "Turns._send", "Turns._encoded", "Turns._with_rows", "Turns._take"),
+            ("Turns._finish", "Turns._send", "Turns._encode", "Turns._with_rows", "Turns._take"),
         ),
         (
             "adapters/storage/state.py",

@@ -57,7 +57,7 @@ def _taken_for_sent(history: Any, unread: Any, since: int) -> Any:
 
 _TOLD: Mapping[str, Callable[[], Any]] = {
     "losses-that-nobody-tells": lambda: patch.multiple(
-        recovery, noted=_none_noted, _refusal=lambda *_: "nothing is repaired"
+        recovery, with_faults=_none_noted, _refusal=lambda *_: "nothing is repaired"
     ),
 }
 MENDS: Mapping[str, Mapping[str, Callable[[], Any]]] = {

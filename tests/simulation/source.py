@@ -566,7 +566,7 @@ def superseding(entries: Sequence[Entry]) -> SupersededKeys:
 def _balance(entry: Entry) -> pa.Table:
     signs = {"c": [1], "d": [-1], "u": [-1, 1]}[entry.op]
     keys = {"c": [entry.key], "d": [entry.old], "u": [entry.old, entry.key]}[entry.op]
-    return copies.changes(pa.array([merge_key(key) for key in keys], KEY_TYPE), np.array(signs, np.int64))
+    return copies.balances_of(pa.array([merge_key(key) for key in keys], KEY_TYPE), np.array(signs, np.int64))
 
 
 def moved(entries: Iterable[Entry], reading: Reading) -> Moved:

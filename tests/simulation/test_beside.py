@@ -47,7 +47,7 @@ def _started_inside_turns(emit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blind(says: Callable[[Any], bool]) -> Callable[..., Any]:
-    touched = RunInFlight.touched
+    touched = RunInFlight.is_touched_by
     return lambda taking, newer: not says(newer) and touched(taking, newer)
 
 

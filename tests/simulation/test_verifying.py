@@ -61,7 +61,7 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
 
 def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
     """A row that an entry has superseded counts as read."""
-    right = course.noted
+    right = course.seen_rows
 
     def wrong(table: Any, turn: int) -> Any:
         noted = right(table, turn)
@@ -69,7 +69,7 @@ def superseded_is_seen(patch: pytest.MonkeyPatch) -> None:
         kinds = np.zeros(len(noted), np.int8)
         return noted.set_column(at, noted.schema.field(at), [kinds])
 
-    patch.setattr(courses, "noted", wrong)
+    patch.setattr(courses, "seen_rows", wrong)
 
 
 def unsaved_rows_count(patch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def _with_newer_sight(right: Any) -> Any:
 
 def truncates_outdate_nothing(patch: pytest.MonkeyPatch) -> None:
     """What was read before a truncate that is not sent counts."""
-    patch.setattr(courses.Courses, "streamed", lambda _self, state, _encoded: state)
+    patch.setattr(courses.Courses, "note_unsent_changes", lambda _self, state, _encoded: state)
 
 
 def later_events_touch_nothing(patch: pytest.MonkeyPatch) -> None:

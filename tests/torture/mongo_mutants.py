@@ -130,7 +130,7 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     ),
     "states that are gone": Mutant("states-gone", ((InitialSnapshot, "lose", _always(None)),)),
     "one bad collection is set aside": Mutant("undecodable", ((decode, "note_fault", _raising),)),
-    "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "taken_up", _left_aside),)),
+    "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "with_taken_up", _left_aside),)),
     "the primary, whatever the string says": Mutant(
         "lagging", ((mongodb_settings, "of_the_primary", lambda _was: lambda uri: (uri, [])),)
     ),

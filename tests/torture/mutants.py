@@ -372,7 +372,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "between slices": Mutant("between-slices", ((WindowsInProgress, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((WindowsInProgress, "supersede", _first_window_only),)),
-    "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),
+    "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blank", _last_stretch_left),)),
     "tables as they were": Mutant("exporter-ends", ((windows.OpenWindows, "_check_tables", _always(None)),)),
     "locks are watched beside the turn": Mutant(
         "stalled-sink",
@@ -390,12 +390,12 @@ MUTANTS: dict[str, Mutant] = {
         "restored-copy", ((initial, "check_reach", _always(None)), (initial, "_last_commit", _always(None)))
     ),
     "told of what is set aside": Mutant(
-        "disguised", ((incomplete, "noted", lambda _was: lambda known, _: tuple(known)),)
+        "disguised", ((incomplete, "with_faults", lambda _was: lambda known, _: tuple(known)),)
     ),
     "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
     "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "told", lambda _was: True),)),
     "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved", _inserts_stay),)),
-    "one copy of equal rows": Mutant("alike", ((copies, "left", _all_copies),)),
+    "one copy of equal rows": Mutant("alike", ((copies, "remaining_rows", _all_copies),)),
     "copies taken before the window": Mutant(
         "alike-hidden", ((superseded_keys, "before", _no_copies_before),)
     ),
@@ -433,7 +433,7 @@ MUTANTS: dict[str, Mutant] = {
     "what a verdict counts": Mutant(
         "verified", ((Findings, "differences", lambda _was: property(lambda _found: 0)),)
     ),
-    "rows as of their window's turn": Mutant("verified", ((courses, "noted", _in_the_first_turn),)),
+    "rows as of their window's turn": Mutant("verified", ((courses, "seen_rows", _in_the_first_turn),)),
     "rows that only the copy has": Mutant("verified", ((Repair, "next_extra", _always([])),)),
     "a slot that somebody else has moved": Mutant("slot-moved", ((initial, "check_slot", _any_slot),)),
     "what a lost log had is repaired": Mutant("slot-moved", ((recovery, "_queued", _nothing_queued),)),

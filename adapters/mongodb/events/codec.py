@@ -47,15 +47,15 @@ class Rules:
 class CollectionCodec:
     """How the documents of one collection become events. A plain value.
 
-    `key_wrap` and `value_wrap` surround the payloads (with the schemas, if they are on). `source` is the
-    constant middle of the source block, `head` its beginning. `schemas` are those of typed events, whose
+    `key_affixes` and `value_affixes` surround the payloads (with the schemas, if they are on). `source` is
+    the constant middle of the source block, `head` its beginning. `schemas` are those of typed events, whose
     payloads nothing surrounds; None for rendered ones.
     """
 
     collection: CollectionId
     topic: str
-    key_wrap: tuple[str, str]
-    value_wrap: tuple[str, str]
+    key_affixes: tuple[str, str]
+    value_affixes: tuple[str, str]
     head: str
     source: str
     field_rules: FieldRules
@@ -64,7 +64,7 @@ class CollectionCodec:
 
     def key(self, id_json: str) -> str:
         """The key of an event."""
-        return f'{self.key_wrap[0]}{{"id":{embedded(id_json)}}}{self.key_wrap[1]}'
+        return f'{self.key_affixes[0]}{{"id":{embedded(id_json)}}}{self.key_affixes[1]}'
 
     def document_json(self, raw: bytes, start: int) -> str:
         """A document's JSON, with the field rules applied."""
@@ -93,7 +93,7 @@ class CollectionCodec:
 
     def delete_affixes(self, source_json: str, ts_ms: int) -> tuple[str, str]:
         """The text before and after `before` in the value of a delete event."""
-        opened, closed = self.value_wrap
+        opened, closed = self.value_affixes
         after = (
             f',"after":null,"patch":null,"filter":null,"updateDescription":null,"source":{source_json}'
             f',"op":"d","ts_ms":{ts_ms},"transaction":null}}{closed}'

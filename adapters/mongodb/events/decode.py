@@ -39,7 +39,7 @@ from adapters.source.log.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
 from engine.events.columns import parsed_events
-from engine.events.counts import counted
+from engine.events.counts import count_events
 from engine.model import SignalRow
 from engine.snapshot.merge import SupersededKeys
 from engine.snapshot.merge_key import merge_keys
@@ -230,7 +230,7 @@ class _Part:
             emptied=tuple(self._emptied),
             left_out=tuple(self._left_out),
             columns=tuple(self._typed_batches()),
-            counts=counted(Counter(self._operations)),
+            counts=count_events(Counter(self._operations)),
         )
 
     def _typed_batches(self) -> Iterator[pa.RecordBatch]:
@@ -292,10 +292,10 @@ class _Part:
         block = self._block(codec, lsid, number, at[0])
         session = "null" if lsid is None else embedded(lsid)
         value = (
-            f'{codec.value_wrap[0]}{{"before":{before},"after":{change.after},"patch":null,"filter":null'
+            f'{codec.value_affixes[0]}{{"before":{before},"after":{change.after},"patch":null,"filter":null'
             f',"updateDescription":{update},"source":{codec.head}{at[0]}000{codec.source}{at[1]}'
             f',"lsid":{session},"txnNumber":{"null" if number is None else number}}},"op":"{op}"'
-            f"{self._tail}{block}}}{codec.value_wrap[1]}"
+            f"{self._tail}{block}}}{codec.value_affixes[1]}"
         )
         self._operations.append(op)
         self._add(codec, key, value)

@@ -53,7 +53,7 @@ class ReadEvents:
         return affixes_for(self._affixes, self.source_json, self.marked)
 
     def _affixes(self, source_json: str) -> tuple[str, str]:
-        before, after = self.codec.value_wrap
+        before, after = self.codec.value_affixes
         tail = (
             f'","patch":null,"filter":null,"updateDescription":null,"source":{source_json},"op":"r"'
             f',"ts_ms":{self.ts_ms},"transaction":null}}'
@@ -93,7 +93,7 @@ class ReadEvents:
 
     def _staged(self, ids: Text, merge: Text, embedded: list[Piece]) -> pa.RecordBatch:
         codec, rows = self.codec, len(ids)
-        before, after = codec.key_wrap
+        before, after = codec.key_affixes
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         values = join(embedded, rows)
         if codec.schemas is not None:

@@ -21,8 +21,8 @@ from adapters.mongodb.server.credentials import Token
 from adapters.mongodb.server.primary_watch import PrimaryWatch
 from adapters.mongodb.settings import CaptureMode, Oversize
 from engine.config.text.hidden import hidden_in
-from engine.config.text.references import fresh
-from engine.config.text.refusals import refusals
+from engine.config.text.references import resolve_again
+from engine.config.text.refusals import refusal_count
 from engine.errors import ConfigError, OtherServer
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class Connection:
 
     def connect(self, *listeners: PrimaryWatch) -> MongoClient[dict[str, Any]]:
         """A new client with the current credentials; the caller closes it. It connects on first use."""
-        options: dict[str, Any] = {name: fresh(value) for name, value in self.options}
+        options: dict[str, Any] = {name: resolve_again(value) for name, value in self.options}
         options |= {"event_listeners": listeners} if listeners else {}
         if self.token:
             options |= {"authMechanism": "MONGODB-OIDC"}
             options |= {"authMechanismProperties": {"OIDC_CALLBACK": Token(self.token)}}
         try:
-            return MongoClient(str(fresh(self.uri)), **options)
+            return MongoClient(str(resolve_again(self.uri)), **options)
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
             reason = hidden_in(str(error), self.uri)
             raise ConfigError(f"'mongodb.connection.string' can't be used: {reason}") from error
@@ -74,7 +74,7 @@ class Connection:
 def members(connection: Connection) -> list[tuple[str, int]]:
     """The members that the connection string names, by host and port; none if it can't be read."""
     try:
-        found = parse_uri(str(fresh(connection.uri)))["nodelist"]
+        found = parse_uri(str(resolve_again(connection.uri)))["nodelist"]
     except (PyMongoError, ValueError):
         return []  # connecting says what is wrong
     return [(host, int(port)) for host, port in found if port]
@@ -82,7 +82,7 @@ def members(connection: Connection) -> list[tuple[str, int]]:
 
 def shared_client(connection: Connection) -> MongoClient[dict[str, Any]]:
     """This process's client, for tasks that reuse the same worker. A refused login makes a new one."""
-    return _client(connection, refusals())
+    return _client(connection, refusal_count())
 
 
 @lru_cache(maxsize=4)
@@ -129,8 +129,8 @@ class Server:
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
         """The client, which connects on first use. A refused login makes a new one."""
-        if not self._clients or self._refusals != refusals():
-            self._refusals = refusals()
+        if not self._clients or self._refusals != refusal_count():
+            self._refusals = refusal_count()
             self._clients.append(self.connection.connect(self.primary))
             for before in self._clients[:-2]:  # other threads may still use the previous client
                 before.close()

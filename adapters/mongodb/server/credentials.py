@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pymongo.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult
 
 from adapters.kafka.tokens import expiry
-from engine.config.text.references import fresh
+from engine.config.text.references import resolve_again
 
 
 @dataclass(frozen=True)
@@ -19,5 +19,5 @@ class Token(OIDCCallback):
 
     def fetch(self, _context: OIDCCallbackContext) -> OIDCCallbackResult:
         """Get the token. Raises SourceError if the provider has none."""
-        token = fresh(self.token)
+        token = resolve_again(self.token)
         return OIDCCallbackResult(str(token), expires_in_seconds=max(0.0, expiry(token) - time.time()))

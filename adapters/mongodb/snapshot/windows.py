@@ -193,7 +193,7 @@ class OpenWindows:
         codec = codec_of(collection, rules)
         source = read_source(settings, collection, rules.replica_set, streamed_to, "incremental")
         affixes = codec.delete_affixes(source, self._clock.now_ms)
-        return DeleteEvents(codec.topic, codec.key_wrap, affixes, (), settings.tombstones)
+        return DeleteEvents(codec.topic, codec.key_affixes, affixes, (), settings.tombstones)
 
     def elsewhere(
         self, collection: CollectionId, session: LogSession, streamed_to: tuple[int, int]

@@ -37,7 +37,7 @@ from adapters.postgres.log.touched_keys import (
 from adapters.postgres.server.visibility import format_lsn
 from adapters.source.log.table_faults import noting_faults
 from adapters.source.signals.signal_rows import signal_rows
-from engine.events.counts import NO_EVENTS, EventCounts, counted
+from engine.events.counts import NO_EVENTS, EventCounts, count_events
 from engine.events.record.drafts import Change, Draft, drafts
 from engine.events.record.envelope import source_head
 from engine.events.record.finish import Events
@@ -132,7 +132,7 @@ def _counts(messages: Messages, line: Timeline, events: Events) -> EventCounts:
     """The part's events by operation, and the transactions whose commits are in it."""
     commits = np.flatnonzero(messages.kinds == ord("C"))
     last = int(line.xids[line.ordinal[commits[-1]]]) if len(commits) else None
-    return counted(events.operations, len(commits), last)
+    return count_events(events.operations, len(commits), last)
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ class Touches:
         for oid, pairs in other.lacking.items():
             lacking[oid] = lacking.get(oid, frozenset()) | pairs
         for oid, balances in other.copies.items():
-            counted[oid] = copies.together([counted[oid], balances]) if oid in counted else balances
+            counted[oid] = copies.sum_balances([counted[oid], balances]) if oid in counted else balances
         whole |= {
             oid
             for by_oid in (keys, lacking, counted)
@@ -156,7 +156,7 @@ class PendingVisibility:
             return self
         found: dict[int, dict[int, pa.Table]] = {}
         for xid, oid, rows in _grouped(counted):
-            found.setdefault(xid, {})[oid] = copies.together([balances_of(rows)])
+            found.setdefault(xid, {})[oid] = copies.sum_balances([balances_of(rows)])
         last = max((touches.serial for touches in self.transactions.values()), default=0)
         order = enumerate(counted.column("xid").unique().to_pylist(), last + 1)
         return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
@@ -198,7 +198,7 @@ class PendingVisibility:
     def copies_of(self, oid: int) -> pa.Table:
         """The balances of a relation's rows without a key, over all transactions in log order."""
         found = sorted(self.transactions.values(), key=lambda touches: touches.serial)
-        return copies.together([touches.copies[oid] for touches in found if oid in touches.copies])
+        return copies.sum_balances([touches.copies[oid] for touches in found if oid in touches.copies])
 
     def truncated(self, oid: int) -> bool:
         """Whether any of the transactions truncated the relation."""

@@ -57,12 +57,12 @@ def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
     if not counted.num_rows:
         return copies.NOTHING
     rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
-    return copies.together([balances_of(pending_rows(rows, visibility))])
+    return copies.sum_balances([balances_of(pending_rows(rows, visibility))])
 
 
 def balances_of(counted: pa.Table) -> pa.Table:
     """The balances of rows without a key."""
-    return copies.changes(counted.column("key").combine_chunks(), counted.column("sign").to_numpy())
+    return copies.balances_of(counted.column("key").combine_chunks(), counted.column("sign").to_numpy())
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:

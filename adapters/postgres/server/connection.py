@@ -22,7 +22,7 @@ from adapters.postgres.server.replication import command, connect_replication, r
 from adapters.postgres.server.text_settings import reader_name, startup_options
 from adapters.postgres.server.visibility import parse_lsn
 from adapters.source.admission import admission
-from engine.config.text.references import fresh, may_change
+from engine.config.text.references import may_change, resolve_again
 from engine.errors import (
     ConfigError,
     OtherServer,
@@ -94,7 +94,7 @@ class Server:
         return self._conninfo(reader_name(self._owner))
 
     def _conninfo(self, application: str) -> str:
-        parameters = {name: fresh(value) for name, value in self._parameters.items()}
+        parameters = {name: resolve_again(value) for name, value in self._parameters.items()}
         return make_conninfo("", **{**parameters, "application_name": application})
 
     def admission(self) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from adapters.postgres.server.answering import answer
 from adapters.postgres.server.failures import said_of
 from adapters.postgres.server.known_messages import lacks_publication, loss_in, refused_line
 from adapters.postgres.server.text_settings import startup_options
-from engine.config.text.refusals import refuse
+from engine.config.text.refusals import note_refusal
 from engine.errors import LoginRefused, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0
@@ -22,7 +22,7 @@ def refusal(said: str) -> LoginRefused | None:
     found = refused_line(said)
     if found is None:
         return None
-    refuse()
+    note_refusal()
     line, hint = found
     return LoginRefused(line, where="postgresql", hint=hint)
 

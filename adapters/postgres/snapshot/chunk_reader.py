@@ -25,7 +25,7 @@ from adapters.spark.failures import job_error
 from adapters.spark.windows.chunk_job import staged_runs
 from adapters.spark.windows.jdbc_job import JdbcJob, JdbcQuery, RunRead, fetched_at_once, read_fast, widest
 from adapters.spark.windows.window_jobs import WindowJobs
-from engine.config.text.references import fresh
+from engine.config.text.references import resolve_again
 from engine.errors import TidemarkError
 from engine.events.values.row_form import RowMode
 
@@ -184,7 +184,7 @@ class ChunkReader:
         )
 
     def _query(self, text: str, *, most_bytes: int | None = None, **options: str) -> JdbcQuery:
-        properties = {name: fresh(value) for name, value in self._jdbc.properties.items()}
+        properties = {name: resolve_again(value) for name, value in self._jdbc.properties.items()}
         properties |= {"driver": "org.postgresql.Driver", **options}
         return JdbcQuery(self._jdbc.full_url(most_bytes), text, properties)
 

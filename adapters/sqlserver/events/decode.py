@@ -31,7 +31,7 @@ from adapters.sqlserver.log.entries import (
     of_instance,
     updates,
 )
-from engine.events.counts import NO_EVENTS, EventCounts, counted
+from engine.events.counts import NO_EVENTS, EventCounts, count_events
 from engine.events.damaged import reading_bytes
 from engine.events.record.drafts import Change, Draft, drafts
 from engine.events.record.envelope import source_head
@@ -137,7 +137,7 @@ def decode(
         len(entries),
         faults=faults,
         columns=events.columns(),
-        counts=counted(events.operations, pc.count_distinct(entries.commits).as_py()),
+        counts=count_events(events.operations, pc.count_distinct(entries.commits).as_py()),
     )
 
 

@@ -18,7 +18,7 @@ from adapters.source.admission import admission
 from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.settings import Encryption
-from engine.config.text.references import fresh
+from engine.config.text.references import resolve_again
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -141,7 +141,11 @@ def odbc_string(settings: SqlServerSettings, database: str) -> str:
         "Driver": settings.odbc_driver,
         "Server": f"tcp:{_host(settings)}" + (f",{settings.port}" if settings.port else ""),
         "Database": database,
-        **({} if settings.access_token else {"UID": fresh(settings.user), "PWD": fresh(settings.password)}),
+        **(
+            {}
+            if settings.access_token
+            else {"UID": resolve_again(settings.user), "PWD": resolve_again(settings.password)}
+        ),
         "Encrypt": _ODBC_ENCRYPTION[settings.encrypt],
         "TrustServerCertificate": "yes" if settings.trust_server_certificate else "no",
         "HostnameInCertificate": settings.certificate_host,
@@ -157,14 +161,14 @@ def odbc_token(settings: SqlServerSettings) -> dict[int, bytes]:
     """The access token as the ODBC driver takes it before connecting: prefixed with its length."""
     if not settings.access_token:
         return {}
-    token = fresh(settings.access_token).encode("utf-16-le")
+    token = resolve_again(settings.access_token).encode("utf-16-le")
     return {_ACCESS_TOKEN: len(token).to_bytes(4, "little") + token}
 
 
 def _login(settings: SqlServerSettings) -> dict[str, str]:
     if settings.access_token:
-        return {"accessToken": fresh(settings.access_token)}
-    return {"user": fresh(settings.user), "password": fresh(settings.password)}
+        return {"accessToken": resolve_again(settings.access_token)}
+    return {"user": resolve_again(settings.user), "password": resolve_again(settings.password)}
 
 
 def _host(settings: SqlServerSettings) -> str:

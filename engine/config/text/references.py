@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
 from engine.config.text.java import parse_properties
 from engine.config.text.mask import MASK, shown_name
-from engine.config.text.refusals import refusals
+from engine.config.text.refusals import refusal_count
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class Hidden(str):
         if not self.template:
             return Hidden, (str(self),)
         if not self.carried:
-            return resolved, (self.template, self.trimmed)
+            return resolve_now, (self.template, self.trimmed)
         text: str = self
         with suppress(SourceError):
-            text = fresh(self)
-        return brought, (self.template, self.trimmed, str(text))
+            text = resolve_again(self)
+        return resolve_carried, (self.template, self.trimmed, str(text))
 
 
 class CredentialProvider(Protocol):
@@ -103,8 +103,8 @@ def resolve(
     return found, problems
 
 
-def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, FBT002  it is pickled
-    """A value with its references resolved now. Raises SourceError if a provider has none."""
+def resolve_now(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, FBT002  it is pickled
+    """Resolve a value's references now. Raises SourceError if a provider has none."""
     try:
         found = Hidden(_resolve(template, os.environ), template)
     except LookupError as exc:
@@ -112,18 +112,18 @@ def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, F
     return found.strip() if trimmed else found
 
 
-def brought(template: str, trimmed: bool, text: str) -> Hidden:  # noqa: FBT001  it is pickled
-    """A value carried by a task: resolved by the providers here if possible, else as carried."""
+def resolve_carried(template: str, trimmed: bool, text: str) -> Hidden:  # noqa: FBT001  it is pickled
+    """Resolve a value carried by a task: by the providers here if possible, else as carried."""
     try:
-        return resolved(template, trimmed)
+        return resolve_now(template, trimmed)
     except SourceError:
         return Hidden(text)
 
 
-def fresh(value: str) -> str:
-    """A value resolved again by its providers, or unchanged if it can't change. Raises SourceError."""
+def resolve_again(value: str) -> str:
+    """Resolve a value again by its providers; one that can't change stays as it is. Raises SourceError."""
     if isinstance(value, Hidden) and may_change(value):
-        return resolved(value.template, value.trimmed)
+        return resolve_now(value.template, value.trimmed)
     return value
 
 
@@ -184,7 +184,7 @@ def _text(path: str) -> str:
 
 def _from_program(command: str) -> str:
     """A program's output. It runs without a shell, and nothing that it prints is shown."""
-    asked_at = refusals()
+    asked_at = refusal_count()
     refused, since_s, text = _printed.get(command, (asked_at, -_PRINTED_FOR_S, ""))
     if refused == asked_at and time.monotonic() - since_s < _PRINTED_FOR_S:
         return text

@@ -10,12 +10,12 @@ from __future__ import annotations
 _refusals = 0
 
 
-def refuse() -> None:
+def note_refusal() -> None:
     """Note that credentials were refused."""
     global _refusals  # noqa: PLW0603  it is this process's
     _refusals += 1
 
 
-def refusals() -> int:
+def refusal_count() -> int:
     """How often credentials were refused. Whatever was made at a lower number may hold refused ones."""
     return _refusals

@@ -129,20 +129,20 @@ def record_schemas(
     return RecordSchemas(keys, _envelope(topic, fields, source, settings))
 
 
-def key_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str]:
+def key_affixes(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str]:
     """The text before and after the key's payload."""
     schema = struct_of(schema_name(topic, "Key", settings), key)
     return with_schema(schema, enabled=settings.key_schemas)
 
 
-def header_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str] | None:
+def header_affixes(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str] | None:
     """The text before and after the key's payload in a header; None if headers are not JSON."""
     if settings.header_converter is HeaderConverter.SIMPLE:
         return None
-    return key_wrap(topic, key, replace(settings, key_schemas=settings.header_schemas))
+    return key_affixes(topic, key, replace(settings, key_schemas=settings.header_schemas))
 
 
-def value_wrap(
+def value_affixes(
     topic: str, fields: Sequence[Field], source: Schema, settings: EventSettings
 ) -> tuple[str, str]:
     """The text before and after a value's payload; `source` is the source block's schema."""
@@ -215,10 +215,10 @@ def codec_of(table: DescribedTable, settings: EventSettings) -> TableCodec:
         tuple(column.name for column in table.columns),
         fields,
         key,
-        key_wrap(topic, key, settings),
-        value_wrap(topic, fields, table.source, settings),
+        key_affixes(topic, key, settings),
+        value_affixes(topic, fields, table.source, settings),
         table.block,
         warnings=(*collisions(fields), *unmasked(included, table.listed, settings)),
-        header_wrap=header_wrap(topic, key, settings),
+        header_affixes=header_affixes(topic, key, settings),
         schemas=record_schemas(topic, key, fields, table.source, settings),
     )

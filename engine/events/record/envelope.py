@@ -113,13 +113,13 @@ def _affixes(
     return opened, [',"source":', *source, f',"op":"{op}","ts_ms":', *tail]
 
 
-def around_read(source_json: str, ts_ms: int) -> tuple[str, str]:
+def read_row_affixes(source_json: str, ts_ms: int) -> tuple[str, str]:
     """The payload of a READ's value before and after its row, the same for all rows of a run."""
     opened, closed = _affixes(None, [source_json], "r", [f'{ts_ms},"transaction":null}}'])
     return "".join(map(str, opened)), "".join(map(str, closed))
 
 
-def around_delete(source_json: str, ts_ms: int) -> tuple[str, str]:
+def delete_row_affixes(source_json: str, ts_ms: int) -> tuple[str, str]:
     """The payload of a delete's value before and after the row that it deletes."""
     _opened, closed = _affixes(None, [source_json], "d", [f'{ts_ms},"transaction":null}}'])
     return '{"before":', f',"after":null{"".join(map(str, closed))}'

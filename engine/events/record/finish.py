@@ -35,7 +35,7 @@ class Events:
         """Complete a draft with its source blocks and its transaction blocks, both as JSON."""
         self.operations[draft.op] += len(draft.messages)
         if draft.codec.schemas is None:
-            self.groups.extend(rendered(draft, source, block, self.now_ms))
+            self.groups.extend(render(draft, source, block, self.now_ms))
         else:
             self.typed.extend(typed_events(draft, join(source, len(draft.messages)), block, self.now_ms))
 
@@ -48,9 +48,9 @@ class Events:
         return in_order(self.typed)
 
 
-def rendered(draft: Draft, source: list[Piece], block: Text | None, now_ms: int) -> list[EventGroup]:
-    """The records of a draft, and their tombstones."""
-    (before, after), topic = draft.codec.value_wrap, draft.codec.topic
+def render(draft: Draft, source: list[Piece], block: Text | None, now_ms: int) -> list[EventGroup]:
+    """Render the records of a draft, and their tombstones."""
+    (before, after), topic = draft.codec.value_affixes, draft.codec.topic
     tail: list[Piece] = [f'{now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
     pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
     value = join([before, *pieces], len(draft.messages))

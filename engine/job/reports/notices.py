@@ -48,7 +48,7 @@ class Notices:
 
     # What happens to the source.
 
-    def told(self, notices: Iterable[SourceNotice]) -> None:
+    def note_from_source(self, notices: Iterable[SourceNotice]) -> None:
         """Note what a source has told with a span."""
         for notice in notices:
             self.outbox.note(notice.aggregate_type, notice.type, self.outbox.new_id(), **notice.data)

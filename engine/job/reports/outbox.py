@@ -74,7 +74,7 @@ class Outbox:
             return []
         return [writer.write(part, [self.outlet.record(self._waiting)])]
 
-    def saved(self) -> None:
+    def deliver(self) -> None:
         """Give the other channels what was written, now that its turn is saved."""
         written, self._waiting = self._waiting[: self._written], self._waiting[self._written :]
         self._written, self.has_saved = 0, True

@@ -64,7 +64,7 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
     )
 
 
-def goes_on(tables: tuple[Table, ...]) -> str | None:
+def resume_line(tables: tuple[Table, ...]) -> str | None:
     """The line that says where the queue's snapshots resume; None if the queue is empty."""
     if not tables:
         return None

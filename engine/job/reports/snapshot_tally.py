@@ -92,7 +92,7 @@ class SnapshotTally:
         """Forget what a turn that failed has said: it says it again."""
         self._ended, self._rows = [], []
 
-    def rows(self, table: Table | None, advance: Advance) -> None:
+    def add_rows(self, table: Table | None, advance: Advance) -> None:
         """Note what a window did for an entry."""
         if table is not None:
             self._rows.append((self.of(table), advance.rows, advance.emitted))

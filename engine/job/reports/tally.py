@@ -120,37 +120,37 @@ class Tally:
         """The entries of the log that became no event."""
         return max(0, self.entries - self.counts.changes)
 
-    def opened(self, log: LogReader, captured: Iterable[CollectionId]) -> None:
+    def note_opened(self, log: LogReader, captured: Iterable[CollectionId]) -> None:
         """Note that a session of the log is open."""
         self.sessions += 1
         self.log, self.standing = log, JobPhase.STREAMING
         self.captured = frozenset(captured)
 
-    def closed(self) -> None:
+    def note_closed(self) -> None:
         """Note that the session of the log has ended, and with it all windows."""
         self.log, self.windows, self.staged_bytes, self._turn = None, (), 0, _Turn()
         self.snapshots.drop()
         if self.standing is JobPhase.STREAMING:
             self.standing = JobPhase.OPENING
 
-    def appeared(self, collections: Iterable[CollectionId]) -> None:
+    def note_new_collections(self, collections: Iterable[CollectionId]) -> None:
         """Note collections that are captured from now on."""
         self.captured |= frozenset(collections)
 
-    def failed(self, error: Exception, *, ends: bool = False) -> None:
+    def count_error(self, error: Exception, *, ends: bool = False) -> None:
         """Count an error. `ends`: it has ended the session of the log."""
         self.failures[type(error).__name__] += 1
         if ends:
             self.disconnects += 1
             self.failure, self.standing = type(error).__name__, JobPhase.FAILING
 
-    def streamed(self, entries: int, encoded: EncodingResult) -> None:
+    def count_span(self, entries: int, encoded: EncodingResult) -> None:
         """Count a span of the log, with the turn."""
         self._turn.entries += entries
         self._turn.counts += encoded.counts
         self._turn.erroneous += sum(letters.count for letters in encoded.letters.values())
 
-    def observed(self, seen: Observation) -> None:
+    def count_turn(self, seen: Observation) -> None:
         """Count a turn that is saved."""
         turn, self._turn = self._turn, _Turn()
         self.turns += 1
@@ -174,13 +174,13 @@ class Tally:
         """How many windows were opened."""
         return self.phases[Phase.OPEN].windows
 
-    def spent(self, phase: Phase, seconds: float) -> None:
+    def add_time(self, phase: Phase, seconds: float) -> None:
         """Count how long a window was in a phase."""
         time = self.phases[phase]
         time.windows += 1
         time.seconds += seconds
         time.last_s = seconds
 
-    def in_progress(self, windows: Sequence[Window], staged_bytes: int) -> None:
+    def note_windows(self, windows: Sequence[Window], staged_bytes: int) -> None:
         """Note the windows in progress, and how much of them waits to be emitted."""
         self.windows, self.staged_bytes = tuple(windows), staged_bytes

@@ -89,7 +89,7 @@ class State:
             return replace(self, position=position)
         return replace(self, position=position, attempt=replace(self.attempt, position=attempted))
 
-    def queued(self, snapshot: Snapshot) -> State:
+    def with_queue(self, snapshot: Snapshot) -> State:
         """This state with another queue; itself if it is the same one."""
         return self if snapshot is self.snapshot else replace(self, snapshot=snapshot)
 

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from engine.snapshot.queue_entry import Table
 
 
-def ended(state: State, parts: JobParts) -> State:
-    """The state without the queued collections that are read to the end, each answered and certified.
+def end_completed(state: State, parts: JobParts) -> State:
+    """End the queued collections that are read to the end, each answered and certified; returns the state.
 
     Those that end with a verdict stay until `verification.py` has one.
     """
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
             error = SourceError(table.progress.missing[-1].why, where=table.target.collection)
-            state = gave_up(state, parts.listener, [table], error)
+            state = give_up(state, parts.listener, [table], error)
             continue
         if table.target.judged:
             continue
-        left = incomplete.completed(state.incomplete, table)
+        left = incomplete.without_completed(state.incomplete, table)
         if parts.certificates is not None:
-            state = parts.certificates.issued(state, table, parts.notices.collections)
+            state = parts.certificates.issue(state, table, parts.notices.collections)
         parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
         state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
     return state
@@ -57,19 +57,19 @@ _TENTHS = 10
 _REPAIRED = "the gap in its log is closed, but rows deleted in the gap were not reported"
 
 
-def gave_up(state: State, listener: SnapshotListener, tables: Sequence[Table], error: SourceError) -> State:
-    """The state without queued collections that can't be read. What they lack is remembered."""
+def give_up(state: State, listener: SnapshotListener, tables: Sequence[Table], error: SourceError) -> State:
+    """Give up queued collections that can't be read; returns the state, which remembers what they lack."""
     for table in tables:
         listener.failed(table, error)
     return replace(state, snapshot=remember_failures(state.snapshot, tables))
 
 
-def overrun(table: Table) -> SourceError:
+def overrun_error(table: Table) -> SourceError:
     """The error for a collection of which, time and again, more rows may have moved than can be kept."""
     return _unread(table, "may have moved while it was read, without their unchanged large values")
 
 
-def hindered(table: Table, error: GaveWay) -> SourceError:
+def hindered_error(table: Table, error: GaveWay) -> SourceError:
     """The error for a collection that other sessions need so often that not even a chunk can be read."""
     return SourceError(
         f"{error.message}, time and again before a chunk was read",
@@ -78,7 +78,7 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
     )
 
 
-def unsteady(table: Table, times: int) -> SourceError:
+def unsteady_error(table: Table, times: int) -> SourceError:
     """The error for a collection whose definition changes faster than it can be read."""
     return SourceError(
         f"its definition was changed {times} times while it was read, and each time it had to be read again",
@@ -87,7 +87,7 @@ def unsteady(table: Table, times: int) -> SourceError:
     )
 
 
-def restless(table: Table) -> SourceError:
+def restless_error(table: Table) -> SourceError:
     """The error for a collection whose last rows change faster than they can be read again."""
     return _unread(table, "changed, without their unchanged large values, each time they were read again")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.errors import SignalError
 from engine.snapshot.extent import Extent
 from engine.snapshot.pace.estimate import Estimate, estimate
-from engine.snapshot.queue_entry import asked
+from engine.snapshot.queue_entry import entry_of
 
 if TYPE_CHECKING:
     from engine.job.parts import JobParts, Pace
@@ -39,15 +39,15 @@ class DryRuns:
                 f" {LONGEST_S:g} s together, are not taken",
                 hint="name fewer collections, or send the signal again later",
             )
-            answers.failed(asked(command, command.targets[0]), error)
+            answers.failed(entry_of(command, command.targets[0]), error)
             return
         self._left -= count
         extents = self._parts.source.tables().measure(command.targets)
         for target, extent in zip(command.targets, extents, strict=True):
             if isinstance(extent, Extent):
-                answers.planned(asked(command, target), self._estimate(command, extent))
+                answers.planned(entry_of(command, target), self._estimate(command, extent))
             else:
-                answers.failed(asked(command, target), extent)
+                answers.failed(entry_of(command, target), extent)
 
     def _estimate(self, command: ExecuteSnapshot, extent: Extent) -> Estimate:
         return estimate(extent, self._pace.chunk_rows, self._windows.speed(command.limit, extent))

@@ -50,7 +50,7 @@ class Emitter:
         """Begin to emit a window: decide whether it goes beside the turns."""
         opened.emitting = True
         rows = sum(file.rows for file in opened.waiting)
-        self._opening.went_well(opened.window, rows, opened.read_s)
+        self._opening.note_success(opened.window, rows, opened.read_s)
         incomplete = {fault.collection for fault in state.incomplete}
         opened.goes_beside = (
             isinstance(sink := self._parts.sink, TakesRows)
@@ -74,7 +74,7 @@ class Emitter:
         is written.
         """
         if opened.goes_beside:
-            state, rows = self._taken(state, opened)
+            state, rows = self._record_taken(state, opened)
             return state, [], rows
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
@@ -100,7 +100,7 @@ class Emitter:
             return [emission.write(writer) for emission in emissions]
         return self._parts.executors.map(EmitTo(writer), emissions)
 
-    def committed(self) -> None:
+    def note_commit(self) -> None:
         """Note that the sink has committed a turn, to learn how long a slice takes."""
         self._slices.end(self._parts.clock())
 
@@ -138,10 +138,10 @@ class Emitter:
         way = sink.take_rows(emission, self._parts.topic(file.collection))
         return RunInFlight(file, runs, end, state.position, way)
 
-    def _taken(self, state: State, opened: OpenedWindow) -> tuple[State, int]:
+    def _record_taken(self, state: State, opened: OpenedWindow) -> tuple[State, int]:
         """Record the progress of what the sink has taken. Returns also how many READ events these are."""
         rows = 0
-        for taking, emitted in opened.beside.taken():
+        for taking, emitted in opened.beside.take_finished():
             rows += emitted.rows
             there = replace(state, position=taking.position)
             there = self._records.record(there, opened, taking.runs, [(taking.staged, emitted)])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.errors import SignalError, TableBusy
-from engine.job.snapshots.completion import unsteady
+from engine.job.snapshots.completion import unsteady_error
 from engine.snapshot.changes.failures import remember_failures
 from engine.snapshot.changes.moved_rows import with_moved
 from engine.snapshot.extent import Extent
@@ -39,7 +39,7 @@ class Measurement:
         self._parts, self._pauses, self._size = job_parts, pauses, size
         self._changed: dict[int, int] = {}
 
-    def measured(self, state: State, ahead: Sequence[Advance]) -> State:
+    def measure_next(self, state: State, ahead: Sequence[Advance]) -> State:
         """Measure the next collections in the queue. Refuse those that can't be read."""
         left = once_emitted(state.snapshot.active, ahead).leading
         now_s = self._parts.clock()
@@ -66,12 +66,12 @@ class Measurement:
                 if ahead:
                     self._pauses.give_way()
             else:
-                snapshot = snapshot.began(table.ticket, extent, now_ms)
+                snapshot = snapshot.with_extent(table.ticket, extent, now_ms)
         if all(table.progress is None for table in snapshot.active.tables):
             self._pauses.give_way()
         return replace(state, snapshot=self._with_hidden(snapshot))
 
-    def checked(self, state: State) -> State:
+    def measure_again(self, state: State) -> State:
         """Measure the begun collections again. Give up unreadable ones, restart those whose key changed."""
         begun = [table for table in state.snapshot.tables if table.progress is not None]
         extents = self._parts.source.tables().measure([table.target for table in begun])
@@ -85,14 +85,14 @@ class Measurement:
             elif table.progress and table.progress.extent.key != extent.key:
                 times = self._changed[table.ticket] = self._changed.get(table.ticket, 0) + 1
                 if times > _CHANGED:
-                    self._parts.listener.failed(table, unsteady(table, times))
+                    self._parts.listener.failed(table, unsteady_error(table, times))
                     snapshot = remember_failures(snapshot, [table])
                     continue
                 _log.warning("the definition of %s has changed; it is read again", table.target.collection)
-                snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
+                snapshot = snapshot.with_extent(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
 
-    def bounded(self, state: State, window: Window) -> State:
+    def measure_with_bounds(self, state: State, window: Window) -> State:
         """If the window's only run read a collection whole, measure that collection again with bounds."""
         table = state.snapshot.find(window.runs[0].ticket)
         if len(window.runs) > 1 or window.runs[0].keys or table is None or table.progress is None:

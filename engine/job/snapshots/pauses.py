@@ -47,14 +47,14 @@ class Pauses:
         """Open no window for `backoff_s`, so that sessions that wait for the tables go first."""
         self.begin(self._pace.backoff_s)
 
-    def held_up(self, error: SinkError | LoginRefused) -> None:
+    def hold_up(self, error: SinkError | LoginRefused) -> None:
         """Wait for room to stage rows, or for a valid credential, longer each time. No row is left out."""
         self._held_up += 1
         pause_s = self._pace.pause_s(self._held_up)
         self.begin(pause_s)
         _log.warning("%s; the window is read again in %.1f s", error, pause_s)
 
-    def went_well(self) -> None:
+    def note_success(self) -> None:
         """Note that a window was read."""
         self._held_up = 0
 

@@ -73,7 +73,7 @@ class RunInFlight:
             snapshot = snapshot.advanced(Advance(ticket, runs, rows=rows))
         return snapshot
 
-    def touched(self, newer: NewerKeys) -> bool:
+    def is_touched_by(self, newer: NewerKeys) -> bool:
         """Whether changes concern any of the rows; True if that can't be told here."""
         if newer.truncated or newer.taken.num_rows:
             return True
@@ -126,8 +126,8 @@ class RowsBeside:
         """Whether the first one is taken, or has failed."""
         return bool(self._on_their_way) and self._on_their_way[0].way.done()
 
-    def taken(self) -> list[tuple[RunInFlight, EmissionResult]]:
-        """The first ones that the sink has, each once. Raises SinkError or SourceError if one has failed."""
+    def take_finished(self) -> list[tuple[RunInFlight, EmissionResult]]:
+        """Take out the first ones that the sink has. Raises SinkError or SourceError if one has failed."""
         found = []
         while self.any_taken:
             first = self._on_their_way[0]
@@ -137,13 +137,13 @@ class RowsBeside:
         return found
 
     def wait_for(self, touching: SupersededKeys) -> None:
-        """Wait until the sink has every run that these changes touch. Raises as `taken` does."""
+        """Wait until the sink has every run that these changes touch. Raises as `take_finished` does."""
         for taking in self._on_their_way:
-            if not taking.way.done() and taking.touched(touching.of(taking.staged.collection)):
+            if not taking.way.done() and taking.is_touched_by(touching.of(taking.staged.collection)):
                 taking.way.result()
 
     def wait(self) -> None:
-        """Wait for everything. Raises as `taken` does."""
+        """Wait for everything. Raises as `take_finished` does."""
         for taking in self._on_their_way:
             taking.way.result()
 

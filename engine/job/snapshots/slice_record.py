@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.job.snapshots.completion import ended, gave_up, note_steps, restless
+from engine.job.snapshots.completion import end_completed, give_up, note_steps, restless_error
 from engine.ports.visibility import TellsVisibility
 from engine.snapshot.extent import Advance
 from engine.snapshot.merge_key import key_of, merge_keys_of
@@ -50,12 +50,12 @@ class SliceRecords:
             if advance.uncounted:
                 self._opening.pauses.give_way()
             before = state.snapshot.find(ticket)
-            self._parts.tally.snapshots.rows(before, advance)
+            self._parts.tally.snapshots.add_rows(before, advance)
             rounds = before.progress.rounds if before and before.progress else 0
             state = replace(state, snapshot=state.snapshot.advanced(advance))
             note_steps(before, state.snapshot.find(ticket), self._parts.listener)
             state = self._restless(state, ticket, rounds)
-        return ended(state, self._parts)
+        return end_completed(state, self._parts)
 
     def _certified(
         self,
@@ -73,7 +73,7 @@ class SliceRecords:
         numbered = enumerate(opened.window.runs[opened.sent :], opened.sent)
         runs = {number: run for number, run in numbered if run in advance.runs}
         frontier = Frontier(self._parts.show(position), visible, state.turn)
-        sent = certificates.sent(runs, results, frontier)
+        sent = certificates.sent_ranges(runs, results, frontier)
         return replace(advance, certified=sent)
 
     def _restless(self, state: State, ticket: int, rounds: int) -> State:
@@ -88,7 +88,7 @@ class SliceRecords:
             if table.progress.rounds > rounds:
                 self._opening.pauses.rest(table)
             return state
-        return gave_up(state, self._parts.listener, [table], restless(table))
+        return give_up(state, self._parts.listener, [table], restless_error(table))
 
 
 def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:

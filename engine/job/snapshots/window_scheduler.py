@@ -19,7 +19,7 @@ from engine.errors import (
     TableBusy,
     TidemarkError,
 )
-from engine.job.snapshots.completion import ended, gave_up, hindered, overrun
+from engine.job.snapshots.completion import end_completed, give_up, hindered_error, overrun_error
 from engine.job.snapshots.measurement import Measurement, once_emitted
 from engine.job.snapshots.pauses import Pauses
 from engine.job.snapshots.window_size import WindowSize
@@ -51,43 +51,45 @@ class WindowScheduler:
         self._parts, self._pace = job_parts, pace
         self.pauses, self.size = Pauses(pace, job_parts.clock), WindowSize(job_parts, pace)
         self._measuring = Measurement(job_parts, self.pauses, self.size)
-        self._trouble, self._yielding = FailureRecord(), YieldLimit()
+        self._failure_record, self._yielding = FailureRecord(), YieldLimit()
         self._failures = 0
         self._anew: dict[int, int] = {}
 
     # Feedback from windows.
 
-    def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
+    def note_success(self, window: Window, rows: int, elapsed_s: float) -> None:
         """Note a window of `rows` rows that took `elapsed_s` from its opening to its last row."""
         self._failures = 0
-        self.pauses.went_well()
-        self._yielding = self._yielding.went_well(self.size.usual_rows())
-        self._trouble = self._trouble.mended(window, self.size.usual_rows())
-        self.size.learned(rows, elapsed_s)
+        self.pauses.note_success()
+        self._yielding = self._yielding.after_success(self.size.usual_rows())
+        self._failure_record = self._failure_record.after_success(window, self.size.usual_rows())
+        self.size.learn(rows, elapsed_s)
 
-    def yielded(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
+    def handle_yield(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
         """Handle a window that gave way to a waiting session: read less next time, or give up its table.
 
         A window `behind` another must not change the queue.
         """
-        self._yielding = self._yielding.gave_way(window, self._pace.chunk_rows)
+        self._yielding = self._yielding.after_yield(window, self._pace.chunk_rows)
         self.pauses.give_way()
         table = state.snapshot.find(window.runs[0].ticket)
         if self._yielding.hopeless and table is not None and not behind:
             self._yielding = YieldLimit()
-            return self._given_up(state, [table], hindered(table, error))
+            return self._give_up(state, [table], hindered_error(table, error))
         _log.warning(
             "window %s is given up and will be read again, %d rows at once: %s",
             *(window.id, self._yielding.least(self.size.usual_rows()), error),
         )
-        return state if behind else self._measuring.bounded(state, window)
+        return state if behind else self._measuring.measure_with_bounds(state, window)
 
-    def failed(self, state: State, window: Window, error: SourceError) -> State:
+    def handle_failure(self, state: State, window: Window, error: SourceError) -> State:
         """Handle a window whose rows could not be read."""
         chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
         too_slow = isinstance(error, SnapshotGone)
-        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries, smaller=too_slow)
-        pause_s = self._pace.pause_s(self._trouble.failures or 1)
+        self._failure_record, remedy = self._failure_record.after_failure(
+            window, chunk_rows, retries, smaller=too_slow
+        )
+        pause_s = self._pace.pause_s(self._failure_record.failures or 1)
         self.pauses.begin(pause_s)
         run = window.runs[0]
         name = run.target.collection
@@ -96,20 +98,22 @@ class WindowScheduler:
                 _log.warning("%s; the window is read again in %.1f s", error, pause_s)
                 return state
             case Remedy.SPLIT:
-                _log.warning("%s; the window is split, to read %s rows at once", error, self._trouble.rows)
-                return self._measuring.bounded(state, window)
+                _log.warning(
+                    "%s; the window is split, to read %s rows at once", error, self._failure_record.rows
+                )
+                return self._measuring.measure_with_bounds(state, window)
             case Remedy.GIVE_UP_RUN:
                 _log.error("%s; these rows of %s are left out: %s", error, name, gap_of(run))
                 lost = Advance(run.ticket, (run,), why=str(error))
                 state = replace(state, snapshot=state.snapshot.advanced(lost))
-                return ended(state, self._parts)
+                return end_completed(state, self._parts)
             case Remedy.GIVE_UP_COLLECTION:
                 table = state.snapshot.find(run.ticket)
-                return self._given_up(state, [table] if table else [], error)
+                return self._give_up(state, [table] if table else [], error)
             case _:
                 assert_never(remedy)
 
-    def crowded(self, state: State, tables: Sequence[Table]) -> State:
+    def restart_crowded(self, state: State, tables: Sequence[Table]) -> State:
         """Restart entries with too many rows to read again; after 3 restarts give them up.
 
         Other entries of the same collection go on: a window may be reading them.
@@ -117,18 +121,20 @@ class WindowScheduler:
         for table in tables:
             times = self._anew[table.ticket] = self._anew.get(table.ticket, 0) + 1
             if times > _ANEW:
-                state = self._given_up(state, [table], overrun(table))
+                state = self._give_up(state, [table], overrun_error(table))
             else:
-                _log.warning("%s; the table is read again", overrun(table))
-                state = state.queued(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
+                _log.warning("%s; the table is read again", overrun_error(table))
+                state = state.with_queue(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
         return state
 
-    def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
-        return gave_up(state, self._parts.listener, tables, error)
+    def _give_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
+        return give_up(state, self._parts.listener, tables, error)
 
     # The next window.
 
-    def next(self, state: State, lag_s: float, ahead: Sequence[Advance] = ()) -> tuple[State, Window | None]:
+    def next_window(
+        self, state: State, lag_s: float, ahead: Sequence[Advance] = ()
+    ) -> tuple[State, Window | None]:
         """The window to open now, if there is something to read and the stream keeps up.
 
         `ahead` is what the window in front has read but not emitted yet.
@@ -143,7 +149,7 @@ class WindowScheduler:
         self.size.choose_limits(state, active)
         if self.size.job_waits(now_s):
             return state, None
-        state = ended(self._measuring.measured(state, ahead), self._parts)
+        state = end_completed(self._measuring.measure_next(state, ahead), self._parts)
         try:
             free = self.pauses.free(state.snapshot.active, self.size.waits)
             left = once_emitted(free, ahead)
@@ -152,17 +158,19 @@ class WindowScheduler:
             snapshot = _together(left)
             runs = plan_window(snapshot, self._budget(snapshot), self._parts.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
-            return self.refused(state, error, behind=bool(ahead)), None
+            return self.handle_refusal(state, error, behind=bool(ahead)), None
         if ahead:
             runs = tuple(takewhile(lambda run: not run.keys, runs))
         return state, Window(self._parts.new_id(), runs, _signals(snapshot, runs)) if runs else None
 
     def _budget(self, snapshot: Snapshot) -> Budget:
-        few = self._trouble.rows
+        few = self._failure_record.rows
         rows = self._yielding.least(self.size.usual_rows() if few is None else few)
         return self.size.budget(snapshot.tables, rows, alone=few is not None)
 
-    def refused(self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False) -> State:
+    def handle_refusal(
+        self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False
+    ) -> State:
         """Handle a window that could not be planned or opened.
 
         A window `behind` another is tried again later: the queue must not change under the one in front.
@@ -171,7 +179,7 @@ class WindowScheduler:
             self.pauses.give_way()
             return state
         if isinstance(error, SchemaChanged):
-            return self._not_as_planned(state, error)
+            return self._handle_changed_schema(state, error)
         busy = _named(state, error)
         now_s = self._parts.clock()
         self.pauses.note_busy(busy[0].ticket if busy else 0, error)
@@ -179,16 +187,16 @@ class WindowScheduler:
         self.pauses.begin(0.0 if busy else self._pace.backoff_s)
         return replace(state, snapshot=state.snapshot.postponed(busy))
 
-    def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
+    def _handle_changed_schema(self, state: State, error: SchemaChanged) -> State:
         """Measure the begun collections again. After `window_retries` failures in a row give up the table."""
         self._failures += 1
         pause_s = self._pace.pause_s(self._failures)
         self.pauses.begin(pause_s)
         if self._failures > self._pace.window_retries:
             self._failures = 0
-            return self._given_up(state, _named(state, error) or state.snapshot.tables[:1], error)
+            return self._give_up(state, _named(state, error) or state.snapshot.tables[:1], error)
         _log.warning("no window opens yet: %s; trying again in %.1f s", error, pause_s)
-        return self._measuring.checked(state)
+        return self._measuring.measure_again(state)
 
 
 def _together(snapshot: Snapshot) -> Snapshot:

@@ -30,27 +30,27 @@ class WindowSize:
         self._throttle = Throttle(pace.limit, pace.window_s)
         self._chunk_rows, self._limited = pace.chunk_rows, True
 
-    def opened(self, state: State, window: Window) -> None:
+    def note_opened(self, state: State, window: Window) -> None:
         """Note that a window has opened: what it is planned to read counts from now on."""
         table = state.snapshot.find(window.runs[0].ticket)
         if table is not None and table.progress is not None and self._limited:
             rows = sum(run.chunks for run in window.runs) * self._chunk_rows
             planned = (rows, int(rows * table.progress.extent.row_bytes))
-            self._throttle.opened(window.id, table, planned, self._parts.clock())
+            self._throttle.charge(window.id, table, planned, self._parts.clock())
 
-    def read(self, window: Window, rows: int, size: int) -> None:
+    def note_read(self, window: Window, rows: int, size: int) -> None:
         """Note what a window has read, now that all its rows are staged."""
-        self._throttle.read(window.id, rows, size)
+        self._throttle.correct_charge(window.id, rows, size)
 
-    def closed(self, window: Window) -> None:
+    def note_given_up(self, window: Window) -> None:
         """Note that a window was given up."""
-        self._throttle.given_up(window.id)
+        self._throttle.keep_charge(window.id)
 
-    def waited(self, seconds: float) -> None:
+    def note_wait(self, seconds: float) -> None:
         """Note how long a window's rows waited for the stream. Longer waits make for larger windows."""
         self._waited_s = seconds if not self._waited_s else (self._waited_s + seconds) / 2
 
-    def learned(self, rows: int, elapsed_s: float) -> None:
+    def learn(self, rows: int, elapsed_s: float) -> None:
         """Note a window of `rows` rows that took `elapsed_s` from its opening to its last row."""
         self._rate = self._rate.learned(rows, elapsed_s)
 

@@ -78,35 +78,34 @@ class Windows:
 
     def poll(self, state: State) -> State:
         """Check the progress of reading, and handle a window that failed. Resend rows that must go again."""
-        if (front := self.in_progress.front) is not None:
-            front.beside.poll()
         for at, opened in enumerate(self.in_progress.opened):
+            opened.beside.poll()
             try:
                 staged = opened.reading.poll()
             except SourceError as error:
                 if not opened.is_open:
                     self.in_progress.give_up(at)
-                    return self._unopened(state, error)
-                self._parts.tally.failed(error)
+                    return self._handle_unopened(state, error)
+                self._parts.tally.count_error(error)
                 self.in_progress.give_up(at)
-                return self._failed(state, opened.window, error)
+                return self._handle_failure(state, opened.window, error)
             except SinkRefused:
                 raise
             except SinkError as error:
                 # There was no room to stage rows. The log and the window in front are fine.
-                self._parts.tally.failed(error)
+                self._parts.tally.count_error(error)
                 self.in_progress.give_up(at)
-                self._opening.pauses.held_up(error)
+                self._opening.pauses.hold_up(error)
                 return state
             self._note_open(opened)
             self._note(opened, staged, state.position)
-        if ready := self._ready(state):
-            self._begin(ready, state)
+        if front := self._ready(state):
+            self._begin(front, state)
         return state
 
     def _note_open(self, opened: OpenedWindow) -> None:
         if opened.opens():
-            self._parts.tally.spent(Phase.OPEN, self._parts.clock() - opened.since_s)
+            self._parts.tally.add_time(Phase.OPEN, self._parts.clock() - opened.since_s)
 
     def _note(
         self, opened: OpenedWindow, staged: Sequence[StagedRun] | None, position: Position | None
@@ -117,29 +116,29 @@ class Windows:
         if opened.staged is None:
             opened.staged, opened.read_s = staged, now_s - opened.since_s
             rows, size = sum(file.rows for file in staged), sum(file.bytes for file in staged)
-            self._opening.size.read(opened.window, rows, size)
-            self._parts.tally.spent(Phase.READ, opened.read_s)
+            self._opening.size.note_read(opened.window, rows, size)
+            self._parts.tally.add_time(Phase.READ, opened.read_s)
             self.in_progress.report()
         if not opened.reached and position is not None and opened.reading.reached(position):
             opened.reached, opened.reached_s = True, now_s
             waited_s = now_s - opened.since_s - opened.read_s
-            self._opening.size.waited(waited_s)
-            self._parts.tally.spent(Phase.WAIT, waited_s)
+            self._opening.size.note_wait(waited_s)
+            self._parts.tally.add_time(Phase.WAIT, waited_s)
 
-    def _failed(self, state: State, window: Window, error: SourceError) -> State:
+    def _handle_failure(self, state: State, window: Window, error: SourceError) -> State:
         if isinstance(error, GaveWay):
-            return self._opening.yielded(state, window, error, behind=bool(self.in_progress.opened))
+            return self._opening.handle_yield(state, window, error, behind=bool(self.in_progress.opened))
         if isinstance(error, SchemaChanged) or self.in_progress.opened:
             # A failure behind another window is judged once that window is read alone.
             _log.warning("window %s is given up and will be read again: %s", window.id, error)
             self._opening.pauses.give_way()
             return state
         if isinstance(error, TableBusy):
-            return self._opening.refused(state, error)
+            return self._opening.handle_refusal(state, error)
         if isinstance(error, LoginRefused):
-            self._opening.pauses.held_up(error)  # nothing is wrong with the rows
+            self._opening.pauses.hold_up(error)  # nothing is wrong with the rows
             return state
-        return self._opening.failed(state, window, error)
+        return self._opening.handle_failure(state, window, error)
 
     def has_rows(self, state: State) -> bool:
         """Whether the next turn has rows to emit, or progress to save of rows that went beside the turns."""
@@ -162,7 +161,7 @@ class Windows:
         state, parts, rows = self._emitter.emit(state, opened, writer, first_part)
         if opened.sent == len(opened.window.runs):
             self.in_progress.end_front()
-            self._parts.tally.spent(Phase.EMIT, self._parts.clock() - opened.reached_s)
+            self._parts.tally.add_time(Phase.EMIT, self._parts.clock() - opened.reached_s)
         self.in_progress.report()
         return state, parts, rows
 
@@ -171,9 +170,9 @@ class Windows:
             self._note(opened, opened.staged, state.position)
             self._emitter.begin(opened, state)
 
-    def committed(self) -> None:
+    def note_commit(self) -> None:
         """Note that the sink has committed a turn."""
-        self._emitter.committed()
+        self._emitter.note_commit()
 
     # Rows that go beside the turns.
 
@@ -194,28 +193,28 @@ class Windows:
 
     def consider(self, state: State, lag_s: float) -> State:
         """Open the next window if there is something to read and the stream keeps up."""
-        crowded = [table for table in state.snapshot.measured if self._crowded(table)]
+        crowded = [table for table in state.snapshot.measured if self._is_crowded(table)]
         if crowded:
             self.in_progress.drop(crowded)
-            state = self._opening.crowded(state, crowded)
+            state = self._opening.restart_crowded(state, crowded)
         if not self.in_progress.has_room:
             return state
         before = self.in_progress.tickets
         try:
-            state, window = self._opening.next(state, lag_s, self.in_progress.ahead())
+            state, window = self._opening.next_window(state, lag_s, self.in_progress.ahead())
             if window is None:
                 return state
             self._open(state, window)
         except SourceError as error:
-            return self._unopened(state, error)
+            return self._handle_unopened(state, error)
         tickets, now_ms = {run.ticket for run in window.runs} - before, int(self._parts.now() * 1000)
         opened = state.snapshot.changed(tickets, lambda table: table.opened(now_ms))
         return replace(state, snapshot=opened)
 
-    def _unopened(self, state: State, error: SourceError) -> State:
+    def _handle_unopened(self, state: State, error: SourceError) -> State:
         """Handle a window that did not open. Raises the error if the session has to end."""
         if isinstance(error, TableBusy | SchemaChanged):
-            return self._opening.refused(state, error, behind=bool(self.in_progress.opened))
+            return self._opening.handle_refusal(state, error, behind=bool(self.in_progress.opened))
         if isinstance(error, PositionLost) or not self.in_progress.opened:
             raise error
         # A lost session shows in the log, or when the next window opens alone.
@@ -223,13 +222,13 @@ class Windows:
         self._opening.pauses.give_way()
         return state
 
-    def _crowded(self, table: Table) -> bool:
+    def _is_crowded(self, table: Table) -> bool:
         return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
 
     def _open(self, state: State, window: Window) -> None:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
-        self._opening.size.opened(state, window)
+        self._opening.size.note_opened(state, window)
         opened = OpenedWindow(window, reading, since_s)
         self.in_progress.add(opened)
         self._note_open(opened)

@@ -88,7 +88,7 @@ class WindowsInProgress:
         self._parts.tally.given_up += len(given_up)
         self.report()
         for opened in given_up:
-            self._size.closed(opened.window)
+            self._size.note_given_up(opened.window)
         with ExitStack() as closing:
             for opened in given_up:
                 closing.callback(opened.reading.close)
@@ -97,7 +97,7 @@ class WindowsInProgress:
     def report(self) -> None:
         """Tell the tally which windows are in progress, and how much of them waits to be emitted."""
         waiting = sum(file.bytes for opened in self.opened for file in opened.waiting)
-        self._parts.tally.in_progress([opened.window for opened in self.opened], waiting)
+        self._parts.tally.note_windows([opened.window for opened in self.opened], waiting)
 
     # What is streamed meanwhile.
 

@@ -53,7 +53,7 @@ class Certificates:
         """The seed in hexadecimal."""
         return f"{self.seed:016x}"
 
-    def sent(
+    def sent_ranges(
         self, runs: Mapping[int, Run], results: Iterable[tuple[StagedRun, EmissionResult]], frontier: Frontier
     ) -> CertifiedRanges:
         """What a slice has sent of one collection: its runs by number in the window, and their results."""
@@ -82,8 +82,8 @@ class Certificates:
             sent = sent.with_next(more)
         return sent
 
-    def issued(self, state: State, table: Table, notices: CollectionNotices) -> State:
-        """The state with the certificate of an entry that is read to its end."""
+    def issue(self, state: State, table: Table, notices: CollectionNotices) -> State:
+        """Issue the certificate of an entry that is read to its end; returns the state."""
         progress = table.progress
         sent = progress.certified if progress is not None else None
         if progress is None or (sent is None and progress.rows):
@@ -95,8 +95,10 @@ class Certificates:
         notices.certified(table, text)
         return replace(state, certificates=state.certificates.with_next(text))
 
-    def verified(self, state: State, table: Table, verdict: Verdict, notices: CollectionNotices) -> State:
-        """The state with the verdict about an entry among its certificates."""
+    def issue_verdict(
+        self, state: State, table: Table, verdict: Verdict, notices: CollectionNotices
+    ) -> State:
+        """Issue the verdict about an entry, as one of the certificates; returns the state."""
         text = verdict.document(table, self._circumstances(state), state.certificates.last)
         notices.certified(table, text)
         return replace(state, certificates=state.certificates.with_next(text))
@@ -118,7 +120,7 @@ class Certificates:
         )
         return state
 
-    def kept(self, state: State) -> State:
+    def keep_issued(self, state: State) -> State:
         """Keep the certificates that a saved state has issued; returns the state without them."""
         if not state.certificates.issued:
             return state

@@ -64,7 +64,7 @@ class Copies:
         if [parts.topic(other) for other in captured].count(topic) > 1:
             return f"its topic {topic!r} has the events of other collections, too"
         known = {parts.topic(other): other for other in (*captured, collection)}
-        return _learnt(self.of(target), topic, known)
+        return _learn(self.of(target), topic, known)
 
     def _unknown(self, against: str) -> str:
         """Why nothing can be compared with what has this name; empty if something can."""
@@ -78,7 +78,7 @@ class Copies:
         return f"the settings have no target {against!r}; known: {', '.join(sorted(self.others))}"
 
 
-def _learnt(copy: Copy, topic: str, known: Mapping[str, CollectionId]) -> str:
+def _learn(copy: Copy, topic: str, known: Mapping[str, CollectionId]) -> str:
     """Tell a copy which collections topics are of. Returns why it can't compare this one; empty if it can."""
     if isinstance(copy, Settles):
         return copy.learn(topic, known[topic])

@@ -124,7 +124,7 @@ def course_of(noted: SavedCourse, settled_then: Callable[[str], Settled], now_s:
     return course
 
 
-def digested(copy: object, rows: pa.Table) -> pa.Table:
+def with_digests(copy: object, rows: pa.Table) -> pa.Table:
     """Rows of DIGESTS, with SURVIVES. Typed rows get their digests from the copy. Raises SourceError."""
     if "row" in rows.column_names:
         return rows
@@ -139,7 +139,7 @@ def always_settled(_source: bytes) -> bool:
     return True
 
 
-def noted(table: pa.Table, turn: int) -> pa.Table:
+def seen_rows(table: pa.Table, turn: int) -> pa.Table:
     """The rows that a slice has seen, as SEEN_ROWS."""
     kinds = (pa.scalar(int(kind), pa.int8()) for kind in (SeenRow.ROW, SeenRow.SUPERSEDED))
     seen = pc.if_else(table.column(SURVIVES), *kinds)
@@ -148,7 +148,7 @@ def noted(table: pa.Table, turn: int) -> pa.Table:
     return pa.Table.from_arrays([*columns, turns, seen], schema=SEEN_ROWS)
 
 
-def absent(
+def absent_keys(
     asked: Sequence[bytes], tables: Sequence[pa.Table], known: Mapping[bytes, set[bytes]]
 ) -> list[tuple[bytes, bytes]]:
     """The keys asked for of which no row was read, each with a digest by which it is `known`.

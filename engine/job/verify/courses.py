@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from engine.job.verify.course import Course, absent, course_of, digested, noted, without_rows
+from engine.job.verify.course import Course, absent_keys, course_of, seen_rows, with_digests, without_rows
 from engine.job.verify.repair import Repair
-from engine.job.verify.resumption import goes_on, resumed
+from engine.job.verify.resumption import can_resume, resume_noted
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.compared_digests import COLUMNS
 from engine.verify.seen_row import SeenRow
@@ -56,10 +56,10 @@ class Courses:
 
     # A session.
 
-    def resumed(self, state: State, parts: JobParts) -> State:
-        """The saved state, with which a session begins. What can't go on in it begins anew."""
+    def resume(self, state: State, parts: JobParts) -> State:
+        """Resume from the saved state; returns it, with what can't go on at its beginning."""
         self.close()
-        tables = resumed(self.copies.own, self.seen_rows, state, parts.topic) if self.seen_rows else []
+        tables = resume_noted(self.copies.own, self.seen_rows, state, parts.topic) if self.seen_rows else []
         noted = {table.ticket: table.progress.noted for table in tables if table.progress}
         self._by_ticket = {
             ticket: course_of(known, self._settled_then, parts.clock())
@@ -68,7 +68,7 @@ class Courses:
         }
         begun = (table for table in state.snapshot.judged if table.progress is not None)
         anew = [table.ticket for table in begun if table.ticket not in self._by_ticket]
-        return state.queued(state.snapshot.changed(anew, lambda entry: entry.anew))
+        return state.with_queue(state.snapshot.changed(anew, lambda entry: entry.anew))
 
     def close(self) -> None:
         """Give up all comparisons. What was noted stays for the next session."""
@@ -96,25 +96,25 @@ class Courses:
         if course is None or self.seen_rows is None:
             return None
         read = [result.compared for result in results if result.compared is not None]
-        tables = [digested(self.copies.own, rows) for rows in read]
+        tables = [with_digests(self.copies.own, rows) for rows in read]
         for table in tables:
             known = (table.schema.metadata or {}).get(COLUMNS)
             if known and (columns := tuple(orjson.loads(known))):
                 course.columns[columns] = None
-            self.seen_rows.add(runs[0].ticket, noted(table, turn))
+            self.seen_rows.add(runs[0].ticket, seen_rows(table, turn))
         asked = merge_keys_of([key for run in runs for key in run.keys])
         if asked:
-            missing = absent(asked, tables, course.looked_at)
+            missing = absent_keys(asked, tables, course.looked_at)
             superseded = newer(runs[0].target.collection)
             kinds = [
                 SeenRow.SUPERSEDED if superseded.names([key]) else SeenRow.ABSENT for key, _digest in missing
             ]
             self.seen_rows.add(runs[0].ticket, without_rows(missing, kinds, turn))
-        if not goes_on(self.copies.own, runs[0].target):
+        if not can_resume(self.copies.own, runs[0].target):
             return None
         return course.saved(self.seen_rows.written(runs[0].ticket))
 
-    def streamed(self, state: State, encoded: EncodingResult) -> State:
+    def note_unsent_changes(self, state: State, encoded: EncodingResult) -> State:
         """Note collections of which rows changed without an event: what windows have read does not count."""
         changed = encoded.unsent.union(fault.collection for fault in encoded.incomplete)
         outdated = [
@@ -124,7 +124,7 @@ class Courses:
         ]
         for ticket in outdated:
             self._by_ticket[ticket].outdated = True
-        return state.queued(state.snapshot.changed(outdated, _unnoted))
+        return state.with_queue(state.snapshot.changed(outdated, _unnoted))
 
     def follow(self, state: State, parts: JobParts) -> None:
         """Tell the copies which topics have a course, and that the newest turn is sent."""

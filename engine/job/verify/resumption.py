@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 
 
-def goes_on(copy: object, target: Target) -> bool:
+def can_resume(copy: object, target: Target) -> bool:
     """Whether the next session can go on with a comparison of this target with the job's copy.
 
     The keys under which a table was touched are known to its session alone, and so are the looks at a table
@@ -48,8 +48,10 @@ def goes_on(copy: object, target: Target) -> bool:
     return isinstance(copy, Resumes) and not target.against and target.compared
 
 
-def resumed(copy: object, rows: SeenRows, state: State, topic: Callable[[CollectionId], str]) -> list[Table]:
-    """The entries that go on. What was noted of all others is forgotten."""
+def resume_noted(
+    copy: object, rows: SeenRows, state: State, topic: Callable[[CollectionId], str]
+) -> list[Table]:
+    """Resume what was noted; returns the entries that go on. What was noted of all others is forgotten."""
     noted = [
         (table, table.progress.noted)
         for table in state.snapshot.judged
@@ -60,7 +62,7 @@ def resumed(copy: object, rows: SeenRows, state: State, topic: Callable[[Collect
         for table, known in noted
         if known.form == FORM
         and isinstance(copy, Resumes)
-        and goes_on(copy, table.target)
+        and can_resume(copy, table.target)
         and copy.resume(topic(table.target.collection), Span(known.since, state.turn))
     }
     kept = rows.resume(comparable)

@@ -90,31 +90,33 @@ class Verification:
                 whole = state.snapshot.changed((table.ticket,), lambda entry: entry.unbounded)
                 state = replace(state, snapshot=whole)
             elif table.progress.done and not table.paused:
-                state = self._considered(state, table, self.courses.of(table.ticket), parts)
+                state = self._advance(state, table, self.courses.of(table.ticket), parts)
         self.courses.follow(state, parts)
         return state
 
-    def _considered(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
+    def _advance(self, state: State, table: Table, course: Course, parts: JobParts) -> State:
         try:
             if (refusal := self.copies.refusal(state, table.target, parts)) is not None:
                 raise refusal
-            found = None if course.repair.sends else self._found(state, table, course, parts)
+            found = None if course.repair.sends else self._poll_comparison(state, table, course, parts)
         except TidemarkError as error:
-            return self._over(state, table, partial(parts.listener.failed, table, error))
+            return self._finish(state, table, partial(parts.listener.failed, table, error))
         if course.repair.sends:
-            return self._mended(state, table, course.repair, parts)
+            return self._send_next(state, table, course.repair, parts)
         if found is None:
             return state
         if table.target.against and course.looks == _LOOKS and (not found.unsettled or course.known >= 0):
             found = found.without_unsettled
         if _decides(table, course, found) and not _lags(course, found):
-            return self._compared(state, table, course, found, parts)
+            return self._use_findings(state, table, course, found, parts)
         if course.looks < _LOOKS:
-            return self._looking_again(state, table, found, parts)
-        restless = _restless(table, course, found)
-        return self._over(state, table, partial(parts.listener.failed, table, restless))
+            return self._look_again(state, table, found, parts)
+        restless = _undecided_error(table, course, found)
+        return self._finish(state, table, partial(parts.listener.failed, table, restless))
 
-    def _found(self, state: State, table: Table, course: Course, parts: JobParts) -> Findings | None:
+    def _poll_comparison(
+        self, state: State, table: Table, course: Course, parts: JobParts
+    ) -> Findings | None:
         """What a comparison has found, which is begun if it is not going on yet; None until then."""
         if course.comparison is None and course.outdated:
             return Findings(stale=True)
@@ -151,7 +153,7 @@ class Verification:
         course.comparison = self.copies.of(table.target).compare(topic, seen, asked)
         _log.info("%s is compared with its copy as of turn %d", table.target.collection, state.turn)
 
-    def _compared(
+    def _use_findings(
         self, state: State, table: Table, course: Course, found: Findings, parts: JobParts
     ) -> State:
         repair, mended = course.repair, None
@@ -161,9 +163,9 @@ class Verification:
                 return state
             mended = RepairCounts(repair.reads, repair.deletes)
         verdict = Verdict(found, course.span, course.position, mended, table.target.against)
-        return self._decided(state, table, verdict, parts)
+        return self._give_verdict(state, table, verdict, parts)
 
-    def _mended(self, state: State, table: Table, repair: Repair, parts: JobParts) -> State:
+    def _send_next(self, state: State, table: Table, repair: Repair, parts: JobParts) -> State:
         """The next step of sending what differs: deletes, then rows, then everything is compared again."""
         if table.target.purpose is Purpose.MEND and table.progress is not None:
             repair.reads += table.progress.emitted
@@ -174,7 +176,7 @@ class Verification:
             sends = state.snapshot.changed((table.ticket,), lambda entry: entry.mending(keys))
             return replace(state, snapshot=sends)
         repair.end()
-        return self._reading_anew(state, table, parts)
+        return self._read_anew(state, table, parts)
 
     def _note_due(self, state: State, collection: CollectionId, repair: Repair, parts: JobParts) -> None:
         """Note the deletes that can go out in the next turn, if the copy is known up to the newest one."""
@@ -191,20 +193,20 @@ class Verification:
                 events = self._deletes(collection).batch(self.copies.own.rows(topic, extra))
             self.due.append(Deletes(collection, events, partial(repair.note_deleted, len(extra))))
 
-    def _decided(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
+    def _give_verdict(self, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if parts.certificates is not None:
-            state = parts.certificates.verified(state, table, verdict, parts.notices.collections)
+            state = parts.certificates.issue_verdict(state, table, verdict, parts.notices.collections)
         if verdict.accepts and not table.target.against:
             # Whatever the log has left out, the copy has what it should.
-            state = replace(state, incomplete=incomplete.completed(state.incomplete, table))
-        return self._over(state, table, partial(parts.listener.verified, table, verdict))
+            state = replace(state, incomplete=incomplete.without_completed(state.incomplete, table))
+        return self._finish(state, table, partial(parts.listener.verified, table, verdict))
 
-    def _over(self, state: State, table: Table, answer: Callable[[], None]) -> State:
+    def _finish(self, state: State, table: Table, answer: Callable[[], None]) -> State:
         answer()
         self.courses.forget(table.ticket)
         return replace(state, snapshot=state.snapshot.without([table]))
 
-    def _looking_again(self, state: State, table: Table, found: Findings, parts: JobParts) -> State:
+    def _look_again(self, state: State, table: Table, found: Findings, parts: JobParts) -> State:
         course = self.courses.of(table.ticket)
         if course.comparison is not None:
             course.comparison.close()
@@ -213,7 +215,7 @@ class Verification:
         if found.more or _lags(course, found):
             # Their keys are unknown to the source, so all is read again, by windows that see more.
             _log.info("%s is read again: %s", table.target.collection, _why_anew(found))
-            return self._reading_anew(state, table, parts, course.looks)
+            return self._read_anew(state, table, parts, course.looks)
         course.looks_again_at(found.undecided)
         course.hidden = bool(table.target.against) and hides_sent(self.courses.settled())
         keys = tuple(key_of(key) for key in dict.fromkeys(key for key, _digest in found.undecided))
@@ -221,9 +223,9 @@ class Verification:
         again = state.snapshot.changed((table.ticket,), lambda entry: entry.looking_again(keys))
         return replace(state, snapshot=again)
 
-    def _reading_anew(self, state: State, table: Table, parts: JobParts, looks: int = 1) -> State:
+    def _read_anew(self, state: State, table: Table, parts: JobParts, looks: int = 1) -> State:
         self.courses.begin_anew(state, table.ticket, parts, looks)
-        return state.queued(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
+        return state.with_queue(state.snapshot.changed((table.ticket,), lambda entry: entry.anew))
 
 
 def _decides(table: Table, course: Course, found: Findings) -> bool:
@@ -256,7 +258,7 @@ def _why_anew(found: Findings) -> str:
     return "too many rows differ" if found.more else "not all that was sent was visible, or whole"
 
 
-def _restless(table: Table, course: Course, found: Findings) -> SourceError:
+def _undecided_error(table: Table, course: Course, found: Findings) -> SourceError:
     """The error for rows that can't be decided, time and again."""
     if found.stale:
         why = "it or its copy was truncated or altered each time they were compared"

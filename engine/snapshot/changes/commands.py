@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from engine.model import Target
-from engine.snapshot.queue_entry import ORDINARY, Request, Table, placed, rank
+from engine.snapshot.queue_entry import ORDINARY, Request, Table, new_entries, rank
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def execute(snapshot: Snapshot, command: ExecuteSnapshot, reading: Collection[in
 def _blocked(snapshot: Snapshot, command: ExecuteSnapshot) -> Snapshot:
     """The queue with a blocking command's collections behind earlier ones, before incremental ones."""
     known = {failed.target: failed for failed in snapshot.failed}
-    entries = placed(command.targets, command.signal, snapshot.next_ticket)
+    entries = new_entries(command.targets, command.signal, snapshot.next_ticket)
     added = [
         replace(entry, id=command.id, limit=command.limit, resumes=known.pop(entry.target, None))
         for entry in entries
@@ -99,7 +99,7 @@ def begin_initial(
     `conditions` filter some of them. `Table.ordinal` is counted per database.
     """
     targets = [Target(collection, conditions.get(collection), initial=True) for collection in collections]
-    added = placed(targets, signal, snapshot.next_ticket)
+    added = new_entries(targets, signal, snapshot.next_ticket)
     others = tuple(table for table in snapshot.tables if not table.initial)
     return replace(snapshot, tables=(*added, *others), next_ticket=snapshot.next_ticket + len(added))
 

@@ -112,7 +112,7 @@ class Throttle:
             return None
         return max(1, int(min(account.rows_in(period_s, row_bytes) for account in accounts)))
 
-    def opened(self, window: str, table: Table, planned: tuple[int, int], now_s: float) -> None:
+    def charge(self, window: str, table: Table, planned: tuple[int, int], now_s: float) -> None:
         """Charge a window that has opened with its planned rows and bytes. `table` is one that it reads."""
         accounts = self._accounts(lane(table))
         if not accounts:
@@ -122,14 +122,14 @@ class Throttle:
             account.charge(account.cost_s(rows, size), now_s)
         self._open[window] = (accounts, rows, size)
 
-    def read(self, window: str, rows: int, size: int) -> None:
+    def correct_charge(self, window: str, rows: int, size: int) -> None:
         """Correct the charges of a window, whose rows are all read now."""
         accounts, planned_rows, planned_size = self._open.pop(window, ([], 0, 0))
         for account in accounts:
             account.due_s += account.cost_s(rows, size) - account.cost_s(planned_rows, planned_size)
             account.row_bytes = size / rows if rows else account.row_bytes
 
-    def given_up(self, window: str) -> None:
+    def keep_charge(self, window: str) -> None:
         """A window ends unread. It stays charged with what was planned, since it may have read that."""
         self._open.pop(window, None)
 

@@ -138,7 +138,7 @@ def test_a_receiver_that_hangs_delays_nothing_and_is_told_of(
         with watching(job.settings, lambda _settings: SERVER, system_clock()) as monitor:
             assert monitor is not None
             tally = monitor.tally
-            tally.opened(cast("LogReader", None), [CollectionId(("public", "t"))])
+            tally.note_opened(cast("LogReader", None), [CollectionId(("public", "t"))])
             monitor.history.also()
             # Nothing has come back, and nobody has waited for it.
             assert tally.sessions == 1

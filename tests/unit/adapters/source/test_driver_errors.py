@@ -9,7 +9,7 @@ import pytest
 
 from adapters.postgres.server.failures import table_errors
 from adapters.source.driver_errors import DriverErrors, ErrorMeaning, Fault, ServerRefused
-from engine.config.text.refusals import refusals
+from engine.config.text.refusals import refusal_count
 from engine.errors import (
     ConfigError,
     LoginRefused,
@@ -83,13 +83,13 @@ def test_an_error_says_its_collection_or_where_the_driver_leads():
 
 
 def test_a_refused_login_has_credentials_renewed():
-    before = refusals()
+    before = refusal_count()
     with pytest.raises(LoginRefused), ERRORS("connecting"):
         raise DriverError(1)
     with pytest.raises(SourceError), ERRORS("connecting"):
         raise DriverError(5)
 
-    assert refusals() == before + 1
+    assert refusal_count() == before + 1
 
 
 def test_a_refusal_keeps_what_the_server_said_on_its_way_from_a_task():

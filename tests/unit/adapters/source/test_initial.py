@@ -111,7 +111,7 @@ def waits(first: InitialSnapshot[FakeView], state: State, apart: Collection[Coll
 
 def signalled() -> State:
     """A job that streams, has read a part of what a signal asked for, and remembers a failure."""
-    asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(A),))).began(1, EXTENT, 5)
+    asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(A),))).with_extent(1, EXTENT, 5)
     failed = (FailedSnapshot(Target(B), ("id",), ()),)
     return State(position=STREAMED, snapshot=replace(asked, failed=failed), memory={"keys": "of this log"})
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import job_error, telling_line
-from engine.config.text.refusals import refusals
+from engine.config.text.refusals import refusal_count
 from engine.errors import LoginRefused, SinkError, SinkRefused, SourceError
 from tests.thrown import Thrown, failed_job
 
@@ -181,7 +181,7 @@ def test_an_error_whose_text_went_with_the_jvm_is_named():
     ],
 )
 def test_a_refused_login_is_told_from_rows_that_can_not_be_read(error: Exception, *, refused: bool):
-    before = refusals()
+    before = refusal_count()
 
     assert isinstance(job_error(error, "reading rows"), LoginRefused) is refused
-    assert refusals() == before + refused
+    assert refusal_count() == before + refused

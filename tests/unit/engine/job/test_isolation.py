@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicRemade, TopicsRefused
-from engine.isolation.incomplete import Cause, Incomplete, noted
+from engine.isolation.incomplete import Cause, Incomplete, with_faults
 from engine.isolation.kept_events import Bundle
 from tests.fakes import _ATTEMPTS
 from tests.job_bench import Bench, T, U
@@ -342,8 +342,8 @@ class TestDeletions:
     def test_what_lacks_more_stays_as_it_was(self):
         gap = Incomplete(T, Cause.GAP, "1", "unpublished")
 
-        assert noted([gap], [self.FOUND]) == (gap,)
-        assert [entry.cause for entry in noted([self.FOUND], [gap])] == [Cause.GAP]
+        assert with_faults([gap], [self.FOUND]) == (gap,)
+        assert [entry.cause for entry in with_faults([self.FOUND], [gap])] == [Cause.GAP]
         assert str(self.FOUND) == "public.t lacks deletions since 5: a partition was truncated"
         assert not self.FOUND.aside
 

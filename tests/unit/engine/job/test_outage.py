@@ -22,16 +22,16 @@ def said(caplog):
 def test_the_same_reason_is_told_once(said):
     outage = Outage()
     for attempt in range(100):
-        outage.goes_on(DOWN, 10.0, 10.0 * attempt)
+        outage.note_failure(DOWN, 10.0, 10.0 * attempt)
 
     assert said() == ["connection refused; trying again in 10.0 s, and until it passes"]
 
 
 def test_another_reason_is_told(said):
     outage = Outage()
-    outage.goes_on(DOWN, 1.0, 0.0)
-    outage.goes_on(REFUSED, 2.0, 1.0)
-    outage.goes_on(DOWN, 4.0, 3.0)
+    outage.note_failure(DOWN, 1.0, 0.0)
+    outage.note_failure(REFUSED, 2.0, 1.0)
+    outage.note_failure(DOWN, 4.0, 3.0)
 
     assert [line.partition(";")[0] for line in said()] == [
         "connection refused",
@@ -42,12 +42,12 @@ def test_another_reason_is_told(said):
 
 def test_its_end_is_told_once_and_the_next_one_anew(said):
     outage = Outage()
-    outage.is_over(0.0)
-    outage.goes_on(DOWN, 1.0, 10.0)
-    outage.goes_on(DOWN, 2.0, 11.0)
-    outage.is_over(14.0)
-    outage.is_over(15.0)
-    outage.goes_on(DOWN, 1.0, 20.0)
+    outage.note_progress(0.0)
+    outage.note_failure(DOWN, 1.0, 10.0)
+    outage.note_failure(DOWN, 2.0, 11.0)
+    outage.note_progress(14.0)
+    outage.note_progress(15.0)
+    outage.note_failure(DOWN, 1.0, 20.0)
 
     assert said()[1:] == [
         "continues after 4 s and 2 attempts",

@@ -119,8 +119,10 @@ def test_the_state_keeps_what_the_source_knows_besides_its_log(tmp_path):
     error = PositionLost("gone", where="the slot", loss=Loss.SLOT_MISSING)
     replaced = PositionLost("another one", where="the server", loss=Loss.REPLACED)
 
-    assert recovery.lost(state, error, "", ("members", "columns")).memory == {"members": known["members"]}
-    assert recovery.lost(state, replaced, "", ("members",)).memory == {}
+    assert recovery.after_loss(state, error, "", ("members", "columns")).memory == {
+        "members": known["members"]
+    }
+    assert recovery.after_loss(state, replaced, "", ("members",)).memory == {}
 
 
 def test_without_the_setting_the_job_stops(tmp_path):
@@ -503,14 +505,14 @@ def test_any_history_with_lost_logs_ends_in_an_equal_copy(tmp_path, seed, verdic
 def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
     """The verdicts on the table, as they are given."""
     given: list[Verdict] = []
-    decided = Verification._decided
+    decided = Verification._give_verdict
 
     def noted(self: Verification, state: State, table: Table, verdict: Verdict, parts: JobParts) -> State:
         if table.target.collection == T:
             given.append(verdict)
         return decided(self, state, table, verdict, parts)
 
-    monkeypatch.setattr(Verification, "_decided", noted)
+    monkeypatch.setattr(Verification, "_give_verdict", noted)
     return given
 
 

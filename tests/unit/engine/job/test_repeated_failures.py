@@ -16,16 +16,16 @@ HERE, THERE = Position((1,)), Position((2,))
 def test_six_failures_at_one_place_are_too_many():
     failures, state = RepeatedFailures(), State(position=HERE)
 
-    assert [failures.noted(state) for _ in range(6)] == [*[False] * 5, True]
+    assert [failures.note(state) for _ in range(6)] == [*[False] * 5, True]
 
 
 def test_a_stream_that_moves_begins_anew():
     failures, state = RepeatedFailures(), State(position=HERE)
     for _ in range(5):
-        failures.noted(state)
+        failures.note(state)
 
-    assert not failures.noted(replace(state, position=THERE))
-    assert not failures.noted(state)
+    assert not failures.note(replace(state, position=THERE))
+    assert not failures.note(state)
 
 
 def test_a_stream_that_moves_is_no_progress_for_rows_that_wait():
@@ -34,4 +34,4 @@ def test_a_stream_that_moves_is_no_progress_for_rows_that_wait():
     states = [State(position=Position((number,)), snapshot=waiting) for number in range(6)]
     failures = RepeatedFailures()
 
-    assert [failures.noted(state) for state in states] == [*[False] * 5, True]
+    assert [failures.note(state) for state in states] == [*[False] * 5, True]

@@ -43,14 +43,14 @@ def ranges(*bounds: tuple[str | None, str | None]) -> tuple[Range, ...]:
 
 def mending() -> Snapshot:
     """A repair that was compared and sends the row under one key."""
-    snapshot = queued(replace(A, purpose=Purpose.REPAIR)).began(1, EXTENT, 0)
+    snapshot = queued(replace(A, purpose=Purpose.REPAIR)).with_extent(1, EXTENT, 0)
     read = snapshot.advanced(Advance(1, (run(None, "100"),), rows=5))
     return read.changed((1,), lambda table: table.mending((("7",),)))
 
 
 def with_gap() -> Snapshot:
     """A collection of which the keys from 10 to 20 could not be read, and another one that waits."""
-    snapshot = queued(A, B).began(1, EXTENT, 5)
+    snapshot = queued(A, B).with_extent(1, EXTENT, 5)
     snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=10))
     snapshot = snapshot.advanced(Advance(1, (run("10", "20"),), why="bad page"))
     snapshot = snapshot.advanced(Advance(1, (run("20", "100"),), rows=80, emitted=80))

@@ -60,7 +60,7 @@ def window(*chunks: int) -> Window:
     ],
 )
 def test_a_failure_has_its_remedy(trouble, chunks, expected):
-    assert trouble.failed(window(*chunks), CHUNK, retries=2) == expected
+    assert trouble.after_failure(window(*chunks), CHUNK, retries=2) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_failure_has_its_remedy(trouble, chunks, expected):
     ],
 )
 def test_what_was_too_slow_is_read_in_smaller_windows_as_long_as_there_are_any(trouble, chunks, expected):
-    assert trouble.failed(window(*chunks), CHUNK, retries=2, smaller=True) == expected
+    assert trouble.after_failure(window(*chunks), CHUNK, retries=2, smaller=True) == expected
 
 
 SUSPECTS = frozenset([1, 2])
@@ -91,30 +91,30 @@ SUSPECTS = frozenset([1, 2])
     ],
 )
 def test_what_goes_well_makes_the_next_larger_until_all_that_failed_together_were_read(trouble, expected):
-    assert trouble.mended(window(1), usual_rows=100) == expected
+    assert trouble.after_success(window(1), usual_rows=100) == expected
 
 
 class TestYielding:
     def test_each_time_the_next_window_holds_half_as_much_down_to_a_chunk(self):
-        first = YieldLimit().gave_way(window(16), CHUNK)
-        second = first.gave_way(window(8), CHUNK)
-        least = second.gave_way(window(1), CHUNK)
+        first = YieldLimit().after_yield(window(16), CHUNK)
+        second = first.after_yield(window(8), CHUNK)
+        least = second.after_yield(window(1), CHUNK)
 
         assert [policy.rows for policy in (first, second, least)] == [80, 40, CHUNK]
         assert [policy.least(1000) for policy in (YieldLimit(), first)] == [1000, 80]
 
     def test_one_that_goes_well_lets_the_next_one_hold_a_quarter_more(self):
-        assert YieldLimit(80).went_well(1000).rows == 100
-        assert YieldLimit(900).went_well(1000) == YieldLimit()
+        assert YieldLimit(80).after_success(1000).rows == 100
+        assert YieldLimit(900).after_success(1000) == YieldLimit()
 
     def test_it_is_no_use_once_windows_that_can_t_be_smaller_have_given_way_ten_times(self):
         yielding = YieldLimit()
         for _ in range(10):
             assert not yielding.hopeless
-            yielding = yielding.gave_way(window(1), CHUNK)
+            yielding = yielding.after_yield(window(1), CHUNK)
 
         assert yielding.hopeless
-        assert not yielding.went_well(1000).hopeless
+        assert not yielding.after_success(1000).hopeless
 
     def test_a_window_that_can_be_smaller_is_never_in_vain(self):
-        assert YieldLimit(CHUNK, in_vain=9).gave_way(window(1, 1), CHUNK).in_vain == 0
+        assert YieldLimit(CHUNK, in_vain=9).after_yield(window(1, 1), CHUNK).in_vain == 0

@@ -35,7 +35,7 @@ class Reading:
         )
         for table in self.snapshot.tables:
             extent = Extent(20, 2000, greatest=("20",), span=(1, 20), key=("k",))
-            self.snapshot = self.snapshot.began(table.ticket, extent, 0)
+            self.snapshot = self.snapshot.with_extent(table.ticket, extent, 0)
 
     def sends(self, *pieces: tuple[str, int], empty: Sequence[str] = ()) -> dict[tuple[str, int], str]:
         """Pieces, as a table and its first or second half; those of empty tables have no rows."""

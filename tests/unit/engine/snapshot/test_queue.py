@@ -21,7 +21,7 @@ from tests.unit.engine.snapshot.queues import EXTENT, A, B, mending, queued, ran
 
 
 def test_what_was_measured_begins_its_progress():
-    snapshot = queued(A, B).began(2, EXTENT, 5)
+    snapshot = queued(A, B).with_extent(2, EXTENT, 5)
 
     assert [table.progress for table in snapshot.tables] == [None, Progress(EXTENT, 5, EXTENT.ranges)]
 
@@ -39,7 +39,7 @@ def test_a_collection_is_one_range_to_its_greatest_key_if_it_has_rows(extent, ex
 
 
 def test_a_window_moves_one_entry_on():
-    snapshot = queued(A, A).began(1, EXTENT, 5).began(2, EXTENT, 6)
+    snapshot = queued(A, A).with_extent(1, EXTENT, 5).with_extent(2, EXTENT, 6)
     snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9))
     snapshot = snapshot.advanced(Advance(1, (run("10", "15", 1), run("15", "20", 1)), rows=10, emitted=10))
 
@@ -51,7 +51,7 @@ def test_a_window_moves_one_entry_on():
 
 
 def test_the_last_window_makes_the_entry_done_with_its_totals():
-    snapshot = queued(A, B).began(1, EXTENT, 5)
+    snapshot = queued(A, B).with_extent(1, EXTENT, 5)
     snapshot = snapshot.advanced(Advance(1, (run(None, "100"),), rows=100, emitted=90))
 
     assert snapshot.done == (Table(1, "s", A, Progress(EXTENT, 5, (), rows=100, emitted=90, chunks=2)),)
@@ -59,13 +59,13 @@ def test_the_last_window_makes_the_entry_done_with_its_totals():
 
 
 def test_a_window_of_an_entry_that_was_stopped_changes_nothing():
-    snapshot, _stopped = stop(queued(A, B).began(1, EXTENT, 5), StopSnapshot("s", (A.collection,)))
+    snapshot, _stopped = stop(queued(A, B).with_extent(1, EXTENT, 5), StopSnapshot("s", (A.collection,)))
 
     assert snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9)) == snapshot
 
 
 def test_a_run_that_is_not_what_comes_next_is_our_own_fault():
-    snapshot = queued(A).began(1, EXTENT, 5)
+    snapshot = queued(A).with_extent(1, EXTENT, 5)
 
     with pytest.raises(InvariantError):
         snapshot.advanced(Advance(1, (run("10", "20"),)))
@@ -91,7 +91,7 @@ def opened(snapshot: Snapshot, tickets: set[int]) -> Snapshot:
     ],
 )
 def test_the_clock_of_a_collection_starts_with_its_first_window(tickets, expected):
-    before = queued(A, B).began(1, EXTENT, 1_000).began(2, EXTENT, 1_000)
+    before = queued(A, B).with_extent(1, EXTENT, 1_000).with_extent(2, EXTENT, 1_000)
 
     assert [
         table.progress and table.progress.since_ms for table in opened(before, tickets).tables
@@ -99,7 +99,7 @@ def test_the_clock_of_a_collection_starts_with_its_first_window(tickets, expecte
 
 
 def test_the_clock_goes_on_with_the_second_window():
-    snapshot = queued(A).began(1, EXTENT, 1_000)
+    snapshot = queued(A).with_extent(1, EXTENT, 1_000)
     snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9))
 
     assert opened(snapshot, {1}) == snapshot
@@ -115,7 +115,7 @@ class TestReadingAgain:
     FIRST = Advance(1, (run(None, "100", 1),), rows=100, emitted=90, lacking=frozenset([("2",), ("3",)]))
 
     def after(self, *advances: Advance) -> Snapshot:
-        snapshot = queued(A).began(1, EXTENT, 5)
+        snapshot = queued(A).with_extent(1, EXTENT, 5)
         for advance in advances:
             snapshot = snapshot.advanced(advance)
         return snapshot
@@ -182,7 +182,7 @@ class TestReadingAgain:
     ],
 )
 def test_the_size_of_rows_is_learnt_from_those_read(rows, staged, expected):
-    snapshot = queued(A).began(1, EXTENT, 5)
+    snapshot = queued(A).with_extent(1, EXTENT, 5)
     (table,) = snapshot.advanced(Advance(1, (run(None, "10"),), rows=rows, emitted=rows, bytes=staged)).tables
 
     assert table.progress is not None
@@ -204,7 +204,7 @@ def test_a_repair_sends_rows_and_stays_in_the_queue():
 
 def test_a_whole_collection_gets_bounds_unless_its_key_has_changed():
     whole = Extent(1, 1, whole=True, key=("id",))
-    (table,) = queued(A).began(1, whole, 5).tables
+    (table,) = queued(A).with_extent(1, whole, 5).tables
     bounds = replace(EXTENT, key=("id",))
 
     assert table.bounded(bounds).progress == Progress(bounds, 5, bounds.ranges)
@@ -213,7 +213,7 @@ def test_a_whole_collection_gets_bounds_unless_its_key_has_changed():
 
 def test_a_moved_row_is_read_again_where_ranges_are_of_the_key_that_it_moved_in():
     by_id, by_code = replace(EXTENT, key=("id",)), replace(EXTENT, key=("code",))
-    snapshot = queued(A, A).began(1, by_id, 5).began(2, by_code, 5)
+    snapshot = queued(A, A).with_extent(1, by_id, 5).with_extent(2, by_code, 5)
     moved = read_again(snapshot, A.collection, ("code",), frozenset([(("7",), ("500",))]))
 
     assert [table.progress.reread for table in moved.tables if table.progress] == [(), (("500",),)]

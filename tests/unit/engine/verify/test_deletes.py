@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.events.record.envelope import around_delete
+from engine.events.record.envelope import delete_row_affixes
 from engine.verify.deletes import DeleteEvents
 
 SOURCE = '{"snapshot":"incremental"}'
@@ -14,7 +14,7 @@ SOURCE = '{"snapshot":"incremental"}'
 
 def deletes(*, tombstones: bool = True, wrapped: bool = False) -> DeleteEvents:
     wrap = ('{"schema":{},"payload":', "}") if wrapped else ("", "")
-    before, after = around_delete(SOURCE, 7)
+    before, after = delete_row_affixes(SOURCE, 7)
     return DeleteEvents("shop.t", wrap, (wrap[0] + before, after + wrap[1]), ("id", "v"), tombstones)
 
 

@@ -77,7 +77,7 @@ def snapshot_of(mode: SnapshotMode) -> InitialSnapshot[HeldSnapshot]:
 def signalled() -> State:
     """A job that streams, and has measured and read a part of what a signal asked for."""
     asked = execute(Snapshot(), ExecuteSnapshot("signal", (Target(A),)))
-    return State(position=EARLIER, snapshot=asked.began(1, Extent(100, 1000, greatest=("100",)), 5))
+    return State(position=EARLIER, snapshot=asked.with_extent(1, Extent(100, 1000, greatest=("100",)), 5))
 
 
 def test_a_signalled_collection_begins_anew_after_a_lost_log():

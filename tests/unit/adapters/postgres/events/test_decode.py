@@ -25,7 +25,7 @@ from adapters.postgres.server.visibility import Visibility
 from adapters.postgres.snapshot.superseded_keys import noted
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
-from engine.events.counts import EventCounts, total
+from engine.events.counts import EventCounts, sum_counts
 from engine.events.settings import EventSettings
 from engine.model import CollectionId, SignalRow
 from engine.snapshot.merge_key import merge_keys
@@ -143,7 +143,7 @@ def test_events_of_several_tables_and_kinds_keep_the_order_of_the_log():
         "t None",
         'c {"id":3}',
     ]
-    assert total(part.counts for part in run(log)) == EventCounts(4, 1, 2, 2, 1, 7)
+    assert sum_counts(part.counts for part in run(log)) == EventCounts(4, 1, 2, 2, 1, 7)
 
 
 def test_a_key_change_carries_each_key_in_the_others_header():

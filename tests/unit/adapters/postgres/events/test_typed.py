@@ -20,7 +20,7 @@ from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
 from engine.events.batch import EventForm
-from engine.events.columns import marked
+from engine.events.columns import with_marker
 from engine.events.record.special_decimals import special_texts
 from engine.events.settings import (
     BinaryMode,
@@ -268,7 +268,7 @@ def test_a_marker_is_in_the_source_block_of_marked_rows_only():
     config = replace(PLAIN, form=EventForm.COLUMNS)
     (part,) = run(changes(), config)
     batch = part.columns[1].slice(0, 1)
-    (event,) = records([marked(batch, "last")])
+    (event,) = records([with_marker(batch, "last")])
     (plain,) = records([batch])
 
     assert event["value"]["source"] == {**plain["value"]["source"], "snapshot": "last"}

@@ -45,7 +45,7 @@ def test_topics_and_schemas_have_the_databases_name_and_are_avros_where_asked():
     )
 
     assert codec.topic == "server1.my_db.dbo.t-1"
-    schema = orjson.loads(codec.value_wrap[0] + "null}")["schema"]
+    schema = orjson.loads(codec.value_affixes[0] + "null}")["schema"]
     assert schema["name"] == "server1.my_db.dbo.t-1.Envelope"
     assert schema["fields"][2]["name"] == "io.debezium.connector.sqlserver.Source"
     assert [field["field"] for field in schema["fields"][2]["fields"]] == [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.config.text import references
-from engine.config.text.references import Hidden, fresh, may_change, resolve
-from engine.config.text.refusals import refusals, refuse
+from engine.config.text.references import Hidden, may_change, resolve, resolve_again
+from engine.config.text.refusals import note_refusal, refusal_count
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def test_a_value_is_asked_for_again(tmp_path: Path):
     (tmp_path / "password").write_text("second")
 
     assert value == "first"
-    assert fresh(value) == "second"
-    assert fresh("plain") == "plain"
+    assert resolve_again(value) == "second"
+    assert resolve_again("plain") == "plain"
     assert may_change(value)
     assert not may_change(one("${env:X}", {"X": "x"}))
 
@@ -114,8 +114,8 @@ def test_blanks_that_were_taken_away_are_again(tmp_path: Path):
     (tmp_path / "user").write_text("me\n")
     value = one(f"${{dir:{tmp_path}:user}}")
 
-    assert fresh(value) == "me\n"
-    assert fresh(value.strip()) == "me"
+    assert resolve_again(value) == "me\n"
+    assert resolve_again(value.strip()) == "me"
 
 
 def test_a_provider_that_is_away_is_a_fault_that_passes(tmp_path: Path):
@@ -124,19 +124,19 @@ def test_a_provider_that_is_away_is_a_fault_that_passes(tmp_path: Path):
     (tmp_path / "password").unlink()
 
     with pytest.raises(SourceError, match="can't get a credential: can't read the file"):
-        fresh(value)
+        resolve_again(value)
 
 
 def test_a_program_is_asked_once_for_connections_at_once_and_again_after_a_refusal(tmp_path: Path):
     count = tmp_path / "count"
     value = one(f"${{cmd:sh -c 'echo x >> {count}; wc -l < {count}'}}")
-    before = refusals()
-    assert (value.strip(), fresh(value).strip()) == ("1", "1")
+    before = refusal_count()
+    assert (value.strip(), resolve_again(value).strip()) == ("1", "1")
 
-    refuse()
+    note_refusal()
 
-    assert fresh(value).strip() == "2"
-    assert refusals() == before + 1
+    assert resolve_again(value).strip() == "2"
+    assert refusal_count() == before + 1
 
 
 def test_a_program_s_words_are_no_shell_s_to_read():

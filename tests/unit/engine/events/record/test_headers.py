@@ -102,7 +102,7 @@ def test_a_header_has_the_form_of_its_converter_whatever_the_key_s_is(
         "p", "d", key_schemas=key_schemas, header_converter=converter, header_schemas=schemas
     )
     codec = codec_for(RELATION, TABLE, settings, {})
-    whole = codec_for(RELATION, TABLE, replace(settings, key_schemas=True), {}).key_wrap
+    whole = codec_for(RELATION, TABLE, replace(settings, key_schemas=True), {}).key_affixes
 
     keys = codec.row([pa.array(["12.50"], pa.large_string())]).key
 

@@ -349,7 +349,7 @@ def test_what_a_source_tells_goes_out_with_the_turn_of_its_span(bench: Bench, to
     notice = SourceNotice("Capture Instance", "COMPLETED", {"capture_instance": "dbo_t"})
     bench.turns(1)
     told.clear()
-    bench.job._parts.notices.told([notice])
+    bench.job._parts.notices.note_from_source([notice])
     assert not told
     bench.turns(1)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.job.reports.observation import Observation
-from engine.job.reports.progress_log import ProgressLog, TableReport, goes_on, table_report
+from engine.job.reports.progress_log import ProgressLog, TableReport, resume_line, table_report
 from engine.job.saved.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
@@ -65,7 +65,7 @@ def test_there_is_no_report_before_a_table_has_begun(tables):
     ],
 )
 def test_a_restart_is_told_where_the_queue_goes_on(tables, expected):
-    assert goes_on(tables) == expected
+    assert resume_line(tables) == expected
 
 
 def test_a_report_tells_speed_and_time_left():

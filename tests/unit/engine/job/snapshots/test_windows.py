@@ -170,7 +170,7 @@ class TestWindows:
         busy, other = CollectionId(("a", "b.c")), CollectionId(("a.b", "c"))
         queue = execute(Snapshot(), ExecuteSnapshot("s", (Target(busy), Target(other))))
         scheduler = WindowScheduler(bench.parts(), Pace())
-        state = scheduler.refused(State(snapshot=queue), TableBusy("locked", where=busy))
+        state = scheduler.handle_refusal(State(snapshot=queue), TableBusy("locked", where=busy))
 
         assert [table.target.collection for table in state.snapshot.tables] == [other, busy]
 
@@ -752,7 +752,7 @@ class TestBehind:
         (first,) = bench.job.state.snapshot.tables
         both = replace(bench.job.state.snapshot, tables=(first, replace(first, ticket=9)))
 
-        state = bench.job._windows._opening.crowded(bench.job.state.queued(both), [first])
+        state = bench.job._windows._opening.restart_crowded(bench.job.state.with_queue(both), [first])
 
         assert first.progress is not None
         assert [table.progress for table in state.snapshot.tables] == [None, first.progress]

@@ -34,7 +34,7 @@ def test_collections_are_queued_in_the_order_of_their_signals():
 
 
 def test_what_waits_is_asked_for_by_one_more_and_measured_anew():
-    before = queued(A, B).began(1, EXTENT, 5).began(2, EXTENT, 5)
+    before = queued(A, B).with_extent(1, EXTENT, 5).with_extent(2, EXTENT, 5)
     snapshot = execute(before, ExecuteSnapshot("again", (B, A, C), "monday"))
 
     assert tickets(snapshot) == [(1, A), (2, B), (3, C)]
@@ -65,7 +65,7 @@ class TestPriority:
         assert [table.signal for table in self.asked(*priorities).tables] == list(map(str, order))
 
     def test_one_that_is_being_read_yields_to_a_higher_one_and_keeps_its_progress(self):
-        reading = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "50"),), rows=50))
+        reading = queued(A).with_extent(1, EXTENT, 5).advanced(Advance(1, (run(None, "50"),), rows=50))
         snapshot = execute(reading, ExecuteSnapshot("urgent", (B,), priority=1))
 
         assert tickets(snapshot) == [(2, B), (1, A)]
@@ -97,7 +97,7 @@ def test_a_request_with_another_limit_gets_an_entry_of_its_own():
 
 @pytest.mark.parametrize("why", ["in a window", "read in part", "resumes", "another condition", "initial"])
 def test_what_is_read_or_something_else_is_not_merged_with(why):
-    before, asked, reading = queued(A).began(1, EXTENT, 5), A, frozenset[int]()
+    before, asked, reading = queued(A).with_extent(1, EXTENT, 5), A, frozenset[int]()
     match why:
         case "in a window":
             reading = frozenset({1})
@@ -199,7 +199,7 @@ class TestPaused:
         assert tickets(after) == [(2, B)]
 
     def test_rows_that_move_meanwhile_are_read_again(self):
-        begun = queued(A).began(1, EXTENT, 5)
+        begun = queued(A).with_extent(1, EXTENT, 5)
         paused, _tables = pause(begun, PauseSnapshot("p", None))
         (moved,) = read_again(paused, A.collection, EXTENT.key, frozenset({(("1",), ("9",))})).tables
 

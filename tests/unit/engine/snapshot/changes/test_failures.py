@@ -19,7 +19,7 @@ from tests.unit.engine.snapshot.queues import EXTENT, A, B, mending, queued, ran
 
 
 def test_a_signal_reads_what_the_snapshot_before_the_log_could_not():
-    snapshot = begin_initial(Snapshot(), (A.collection,), "initial").began(1, EXTENT, 5)
+    snapshot = begin_initial(Snapshot(), (A.collection,), "initial").with_extent(1, EXTENT, 5)
     snapshot = execute(remember_failures(snapshot, snapshot.tables), ExecuteSnapshot("s", (A,)))
 
     (table,) = snapshot.tables
@@ -38,7 +38,7 @@ class TestGaps:
 
     def test_the_next_signal_reads_just_the_gap(self):
         again = execute(with_gap(), ExecuteSnapshot("again", (A,)))
-        begun = again.began(3, EXTENT, 9)
+        begun = again.with_extent(3, EXTENT, 9)
 
         assert again.failed == ()
         assert begun.tables[-1].progress == Progress(EXTENT, 9, ranges(("10", "20")))
@@ -48,25 +48,25 @@ class TestGaps:
     )
     def test_a_signal_for_something_else_reads_all_of_that(self, target):
         again = with_gap().without(with_gap().tables)
-        again = execute(again, ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
+        again = execute(again, ExecuteSnapshot("again", (target,))).with_extent(3, EXTENT, 9)
 
         assert again.tables[-1].progress == Progress(EXTENT, 9, EXTENT.ranges)
         assert len(again.failed) == 1
 
     def test_under_another_key_all_is_read_again(self):
         rekeyed = replace(EXTENT, key=("email",))
-        again = execute(with_gap(), ExecuteSnapshot("again", (A,))).began(3, rekeyed, 9)
+        again = execute(with_gap(), ExecuteSnapshot("again", (A,))).with_extent(3, rekeyed, 9)
 
         assert again.tables[-1].progress == Progress(rekeyed, 9, EXTENT.ranges)
 
     def test_one_that_is_small_now_is_read_whole(self):
         whole = Extent(10, 100, whole=True)
-        again = execute(with_gap(), ExecuteSnapshot("again", (A,))).began(3, whole, 9)
+        again = execute(with_gap(), ExecuteSnapshot("again", (A,))).with_extent(3, whole, 9)
 
         assert again.tables[-1].progress == Progress(whole, 9, whole.ranges)
 
     def test_what_is_given_up_in_the_middle_lacks_all_that_is_left(self):
-        snapshot = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "10"),)))
+        snapshot = queued(A).with_extent(1, EXTENT, 5).advanced(Advance(1, (run(None, "10"),)))
         (failed,) = remember_failures(snapshot, snapshot.tables).failed
 
         assert failed.gaps == (Gap(Range(("10",), ("100",))),)

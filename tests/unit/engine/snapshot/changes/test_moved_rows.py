@@ -19,7 +19,7 @@ def test_a_row_that_moves_out_of_the_gap_without_a_value_is_read_too():
         read_again(with_gap(), A.collection, EXTENT.key, frozenset([(("7",), ("500",))])),
         ExecuteSnapshot("a", (A,)),
     )
-    progress = moved.began(3, EXTENT, 9).tables[-1].progress
+    progress = moved.with_extent(3, EXTENT, 9).tables[-1].progress
 
     assert progress
     assert (progress.left, progress.reread) == (ranges(("10", "20")), (("500",),))
@@ -41,7 +41,7 @@ def test_of_too_many_such_rows_nothing_is_kept():
         keys = frozenset(((str(n),), (str(n),)) for n in range(start, start + 5_000))
         moved = read_again(moved, A.collection, EXTENT.key, keys)
     (failed,) = moved.failed
-    again = execute(moved, ExecuteSnapshot("a", (A,))).began(3, EXTENT, 9).tables[-1].progress
+    again = execute(moved, ExecuteSnapshot("a", (A,))).with_extent(3, EXTENT, 9).tables[-1].progress
 
     assert failed.gaps == (Gap(Range()),)
     assert again == Progress(EXTENT, 9, EXTENT.ranges)
@@ -61,7 +61,7 @@ def test_a_row_that_moves_while_the_gap_waits_in_the_queue_is_read_too():
     waiting = execute(with_gap(), ExecuteSnapshot("again", (A,)))
     progress = (
         read_again(waiting, A.collection, EXTENT.key, frozenset([(("7",), ("500",))]))
-        .began(3, EXTENT, 9)
+        .with_extent(3, EXTENT, 9)
         .tables[-1]
         .progress
     )

@@ -22,7 +22,7 @@ class TestReplaced:
     """Rows that others took the place of, outside the log."""
 
     def read(self, as_of: tuple[int, ...], snapshot: Snapshot | None = None) -> Snapshot:
-        began = (snapshot or queued(A)).began(1, replace(EXTENT, as_of=as_of), 5)
+        began = (snapshot or queued(A)).with_extent(1, replace(EXTENT, as_of=as_of), 5)
         return began.advanced(Advance(1, (run(None, "10"),), rows=9, emitted=9))
 
     @pytest.mark.parametrize("as_of", [(), (6, 9), (6,)])
@@ -60,7 +60,7 @@ class TestReplaced:
         """What was read before the failure was read before the replacement."""
         failed = remember_failures(self.read(()), self.read(()).tables)
         resumed = execute(failed, ExecuteSnapshot("again", (A,)))
-        later = resumed.began(resumed.tables[0].ticket, replace(EXTENT, as_of=(8, 0)), 5)
+        later = resumed.with_extent(resumed.tables[0].ticket, replace(EXTENT, as_of=(8, 0)), 5)
 
         whole, (anew,) = restart_replaced(later, {A.collection: (7, 1)})
 
@@ -82,7 +82,7 @@ def test_beside_another_log_nothing_of_it_counts():
         lambda snapshot: restart_collection(snapshot, A.collection),
         lambda snapshot: restart_replaced(snapshot, {A.collection: (9,)})[0],
         lambda snapshot: snapshot.changed((1,), lambda table: table.anew),
-        lambda snapshot: snapshot.began(1, EXTENT, 0),
+        lambda snapshot: snapshot.with_extent(1, EXTENT, 0),
     ],
 )
 def test_a_repair_that_must_be_measured_anew_compares_before_it_sends(change):

@@ -43,10 +43,10 @@ class Reader:
             self.now_s += self.late_s
         most = self.throttle.most_rows(self.table, ROW_BYTES, 2.0)
         rows, window = most if most is not None else 200_000, str(next(self.ids))
-        self.throttle.opened(window, self.table, (rows, rows * ROW_BYTES), self.now_s)
+        self.throttle.charge(window, self.table, (rows, rows * ROW_BYTES), self.now_s)
         self.read.append((self.now_s, rows))
         self.now_s += self.reads_s
-        self.throttle.read(window, rows, rows * self.bytes_per_row)
+        self.throttle.correct_charge(window, rows, rows * self.bytes_per_row)
         return rows
 
     def rate(self) -> float:
@@ -113,10 +113,10 @@ def test_a_window_that_is_open_counts_for_the_next_one():
     throttle = Throttle(NO_LIMIT, 2.0)
     throttle.follow([], 0.0)
     throttle.follow([SLOW], 1.0)
-    throttle.opened("first", SLOW, (2_000, 0), 1.0)
+    throttle.charge("first", SLOW, (2_000, 0), 1.0)
 
     assert throttle.waits(SLOW, 2.9)
-    throttle.read("first", 500, 0)
+    throttle.correct_charge("first", 500, 0)
     assert not throttle.waits(SLOW, 1.5)
     assert throttle.waits(SLOW, 1.4)
 
@@ -125,9 +125,9 @@ def test_what_was_given_up_stays_charged_because_it_may_have_been_read():
     throttle = Throttle(NO_LIMIT, 2.0)
     throttle.follow([], 0.0)
     throttle.follow([SLOW], 0.0)
-    throttle.opened("first", SLOW, (2_000, 0), 0.0)
-    throttle.given_up("first")
-    throttle.read("first", 0, 0)
+    throttle.charge("first", SLOW, (2_000, 0), 0.0)
+    throttle.keep_charge("first")
+    throttle.correct_charge("first", 0, 0)
 
     assert throttle.waits(SLOW, 1.9)
 
@@ -137,7 +137,7 @@ def test_signals_wait_for_themselves_alone():
     throttle = Throttle(NO_LIMIT, 2.0)
     throttle.follow([], 0.0)
     throttle.follow([SLOW, other, FREE], 0.0)
-    throttle.opened("first", SLOW, (2_000, 0), 0.0)
+    throttle.charge("first", SLOW, (2_000, 0), 0.0)
 
     assert [throttle.waits(table, 1.0) for table in (SLOW, other, FREE)] == [True, False, False]
     assert lane(SLOW) != lane(other)
@@ -161,7 +161,7 @@ def test_a_signal_that_was_there_at_the_start_waits_as_long_as_for_a_window():
 def test_without_limits_nothing_waits_and_windows_may_have_any_size():
     throttle = Throttle(NO_LIMIT, 2.0)
     throttle.follow([FREE], 0.0)
-    throttle.opened("first", FREE, (10**9, 10**12), 0.0)
+    throttle.charge("first", FREE, (10**9, 10**12), 0.0)
 
     assert not throttle.job_waits(0.0)
     assert not throttle.waits(FREE, 0.0)
