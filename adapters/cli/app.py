@@ -107,7 +107,7 @@ def run(
     Example: tidemark run shop-1.properties shop-2.properties shop-3.properties
     """
     set_up_logging(verbose=verbose, form=log_format)
-    found = [_begun(config, several=len(configs) > 1) for config in configs]
+    found = [_begin(config, several=len(configs) > 1) for config in configs]
     with exit_codes(", ".join(configs)):
         if len(found) > 1:
             run_until_signalled(build_jobs(found))
@@ -116,8 +116,8 @@ def run(
             run_until_signalled(build_job(found[0], drawn=drawn))
 
 
-def _begun(config: str, *, several: bool) -> Settings:
-    """The settings of a job, after its first lines."""
+def _begin(config: str, *, several: bool) -> Settings:
+    """Print the first lines of a job; returns its settings."""
     with exit_codes(config):
         settings = read(config)
         for line in first_screen(settings):

@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 from adapters.storage.checkpoint_reader import checkpoint_of
 from adapters.storage.lease import FileLease, Leases
 from adapters.storage.owner import Claim
-from adapters.storage.state_files import newest_epoch, sealed, state_name
+from adapters.storage.state_files import newest_epoch, seal, state_name
 from adapters.system import system_clock
 from engine.config.settings import StateForm
 from engine.config.text.hidden import without_secrets
@@ -65,7 +65,7 @@ def changing(settings: Settings) -> Iterator[Change]:
     """Hold the lease while the state is changed. Raises LeaseHeld while a job runs."""
     reader = checkpoint_of(settings)
     newest_of(reader)
-    with _held(settings, reader) as storage:
+    with _leased(settings, reader) as storage:
         yield Change(newest_of(reader), storage, _version(settings))
 
 
@@ -74,7 +74,7 @@ def beginning(settings: Settings) -> Iterator[FreshCheckpoint]:
     """Hold the lease while a first state is made. Raises StateError if there is one, LeaseHeld as above."""
     reader = checkpoint_of(settings)
     _refuse_existing(reader)
-    with _held(settings, reader) as storage:
+    with _leased(settings, reader) as storage:
         _refuse_existing(reader)
         yield FreshCheckpoint(storage, _version(settings))
 
@@ -97,7 +97,7 @@ def _refuse_existing(reader: CheckpointReader) -> None:
 
 
 @contextmanager
-def _held(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
+def _leased(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
     storage = _local(settings.job.checkpoint or "")
     claim = Claim(settings.name, settings.job.lease_ttl_ms, wait=False)
     leases = Leases(claim, [FileLease(storage, claim, epoch_in=newest_epoch)])
@@ -115,7 +115,7 @@ def _held(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
 
 
 def _write(storage: Storage, state: State, version: int) -> None:
-    storage.create(state_name(state.turn), sealed(state.turn, to_json(replace(state, beside=""), version)))
+    storage.create(state_name(state.turn), seal(state.turn, to_json(replace(state, beside=""), version)))
 
 
 def _version(settings: Settings) -> int:

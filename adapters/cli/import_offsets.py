@@ -52,14 +52,14 @@ def import_offsets(
     """
     with exit_codes(config):
         settings = read(config)
-        stored = for_prefix(_stored(settings, config, file), settings.events.topic_prefix)
+        stored = for_prefix(_read_stored(settings, config, file), settings.events.topic_prefix)
         with beginning(settings) as checkpoint:
             state = _maker(settings)(settings, stored)
             checkpoint.write(state)
         _show(settings, state, as_json=as_json)
 
 
-def _stored(settings: Settings, config: str, file: str) -> list[StoredOffset]:
+def _read_stored(settings: Settings, config: str, file: str) -> list[StoredOffset]:
     if file.startswith(_TOPIC):
         return _in_topic(settings, config, file.removeprefix(_TOPIC))
     try:

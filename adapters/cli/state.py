@@ -134,7 +134,7 @@ def move(config: Config, as_json: Json = False) -> None:
         settings = read(config)
         with changing(settings) as change:
             kept: list[str] = []
-            said = _of_source(settings, "moved")(
+            said = _of_source(settings, "move")(
                 settings, change.saved.state, lambda state: kept.append(change.write(state)), system_clock()
             )
             text = f"{said}; the state before is in {kept[0]}" if kept else said
@@ -151,7 +151,7 @@ def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     if found is None:
         raise ConfigError(
             "this can't be done for this source",
-            hint="its jobs continue by themselves after a failover" if name == "moved" else "",
+            hint="its jobs continue by themselves after a failover" if name == "move" else "",
         )
     return cast("Callable[..., Any]", found)
 

@@ -57,7 +57,7 @@ class Routes:
         if request.path == "/signals" and request.method == "POST":
             return self._signal(request)
         if request.path == "/" and request.method in {"GET", "HEAD"}:
-            return Answer(200, self._page.html(self._said(request)), _HTML)
+            return Answer(200, self._page.html(self._signal_outcome(request)), _HTML)
         answer = self._read.get(request.path) or self._files.get(request.path)
         if answer is None:
             return as_text(404, "there is no such page")
@@ -78,7 +78,7 @@ class Routes:
             return Answer(409, self._page.html(sent.text), _HTML)
         return as_text(303, sent.text, {"Location": f"./?signal={sent.label}"})
 
-    def _said(self, request: Request) -> str:
+    def _signal_outcome(self, request: Request) -> str:
         """What became of the signal that a form has sent before it led here."""
         told = self._monitor.answers_to(request.query.get("signal", ""))
         return f"{told[0].answer.outcome}: {told[0].answer.text}" if told else ""

@@ -71,7 +71,7 @@ class Target:
     def failure(self, error: psycopg.Error) -> SinkError:
         """The error to raise for one that no table is to blame for."""
         kind = SinkRefused if _is_final(error) else SinkError
-        return kind(said(error), where=self.address)
+        return kind(message_of(error), where=self.address)
 
     def cancel(self) -> None:
         """Cancel the statement that another thread waits for, if there is one."""
@@ -103,7 +103,7 @@ def is_tables_fault(error: psycopg.Error) -> bool:
     return (error.sqlstate or "")[:2] not in _PASSING
 
 
-def said(error: psycopg.Error) -> str:
+def message_of(error: psycopg.Error) -> str:
     """What may be repeated of an error: no value of a row, but the column if it is known."""
     if message := error.diag.message_primary:
         text = postgres_message(error.sqlstate, message)

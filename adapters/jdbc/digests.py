@@ -20,7 +20,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from adapters.jdbc.column_types import column_type
-from adapters.jdbc.statements import copied, identifier, listed, size_of, types_of
+from adapters.jdbc.statements import column_list, copy_texts, identifier, size_of, types_of
 from adapters.jdbc.table_rows import column_texts, lines
 from engine.verify.compared_digests import DIGEST
 
@@ -117,12 +117,12 @@ class StagedDigests:
     def _digested(self, names: Sequence[str], fields: Sequence[Text], expression: sql.Composed) -> bytes:
         count = len(fields[0])
         numbers = pa.array(np.arange(count)).cast(pa.large_string())
-        command = sql.SQL("COPY {} ({}) FROM STDIN").format(self._table, listed([*names, _NUMBER]))
+        command = sql.SQL("COPY {} ({}) FROM STDIN").format(self._table, column_list([*names, _NUMBER]))
         asked = sql.SQL("SELECT string_agg({}, ''::bytea ORDER BY {}) FROM {}").format(
             expression, sql.Identifier(_NUMBER), self._table
         )
         with self._connection.transaction(), self._connection.cursor(binary=True) as cursor:
-            copied(self._connection, command, [lines([*fields, numbers])])
+            copy_texts(self._connection, command, [lines([*fields, numbers])])
             row = cursor.execute(asked).fetchone()
         return bytes(row[0]) if row and row[0] else b""
 
@@ -199,7 +199,7 @@ def field_of(key: Sequence[str | None]) -> str:
 
 
 def _digest(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL("substr(sha256(textsend(ROW({})::text)), 1, 16)").format(listed(names))
+    return sql.SQL("substr(sha256(textsend(ROW({})::text)), 1, 16)").format(column_list(names))
 
 
 def _tid(block: int) -> sql.Composed:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 
-from adapters.jdbc.connection import Target, is_tables_fault, said
+from adapters.jdbc.connection import Target, is_tables_fault, message_of
 from adapters.jdbc.folding.fold import Fold
 from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.parts import Removal, packed, removal_of, topic_of, unpacked
@@ -122,14 +122,14 @@ class JdbcSink:
                 self._turns.save(connection, turn)
         self._written |= frozenset(map(str, tables))
         self._committed = turn
-        self.touched.committed(turn)
+        self.touched.note_commit(turn)
         self._staging.clear()
 
     def resolve_commit(self, turn: int) -> bool:
         """Find out whether the turn's number is in the target. No earlier process can commit it any more."""
         self._claim()
         with self._target.connection() as connection:
-            self._committed = self._turns.settled(connection)
+            self._committed = self._turns.settle(connection)
         return self._committed is not None and turn <= self._committed
 
     def newest_turn(self) -> int | None:
@@ -162,7 +162,7 @@ class JdbcSink:
             if not self._entered:
                 self._turns.enter(connection)
                 self._entered = True
-            return self._turns.newest(connection)
+            return self._turns.newest_turn(connection)
 
     def _claim(self) -> None:
         """Once, take the right to commit away from all earlier processes of the job."""
@@ -171,7 +171,7 @@ class JdbcSink:
         self._look()
         with self._target.connection() as connection:
             self._turns.claim(connection)
-            self._committed = self._turns.settled(connection)
+            self._committed = self._turns.settle(connection)
         self._claimed = True
 
     def _refuse_gap(self, newest: int | None, turn: int) -> None:
@@ -225,8 +225,8 @@ class JdbcSink:
                 raise
             if known:
                 # Somebody may have altered the table. The next attempt looks at it anew.
-                raise SinkError(said(error), where=str(name)) from error
-            refusal = SinkRefused(said(error), where=str(name))
+                raise SinkError(message_of(error), where=str(name)) from error
+            refusal = SinkRefused(message_of(error), where=str(name))
         else:
             return fold
         raise TopicsRefused(dict.fromkeys(topics, refusal)) from refusal

@@ -27,7 +27,7 @@ def identifier(name: TableName) -> sql.Identifier:
     return sql.Identifier(*([name.schema] if name.schema else []), name.name)
 
 
-def listed(names: Iterable[str]) -> sql.Composed:
+def column_list(names: Iterable[str]) -> sql.Composed:
     """Names of columns, with commas."""
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
@@ -49,7 +49,7 @@ def size_of(connection: Connection, name: TableName) -> tuple[int, int]:
     return sizes or (0, 1)
 
 
-def copied(connection: Connection, command: sql.Composed, texts: Iterable[Text]) -> int:
+def copy_texts(connection: Connection, command: sql.Composed, texts: Iterable[Text]) -> int:
     """Send texts, which consist of whole lines, to a COPY. Returns how many texts there were."""
     count = 0
     with connection.cursor() as cursor, ExitStack() as opened:

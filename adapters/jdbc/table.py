@@ -22,7 +22,7 @@ from psycopg import sql
 from adapters.jdbc import copy_lines
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.properties import EVOLUTION, FORMAT
-from adapters.jdbc.statements import copied, identifier, listed, types_of
+from adapters.jdbc.statements import copy_texts, identifier, column_list, types_of
 from adapters.jdbc.table_rows import default_text, lines
 from adapters.lake.table_name import TableName, TableNaming
 from engine.config.sinks.settings import SchemaEvolution
@@ -102,8 +102,8 @@ class Table:
 
     def _copy(self, connection: Connection, names: Sequence[str], texts: Iterable[Text]) -> int:
         """Copy lines into the staging table. Returns how many texts there were."""
-        command = self._sql("COPY {staging} ({columns}) FROM STDIN", columns=listed(names))
-        return copied(connection, command, texts)
+        command = self._sql("COPY {staging} ({columns}) FROM STDIN", columns=column_list(names))
+        return copy_texts(connection, command, texts)
 
     def _keeping(self, names: Sequence[str], key: Sequence[str]) -> sql.Composed:
         """Fill in the target's values."""
@@ -140,9 +140,9 @@ class Table:
         return self._sql(
             "INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} WHERE {deleted} IS NULL"
             " ON CONFLICT ({key}) DO {update}",
-            columns=listed(names),
+            columns=column_list(names),
             deleted=sql.Identifier(_DELETED),
-            key=listed(key),
+            key=column_list(key),
             update=update,
         )
 
@@ -188,7 +188,7 @@ class Table:
             self._sql(
                 "CREATE TABLE {target} ({defined}, PRIMARY KEY ({key}))",
                 defined=sql.SQL(", ").join(defined),
-                key=listed(key),
+                key=column_list(key),
             )
         )
         _log.info("%s: created", self._name)

@@ -108,7 +108,7 @@ class TouchedKeys:
         """The topics whose keys are noted."""
         return frozenset(self._journals)
 
-    def committed(self, turn: int) -> None:
+    def note_commit(self, turn: int) -> None:
         """Note that the turn is committed. Raises SinkError if there is no room."""
         for topic, batches in self._noted.items():
             self._append(self._journals[topic], batches)
@@ -128,7 +128,7 @@ class TouchedKeys:
             journal.file.flush()
             journal.size = journal.file.tell()
 
-    def truncated(self, topic: str) -> int:
+    def last_truncate(self, topic: str) -> int:
         """The last turn that has truncated a topic's table; -1 if none has."""
         journal = self._journals.get(topic)
         return -1 if journal is None else journal.truncated

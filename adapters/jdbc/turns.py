@@ -85,13 +85,13 @@ class Turns:
         if not connection.execute(_CLAIM, given).rowcount:
             raise LeaseLost("another job has taken over", where=TABLE)
 
-    def newest(self, connection: Connection) -> tuple[str, int | None]:
+    def newest_turn(self, connection: Connection) -> tuple[str, int | None]:
         """What distinguishes the sink, and its newest turn."""
         row = connection.execute(_LOOK, [self._us.job]).fetchone()
         return (row[0], row[1]) if row else ("", None)
 
-    def settled(self, connection: Connection) -> int | None:
-        """The newest turn, once no commit is in progress any more."""
+    def settle(self, connection: Connection) -> int | None:
+        """Wait until no commit is in progress any more; returns the newest turn."""
         row = connection.execute(_AWAIT, [self._us.job]).fetchone()
         return row[0] if row else None
 

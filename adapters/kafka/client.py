@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
 
-from adapters.kafka.errors import said
+from adapters.kafka.errors import message_of
 from adapters.kafka.tokens import expiry
 from engine.config.sinks.kafka_login import LINE, login_of
 from engine.config.text.references import may_change, resolve_again
@@ -66,12 +66,12 @@ def batch_bytes(settings: Mapping[str, str]) -> int:
     return int(settings.get("batch.size", _STANDARD["batch.size"]))
 
 
-def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
+def create_client(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
     """Create a client. It connects later by itself; missing options show now."""
     try:
         return kind(config)
     except KafkaException as exc:
-        text = said(exc.args[0]).strip().replace("\n", "; ")
+        text = message_of(exc.args[0]).strip().replace("\n", "; ")
         raise ConfigError(f"the sink 'kafka' can't be set up: {text}") from exc
 
 

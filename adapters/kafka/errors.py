@@ -78,7 +78,7 @@ class Reason:
             self._refused = True
             self.login_refused |= _EXPIRED not in error.str()
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
-            self._text = said(error)
+            self._text = message_of(error)
             self.hint = _PROTOCOL_HINT if _other_protocol(error) else ""
 
     def take_refusal(self) -> bool:
@@ -86,7 +86,7 @@ class Reason:
         refused, self._refused = self._refused, False
         return refused
 
-    def behind(self, text: str) -> str:
+    def with_cause(self, text: str) -> str:
         """The text, with the known cause."""
         return f"{text} ({self._text})" if self._text else text
 
@@ -96,7 +96,7 @@ def _other_protocol(error: KafkaError) -> bool:
     return error.code() in _OTHER_PROTOCOL or any(words in error.str() for words in _CLOSED_BY_BROKER)
 
 
-def said(error: KafkaError) -> str:
+def message_of(error: KafkaError) -> str:
     """An error's message, without librdkafka's prefix."""
     text = error.str()
     for speaker in ("Local: ", "Broker: "):

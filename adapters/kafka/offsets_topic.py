@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from adapters.kafka.client import with_login
-from adapters.kafka.errors import said
+from adapters.kafka.errors import message_of
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def records(topic: str, client: Mapping[str, str]) -> Iterator[tuple[bytes | Non
         for partition in sorted(known.partitions):
             yield from _partition(consumer, topic, partition)
     except KafkaException as error:
-        raise SourceError(f"the offsets can't be read: {said(error.args[0])}", where=topic) from error
+        raise SourceError(f"the offsets can't be read: {message_of(error.args[0])}", where=topic) from error
     finally:
         consumer.close()
 
@@ -61,7 +61,7 @@ def _partition(consumer: Consumer, topic: str, number: int) -> Iterator[tuple[by
             continue
         fault, offset = message.error(), message.offset()
         if fault is not None or offset is None:
-            raise SourceError(said(fault) if fault else "a record without an offset", where=topic)
+            raise SourceError(message_of(fault) if fault else "a record without an offset", where=topic)
         silent, at = 0, offset + 1
         yield _bytes(message.key()), _bytes(message.value())
 

@@ -78,8 +78,8 @@ class TurnParts:
                 held.append(self._held[part.number])
         return Attempt(tuple(held))
 
-    def spilled(self, parts: Sequence[Part]) -> Attempt:
-        """The attempt with all parts as files, for tasks elsewhere."""
+    def spill(self, parts: Sequence[Part]) -> Attempt:
+        """Write all parts to files, for tasks elsewhere; returns the attempt with them."""
         for number, batches in self._held.items():
             self._spilled[number] = self._files.write(number, batches)
         self._held.clear()

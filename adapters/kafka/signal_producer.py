@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka.client import with_login
-from adapters.kafka.errors import said
+from adapters.kafka.errors import message_of
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -40,24 +40,24 @@ def send(topic: SignalTopic, key: str, value: bytes) -> str:
     try:
         producer.produce(topic.name, value, key.encode(), on_delivery=note)
     except KafkaException as error:
-        raise _failed(topic, said(error.args[0])) from error
+        raise _failed(topic, message_of(error.args[0])) from error
     producer.flush(_TIMEOUT_S)
     if not sent:
         producer.purge()
         raise _failed(topic, reasons[-1] if reasons else "no answer from the brokers")
     refusal, place = sent[0]
     if refusal is not None:
-        raise _failed(topic, said(refusal))
+        raise _failed(topic, message_of(refusal))
     return place
 
 
 def _producer(topic: SignalTopic, reasons: list[str]) -> Producer:
     config: dict[str, Any] = {**with_login(topic.client), **_OWN}
     try:
-        return Producer({**config, "error_cb": lambda error: reasons.append(said(error))})
+        return Producer({**config, "error_cb": lambda error: reasons.append(message_of(error))})
     except (KafkaException, ValueError, TypeError) as error:
         reason = error.args[0] if error.args else error
-        text = said(reason) if isinstance(reason, KafkaError) else str(reason)
+        text = message_of(reason) if isinstance(reason, KafkaError) else str(reason)
         raise ConfigError(f"the producer of signals can't be made: {text}") from error
 
 

@@ -69,7 +69,7 @@ class KafkaTopicReader:
             self._admin = AdminClient(told)
             self._consumer = Consumer({**common, **_OWN})
         except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(f"the consumer of signals can't be made: {_said(error)}") from error
+            raise ConfigError(f"the consumer of signals can't be made: {_message_of(error)}") from error
         self._changed = threading.Condition()
         self._position, self._number = TopicPosition({}, 0), 0
         self._waiting: deque[Record] = deque()
@@ -127,13 +127,13 @@ class KafkaTopicReader:
                 self._assign_new()
                 self._poll_until_due(begun)
                 self._failures = 0
-                self._outage.over()
+                self._outage.note_success()
             except (KafkaException, TimeoutError) as error:
                 self._failures += 1
                 self._unassign()  # records that came with the error are read again from the saved offsets
                 if self._failures > 1:  # a single call may fail, for example while a leader is chosen
                     self._admin.poll(0)  # tells the reason
-                    self._outage.failed(_said(error))
+                    self._outage.note_failure(_message_of(error))
                 with suppress(TidemarkError):  # reported by the next attempt
                     renew(self._settings, self._consumer, self._admin)
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
@@ -222,7 +222,7 @@ class KafkaTopicReader:
         record = Record(self._topic_id, number, offset, _raw(message.key()), _raw(message.value()))
         self._next[number] = offset + 1
         self._failures = 0
-        self._outage.over()
+        self._outage.note_success()
         with self._changed:
             self._changed.wait_for(
                 lambda: len(self._waiting) < _MAX_WAITING or self._ends or begun != self._number
@@ -254,21 +254,21 @@ class OutageLog:
         """Keep the library's message about a connection: a failing call only reports a timeout."""
         self._why = error.str()
 
-    def failed(self, fault: str) -> None:
+    def note_failure(self, fault: str) -> None:
         """Note that reading has failed."""
         if not self._is_away:
             why = f"{fault} ({self._why})" if self._why else fault
             _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, why)
         self._is_away = True
 
-    def over(self) -> None:
+    def note_success(self) -> None:
         """Note that records arrive, or that nothing has failed for seconds."""
         if self._is_away:
             _log.info("signals are read from the topic %r again", self._topic)
         self._is_away, self._why = False, ""
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first) or repr(first)
 

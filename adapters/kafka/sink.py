@@ -131,7 +131,7 @@ class KafkaSink:
 
         Writes nothing. Raises SinkError.
         """
-        denied = self._turns.topics.denied(topics)
+        denied = self._turns.topics.refusals(topics)
         if denied and len(denied) == len(topics):
             self._turns.give_up()
             raise next(iter(denied.values()))
@@ -156,7 +156,7 @@ class KafkaSink:
         """Begin to send rows beside the turns. Raises SinkError, or TopicsRefused."""
         if self._rows is None:
             raise InvariantError("rows are to be sent beside the turns, and nobody sends any")
-        if refused := self._turns.made([topic]):
+        if refused := self._turns.ensure_topics([topic]):
             raise TopicsRefused(refused)
         return self._rows.begin(emission)
 
@@ -175,7 +175,7 @@ class KafkaSink:
             self._turns.make_batches_smaller(refused)
             return False
         except SinkError as error:
-            raise self._turns.failed(error) from error
+            raise self._turns.handle_failure(error) from error
         return True
 
     def _send(self, parts: Sequence[Part]) -> None:
@@ -190,7 +190,7 @@ class KafkaSink:
             self._turns.send(events, attempt, self._withheld)
             return
         del attempt
-        spilled = self._parts.spilled(parts)
+        spilled = self._parts.spill(parts)
         if self._turns.may_divide:
             self._turns.send_by_executors(events, spilled)
         else:

@@ -17,8 +17,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from adapters.kafka.client import client, opened, renew
-from adapters.kafka.errors import MAY_WRITE, Reason, refuses, said, sink_error
+from adapters.kafka.client import client, create_client, renew
+from adapters.kafka.errors import MAY_WRITE, Reason, refuses, message_of, sink_error
 from engine.errors import ConfigError, SinkError, TidemarkError
 from engine.expressions import matches
 
@@ -47,7 +47,7 @@ class Brokers:
         self._reason = Reason()
         # With idempotence it would request the right to write, and never work again if that is denied.
         config = {**client(settings.client, self._reason), "enable.idempotence": False}
-        self._client: AdminClient = opened(AdminClient, config)
+        self._client: AdminClient = create_client(AdminClient, config)
         self._reached = False
         self._where = f"kafka {settings.client.get('bootstrap.servers', '')}"
 
@@ -66,7 +66,7 @@ class Brokers:
         while not asked.done():
             self.admin.poll(_POLL_S)
             if self._reason.login_refused and not self._reached:
-                text = self._reason.behind("the login is refused")
+                text = self._reason.with_cause("the login is refused")
                 raise ConfigError(f"{self._where}: {text}", hint=_LOGIN_HINT)
         try:
             cluster = asked.result(0).cluster_id
@@ -88,13 +88,13 @@ class Brokers:
         """The error for what was asked about a topic."""
         if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names
             return self._unreached(error)
-        return sink_error(error, f"the topic {what}: {said(error)}", topic)
+        return sink_error(error, f"the topic {what}: {message_of(error)}", topic)
 
     def _unreached(self, error: KafkaError) -> SinkError:
         self._client.poll(0)  # delivers the reason
         with suppress(TidemarkError):  # reported by the next attempt
             renew(self._settings.client, self._client)
-        text = self._reason.behind(f"not reached: {said(error)}")
+        text = self._reason.with_cause(f"not reached: {message_of(error)}")
         return SinkError(text, where=self._where, hint=self._reason.hint)
 
 
@@ -129,7 +129,7 @@ class Topics:
             self._wait_for([topic for topic in missing if topic not in refused], refused)
         return refused
 
-    def denied(self, topics: Iterable[str]) -> dict[str, SinkError]:
+    def refusals(self, topics: Iterable[str]) -> dict[str, SinkError]:
         """Why some topics would not let us write, or create them; writes nothing.
 
         For a topic that does not exist yet, it can't be known whether it may be written to. Raises SinkError,

@@ -135,12 +135,12 @@ class TurnSending:
 
     def _prepared(self, events: Counter[str]) -> dict[str, SinkError]:
         """The topics that can't have their events, which are taken out of `events`."""
-        refused = self.made(events)
+        refused = self.ensure_topics(events)
         for topic in refused:
             del events[topic]
         return refused
 
-    def made(self, topics: Collection[str]) -> dict[str, SinkError]:
+    def ensure_topics(self, topics: Collection[str]) -> dict[str, SinkError]:
         """Make sure of the topics, and of the one for dead letters; returns those that can't be had.
 
         Raises SinkError, or TopicsRefused for topics that somebody has recreated.
@@ -184,7 +184,7 @@ class TurnSending:
         """
         return SendRows(self.settings, self._id(1 + self._producers.most + slot), attempt, keeps, lease)
 
-    def failed(self, error: TidemarkError) -> TidemarkError:
+    def handle_failure(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""
         said = self.topics.obstacle(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
         self.give_up()

@@ -103,7 +103,7 @@ def _rows(
     deleted: bool = False,
 ) -> pa.RecordBatch:
     """Events as rows; of those that are deleted only the key counts."""
-    found = converted(batch, columns, keys_only=deleted)
+    found = convert_columns(batch, columns, keys_only=deleted)
     count = batch.num_rows
     found[DELETED] = pa.repeat(pa.scalar(deleted), count)
     arrays = []
@@ -117,7 +117,9 @@ def _rows(
     return pa.RecordBatch.from_arrays(arrays, schema=shape)
 
 
-def converted(batch: pa.RecordBatch, columns: Columns, *, keys_only: bool = False) -> dict[str, pa.Array]:
+def convert_columns(
+    batch: pa.RecordBatch, columns: Columns, *, keys_only: bool = False
+) -> dict[str, pa.Array]:
     """The values of typed events by the replica's columns."""
     found: dict[str, pa.Array] = {}
     given = [] if keys_only else [(name, schema, value(batch, name)) for name, schema in columns.row]
@@ -220,5 +222,5 @@ class _ConvertedColumn:
     field: pa.Field
 
     def __call__(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-        found = converted(batch, columns).get(self.field.name)
+        found = convert_columns(batch, columns).get(self.field.name)
         return pa.nulls(batch.num_rows, self.field.type) if found is None else as_type(found, self.field)

@@ -75,7 +75,7 @@ class Journal:
         self._directory = Path(directory).absolute()
         self._turns = FilesSink(self._directory, epoch)
         self._notes = LocalStorage(self._directory / ".merge")
-        self.place = str(self._directory)
+        self.location = str(self._directory)
         self.identity = self._turns.identity()
         self.discard = self._turns.close
         self.merged = self._load_merged()

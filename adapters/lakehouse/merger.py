@@ -22,7 +22,7 @@ from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import removal_of
 from adapters.lakehouse.settings import TableMode
 from adapters.lakehouse.tables.history import history_batch, history_columns
-from adapters.lakehouse.tables.schema import Evolution, Rules, evolved
+from adapters.lakehouse.tables.schema import Evolution, Rules, plan_evolution
 from engine.config.sinks.settings import TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade
 
@@ -83,7 +83,7 @@ class Merger:
         if upto is None:
             return False
         self._journal.check_lease()
-        tables = gathered(self._journal.batches(upto), self._naming)
+        tables = gather_events(self._journal.batches(upto), self._naming)
         try:
             for name in sorted(tables):
                 self._merge(name, tables[name], upto)
@@ -104,7 +104,7 @@ class Merger:
             self._tables.tend(name, self._settings.retention_s)
 
     def _merge(self, name: TableName, gathered: TableEvents, upto: int) -> None:
-        found = self._again(name) or self._met(name, gathered, upto)
+        found = self._look_again(name) or self._look_first(name, gathered, upto)
         if found is not None and found.turn is not None and found.turn >= upto:
             self._known[name] = found
             return
@@ -114,7 +114,7 @@ class Merger:
             batch = self._batch(gathered)
             found, evolution = self._fitting(name, found, batch, gathered)
         except SinkRefused as error:
-            self._left_out(name, gathered, error)
+            self._leave_out(name, gathered, error)
             return
         self._journal.check_lease()
         if self._settings.mode is TableMode.APPEND:
@@ -131,7 +131,7 @@ class Merger:
             batch = replica_batch(Fold(TurnEvents(gathered.batches), self.placeholders))
         return with_removals(batch, gathered.removed) if batch is None or gathered.removed else batch
 
-    def _left_out(self, name: TableName, gathered: TableEvents, error: SinkRefused) -> None:
+    def _leave_out(self, name: TableName, gathered: TableEvents, error: SinkRefused) -> None:
         """Leave a group's changes out of a table that can't take them, so that all other tables go on.
 
         They are committed, so their turns can't be begun anew without them. The table counts as incomplete.
@@ -147,13 +147,13 @@ class Merger:
         self._lacking.add(name)
         self._tell(name, gathered, reason)
 
-    def _again(self, name: TableName) -> TableDescription | None:
+    def _look_again(self, name: TableName) -> TableDescription | None:
         """A table that this process knows, as it is now; None if it is none, or not the same."""
         known = self._known.get(name)
         found = None if known is None else self._tables.look(name)
         return found if found is not None and known is not None and found.id == known.id else None
 
-    def _met(self, name: TableName, gathered: TableEvents, upto: int) -> TableDescription | None:
+    def _look_first(self, name: TableName, gathered: TableEvents, upto: int) -> TableDescription | None:
         """A table that this process meets for the first time, or again after a failure."""
         found = self._tables.look(name)
         known = self._ids.get(str(name))
@@ -162,7 +162,7 @@ class Merger:
             if name not in self._lacking:
                 self._tell(name, gathered, known.removeprefix(_LACKS))
         elif known is not None and (found is None or found.id != known):
-            self._gone(name, gathered, "was dropped" if found is None else "was replaced by another")
+            self._note_replaced(name, gathered, "was dropped" if found is None else "was replaced by another")
         elif found is not None and found.turn is not None and self._is_foreign(found.turn, upto):
             raise SinkRefused(
                 f"the table has turns up to {found.turn}, and the job merges turns up to {upto} behind"
@@ -182,7 +182,7 @@ class Merger:
         """
         return turn > self._journal.merged and turn != upto
 
-    def _gone(self, name: TableName, gathered: TableEvents, how: str) -> None:
+    def _note_replaced(self, name: TableName, gathered: TableEvents, how: str) -> None:
         """Go on with another table, or stop. The topics' tables count as incomplete."""
         if self._settings.recreated is TopicRecreated.STOP:
             raise SinkRefused(
@@ -201,7 +201,7 @@ class Merger:
     ) -> tuple[TableDescription, Evolution]:
         """The table with all columns that a batch has, created if it is missing."""
         wanted = {column.name: self._tables.column_type(column.type) for column in batch.columns}
-        evolution = evolved({} if found is None else found.columns, wanted, batch.key, self._rules)
+        evolution = plan_evolution({} if found is None else found.columns, wanted, batch.key, self._rules)
         if found is None:
             topics = ", ".join(sorted(gathered.topics))
             table = NewTable(
@@ -247,8 +247,8 @@ def _tell_of_renames(
         )
 
 
-def gathered(waiting: Iterator[WaitingEvents], naming: TableNaming) -> dict[TableName, TableEvents]:
-    """Change events, and keys to be deleted, by the tables that they belong to."""
+def gather_events(waiting: Iterator[WaitingEvents], naming: TableNaming) -> dict[TableName, TableEvents]:
+    """Gather change events, and keys to be deleted, by the tables that they belong to."""
     found: dict[TableName, TableEvents] = {}
     for turn, part, topic, batch in waiting:
         if (removal := removal_of(batch)) is not None:
@@ -281,7 +281,7 @@ class Admission:
         if name not in self._columns:
             found = self._tables.look(name)
             self._columns[name] = {} if found is None else dict(found.columns)
-        change = evolved(self._columns[name], wanted, key, self._rules)
+        change = plan_evolution(self._columns[name], wanted, key, self._rules)
         self._columns[name] = change.after(self._columns[name])
         self._admitted[name] = events.schema
 

@@ -78,7 +78,7 @@ class LakeSink:
         self._withheld: frozenset[str] = frozenset()
         self.newest_turn = journal.newest_turn
         self.touched = TouchedKeys(
-            Path(f"{journal.place}-touched"), DIGEST, digested_keys, journal.newest_turn() or 0
+            Path(f"{journal.location}-touched"), DIGEST, digested_keys, journal.newest_turn() or 0
         )
 
     def writer(self, turn: int) -> PartWriter:
@@ -87,7 +87,7 @@ class LakeSink:
         if self.resolve_commit(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
-                where=self._journal.place,
+                where=self._journal.location,
                 hint="use the checkpoint that belongs to these tables",
             )
         self._withheld, self._committed = frozenset(), None
@@ -109,7 +109,7 @@ class LakeSink:
         self._note_touched(turn, parts)
         self._journal.commit(self._attempt(turn), turn, parts, self._withheld)
         self._committed = turn
-        self.touched.committed(turn)
+        self.touched.note_commit(turn)
         if self._merging is not None:
             self._merging.wake()
 

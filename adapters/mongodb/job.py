@@ -59,7 +59,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
         shown,
         done=source.done,
         marks=frozenset({Marker.LAST}),
-        appeared=source.appeared,
+        take_appeared=source.take_appeared,
         numbers=numbers,
         figures=source.figures,
         verifiable=Verifiable(

@@ -94,12 +94,14 @@ class MongoSource:
             session.arrivals.look(state.position)
         return ()
 
-    def appeared(self) -> Sequence[Arrival]:
-        """The collections that are captured only since the last call, or since the state was saved."""
+    def take_appeared(self) -> Sequence[Arrival]:
+        """Take the collections that are captured only since the last call, or since the state was saved."""
         if self._opening.session is None or not self._first.streams:
             return ()
         return [
-            found for found in self._opening.session.arrivals.appeared() if found.collection != self._signals
+            found
+            for found in self._opening.session.arrivals.take_appeared()
+            if found.collection != self._signals
         ]
 
     def holds_log(self, state: State) -> bool:

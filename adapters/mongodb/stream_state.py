@@ -24,7 +24,7 @@ class StreamState:
     event: Position | None = None
     to: tuple[int, int] = (0, 0)
 
-    def passed(self, span: Span, decoded: Sequence[DecodedPart]) -> None:
+    def note_span(self, span: Span, decoded: Sequence[DecodedPart]) -> None:
         """Note that a span was encoded."""
         self.transaction = decoded[-1].open if decoded else self.transaction
         if span.batches:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.events import untold
+from adapters.mongodb.events import unreported_changes
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.span_encoder import DecodePart, encode_span
 from adapters.mongodb.log.position import shown
@@ -54,26 +54,28 @@ class StreamedSpans:
             {signal_collection} if signal_collection else (),
             "collection",
         )
-        self._streamed.passed(span, decoded)
+        self._streamed.note_span(span, decoded)
         signals = tuple(signal for part in decoded for signal in part.signals)
-        self._windows.streamed(signal.id for signal in signals)
+        self._windows.note_signals(signal.id for signal in signals)
         emptied = [emptying for result in decoded for emptying in result.emptied]
         left_out = [change for result in decoded for change in result.left_out]
         _note_renames(emptied, session)
-        for line in filter(None, (untold.taken_away(removal, rules.captures) for removal in emptied)):
+        for line in filter(
+            None, (unreported_changes.removal_message(removal, rules.captures) for removal in emptied)
+        ):
             _log.warning("%s", line)
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded_in=self._windows.superseded(decoded, emptied),
-            unsent=untold.unsent(emptied),
-            replaced=untold.replaced(emptied),
+            unsent=unreported_changes.unsent(emptied),
+            replaced=unreported_changes.replaced_collections(emptied),
             incomplete=(
-                *untold.incomplete(emptied, left_out, rules.captures),
+                *unreported_changes.incomplete(emptied, left_out, rules.captures),
                 *undecodable(faults, shown(span.start)),
             ),
             letters={
-                **untold.letters(left_out),
+                **unreported_changes.letters(left_out),
                 **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
             },
             counts=sum_counts(result.counts for result in decoded),

@@ -89,7 +89,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
         first_backoff_s=postgres.slot_retry_delay_ms / 1000,
         done=first.done,
         kept=source.kept_bytes,
-        appeared=source.appeared,
+        take_appeared=source.take_appeared,
         numbers=numbers,
         database=postgres.database,
         verifiable=Verifiable(

@@ -164,7 +164,7 @@ class LogOpening:
         oldest = slots.xmin(self._settings.source_as(PostgresSettings).slot) if asks else None
         self._found = membership.begin(members, since, oldest)
         if state.awaits_log:
-            membership.appeared()  # what is published since the old log is repaired with everything else
+            membership.take_appeared()  # what is published since the old log is repaired with everything else
         if opened.session.columns is not None:
             opened.session.columns.begin(state.memory.get("columns"), membership.members.entries)
         if self.log is None or not isinstance(self.log.failure, PublicationMissing):
@@ -174,7 +174,7 @@ class LogOpening:
             "the log can't be decoded up to %s, where the publication did not exist", shown_position(position)
         )
         self._found += membership.skipped(since)
-        opened.streamed.skipped()
+        opened.streamed.forget_last_commit()
         return replace(state, position=position)
 
     def take_found(self) -> Sequence[Incomplete]:

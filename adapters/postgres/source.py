@@ -76,7 +76,7 @@ class PostgresSource:
             found += membership.look(since)
             if columns is not None:
                 columns.look(membership.members.entries)
-            emptied = opened.session.tables.partitions.emptied()
+            emptied = opened.session.tables.partitions.take_emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
         self._outdate(found, state)
         if self._opening.takeover is not None:
@@ -91,12 +91,14 @@ class PostgresSource:
         if state is not None:
             self._views.initial.outdate(collections, state)
 
-    def appeared(self) -> Sequence[Arrival]:
-        """What is captured only since the last call, or since the state was saved: tables and columns."""
+    def take_appeared(self) -> Sequence[Arrival]:
+        """Take the tables and columns captured only since the last call, or since the state was saved."""
         if not self._first.streams:
             return ()
         session = self._opened().session
-        found = session.membership.appeared() + (session.columns.appeared() if session.columns else [])
+        found = session.membership.take_appeared() + (
+            session.columns.take_appeared() if session.columns else []
+        )
         return [table for table in found if table.collection not in self._opening.signal_tables]
 
     def kept_bytes(self) -> int | None:
@@ -174,7 +176,7 @@ class PostgresSource:
         opened = self._opened()
         asked = opened.session.questions.transactions
         visible, now_s = asked.visible()
-        hides_sent = opened.streamed.pending.seen(visible).any
+        hides_sent = opened.streamed.pending.without_visible(visible).any
         return SettledIn(visible, int(now_s * 1000), asked.unassigned(), hides_sent)
 
     def run_statement(self, statement: str) -> None:

@@ -30,7 +30,7 @@ class StreamState:
         saved = saved_of(state)
         return cls(saved.pending, saved.last_commit_end, saved.last_commit, saved.context)
 
-    def passed(self, span: Span, context: TransactionContext | None) -> None:
+    def note_span(self, span: Span, context: TransactionContext | None) -> None:
         """Note a span's last commit, and the counters at its end."""
         self.context = context or self.context
         self.last_commit_end = span.last_commit_end
@@ -47,7 +47,7 @@ class StreamState:
             return self.context.commit_lsn
         return self.last_commit_end
 
-    def skipped(self) -> None:
+    def forget_last_commit(self) -> None:
         """Forget the last commit: the log goes on somewhere else."""
         self.last_commit = self.last_commit_end = self.context = None
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from adapters.postgres.events.dead_letters import entries_of
-from adapters.postgres.log.cuts import by_cut, cut_of
+from adapters.postgres.log.cuts import cut_of, moves_by_cut
 from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown_position
@@ -69,26 +69,28 @@ class StreamedSpans:
             lambda faults: self._encode_span(span, writer, {*aside, *faults}, watch, again=bool(faults)),
             self._signal_tables,
         )
-        self._streamed.passed(span, decoded[-1].context if decoded else None)
+        self._streamed.note_span(span, decoded[-1].context if decoded else None)
         if (view := self._windows.blocking_view) is not None:
-            view.streamed(decoded)
+            view.note_signal(decoded)
         if (meanwhile := self._windows.meanwhile) is not None:
-            meanwhile.streamed(decoded)
+            meanwhile.note_span(decoded)
         letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
         if visibility is not None:
-            self._streamed.pending = superseded_keys.noted(self._streamed.pending, decoded, visibility)
+            self._streamed.pending = superseded_keys.update_pending(
+                self._streamed.pending, decoded, visibility
+            )
             for name, oids in hidden.items():
                 missing = visibility.missing(letters[name].xids)
                 self._streamed.pending = self._streamed.pending.add_whole(missing, oids)
         signals = tuple(signal for part in decoded for signal in part.signals)
         deleted = [signal_id for part in decoded for signal_id in part.signals_deleted]
         for window in self._windows.opened.values():
-            window.watermark.streamed([signal.id for signal in signals], deleted)
+            window.watermark.note_signal([signal.id for signal in signals], deleted)
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded_in=self._superseded(decoded),
-            moved=by_cut(superseded_keys.moved(decoded, relations.ids), reading),
+            moved=moves_by_cut(superseded_keys.moved_keys(decoded, relations.ids), reading),
             incomplete=undecodable(faults, shown_position(span.start)),
             letters={
                 name: Letters(entries.count, entries.size, entries.lines)
@@ -161,7 +163,7 @@ class StreamedSpans:
     def _superseded(self, decoded: Sequence[DecodedPart]) -> dict[str, SupersededKeys]:
         """What the entries supersede in each open window; each window's snapshot shows other transactions."""
         return {
-            name: superseded_keys.by(
+            name: superseded_keys.of_entries(
                 decoded, window.watermark.exported.visibility, self._session.names(window.oids)
             )
             for name, window in self._windows.opened.items()
@@ -170,9 +172,11 @@ class StreamedSpans:
     def hidden_moves(self, reading: Reading) -> Moved:
         """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         ids, cuts = self._session.ids, self._cuts(reading)
-        untold = {oid for oid, relation_cuts in cuts.items() if not all(cut.told for cut in relation_cuts)}
+        untold = {
+            oid for oid, relation_cuts in cuts.items() if not all(cut.always_logged for cut in relation_cuts)
+        }
         moved = self._streamed.pending.moved_keys(untold)
-        return by_cut({ids[oid]: pairs for oid, pairs in moved.items() if oid in cuts}, reading)
+        return moves_by_cut({ids[oid]: pairs for oid, pairs in moved.items() if oid in cuts}, reading)
 
 
 def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:

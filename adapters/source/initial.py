@@ -180,8 +180,8 @@ class InitialSnapshot(Generic[ViewT]):
         Raises PositionLost if the log can't continue and no mode asks to start from scratch.
         """
         if state.awaits_log:
-            return self._recovered(state, log)
-        continued = self._continued(state)
+            return self._begin_recovery(state, log)
+        continued = self._resume_view(state)
         if continued is not None and (not self.streams or _is_there(log, continued)):
             return continued
         self.release()
@@ -194,28 +194,28 @@ class InitialSnapshot(Generic[ViewT]):
                 raise found.lost or PositionLost("the log is lost")
             case Start.END:
                 _log.info("the initial snapshot has been taken, and no log is streamed: nothing to do")
-                return self._noted(state)
+                return self._with_note(state)
             case Start.STREAM:
                 return self._stream(state, log)
             case Start.BESIDE:
-                return self._beside(state, log)
+                return self._begin_beside(state, log)
             case Start.AT_LOG | Start.ALONE:
                 self._wait(state, log)
                 _say_anew(way, standing)
-                return self._in_view(state, log.begin(state))
+                return self._begin_in_view(state, log.begin(state))
             case _:
                 assert_never(way)
 
-    def _continued(self, state: State) -> State | None:
+    def _resume_view(self, state: State) -> State | None:
         """The state in the view that is still held from before a fault, if there is one."""
         if self.held is None or not self.held.is_alive():
             return None
-        if not self._begun(state) or state.position != self.held.position:
+        if not self._has_begun(state) or state.position != self.held.position:
             # It was saved before the view was opened.
-            return self._queued(state, self.held)
+            return self._queue_view(state, self.held)
         return state if state.snapshot.initial else None
 
-    def _begun(self, state: State) -> bool:
+    def _has_begun(self, state: State) -> bool:
         """Whether this run has begun the state's initial snapshot."""
         return bool(state.memory.get("first", {}).get("run") == self._run)
 
@@ -226,7 +226,7 @@ class InitialSnapshot(Generic[ViewT]):
             log=found.log,
             left=state.snapshot.initial,
             streamed=state.position is None or found.streamed,
-            begun=self._begun(state),
+            begun=self._has_begun(state),
         )
 
     def _wait(self, state: State, log: LogStart[ViewT]) -> None:
@@ -237,35 +237,35 @@ class InitialSnapshot(Generic[ViewT]):
             if self._pause(delay_s):
                 raise SourceError("stopped before the initial snapshot began")
 
-    def _recovered(self, state: State, log: LogStart[ViewT]) -> State:
+    def _begin_recovery(self, state: State, log: LogStart[ViewT]) -> State:
         """The state where a new log begins in place of a lost one. The windows of repairs read the tables."""
         self.release()
         self.begins_at = None
         log.give_up()
-        return self._noted(replace(state, position=log.first_position()))
+        return self._with_note(replace(state, position=log.first_position()))
 
     def _stream(self, state: State, log: LogStart[ViewT]) -> State:
         if state.snapshot.initial:
             _log.info("what is left of the initial snapshot is read in windows")
-        return self._noted(replace(state, position=state.position or log.first_position()))
+        return self._with_note(replace(state, position=state.position or log.first_position()))
 
-    def _beside(self, state: State, log: LogStart[ViewT]) -> State:
+    def _begin_beside(self, state: State, log: LogStart[ViewT]) -> State:
         self._wait(state, log)
         position, collections = state.position or log.first_position(), log.collections(state)
         _log.info("an initial snapshot of %d collections is taken beside the log", len(collections))
-        return self._noted(self._begin(replace(state, position=position), collections))
+        return self._with_note(self._begin(replace(state, position=position), collections))
 
-    def _in_view(self, state: State, view: ViewT) -> State:
+    def _begin_in_view(self, state: State, view: ViewT) -> State:
         self.begins_at = view.begins_at
         self.held = view if view.is_alive() else None
-        return self._queued(state, view)
+        return self._queue_view(state, view)
 
-    def _queued(self, state: State, view: ViewT) -> State:
+    def _queue_view(self, state: State, view: ViewT) -> State:
         """Queue everything that the view shows. Nothing known of an earlier log applies any more."""
         _log.info("an initial snapshot of %d collections is taken at %s", len(view.collections), view)
         snapshot = restart_all(state.snapshot)
         anew = replace(state, position=view.position, snapshot=snapshot, memory={}, attempt=None)
-        return self._noted(self._begin(anew, view.collections))
+        return self._with_note(self._begin(anew, view.collections))
 
     def _begin(self, state: State, collections: Sequence[CollectionId]) -> State:
         given = self._settings.filters
@@ -274,7 +274,7 @@ class InitialSnapshot(Generic[ViewT]):
         }
         return replace(state, snapshot=begin_initial(state.snapshot, collections, _LABEL, filters))
 
-    def _noted(self, state: State) -> State:
+    def _with_note(self, state: State) -> State:
         return replace(state, memory={**state.memory, "first": self.memory()})
 
 

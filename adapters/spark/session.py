@@ -83,7 +83,7 @@ def spark_session(
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
     launched = _conf(launched_with(settings))
     try:
-        session = _started(launched, builder)
+        session = _start(launched, builder)
     except SPARK_ERRORS as error:
         # The traceback is Java's, with a hundred lines.
         _log.debug("Spark's own words:", exc_info=error)
@@ -139,7 +139,7 @@ def _file_name(package: str) -> str:
     return f"{group}_{artifact}-{version}.jar"
 
 
-def _started(conf: SparkConf, builder: SparkSession.Builder) -> SparkSession:
+def _start(conf: SparkConf, builder: SparkSession.Builder) -> SparkSession:
     """Start the JVM if there is none, and the session. Java is quiet unless that fails or details are logged.
 
     Settings of `conf` are in the JVM's command line, those of the builder are not.

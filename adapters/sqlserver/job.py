@@ -94,9 +94,9 @@ def _wired(reach: ReachOf, settings: Settings, spark: SparkSession, locations: L
         source.run_statement,
         longest_window_s=_LONGEST_WINDOW_S,
         done=source.done,
-        appeared=source.appeared,
+        take_appeared=source.take_appeared,
         actions=source.actions,
-        added=source.added,
+        take_added=source.take_added,
         numbers=numbers,
         verifiable=Verifiable(
             Traits(),

@@ -100,7 +100,7 @@ class SqlServerSource:
             self._databases.note(name, self._databases.position(name), self._databases.look(name))
             self._checks.check_tables(name)
             self._tools.chunks.reach(name)
-        state = replace(_placed(state, self._databases), identity=identity)
+        state = replace(_with_all_positions(state, self._databases), identity=identity)
         start = CaptureStart(self._settings, self._server, self._databases, self._initial)
         state = self._first.start(state, start)
         if state.position is None:
@@ -127,20 +127,20 @@ class SqlServerSource:
                 tables = {
                     capture.table for capture in found.captures if (capture.name, capture.object_id) in known
                 }
-                self._spans.enabled(tables, found)
+                self._spans.note_enabled(tables, found)
 
-    def appeared(self) -> Sequence[Arrival]:
-        """What is captured only since the last call, or since the state was saved: tables and columns."""
-        return self._spans.appeared() if self._first.streams else ()
+    def take_appeared(self) -> Sequence[Arrival]:
+        """Take the tables and columns captured only since the last call, or since the state was saved."""
+        return self._spans.take_appeared() if self._first.streams else ()
 
     @property
     def actions(self) -> Mapping[str, SignalAction]:
         """The signals that only this source knows."""
         return {SCHEMA_CHANGES: SignalAction(self._spans.state_schemas)}
 
-    def added(self) -> Sequence[pa.RecordBatch]:
-        """The events that signals have asked for since the last call."""
-        return self._spans.added()
+    def take_added(self) -> Sequence[pa.RecordBatch]:
+        """Take the events that signals have asked for since the last call."""
+        return self._spans.take_added()
 
     def close(self) -> None:
         """Release locks and connections."""
@@ -218,12 +218,12 @@ class SqlServerSource:
         return self._windows.open(window)
 
 
-def _placed(state: State, databases: Databases) -> State:
+def _with_all_positions(state: State, databases: Databases) -> State:
     """The state and its attempt with a position for every database."""
-    return state.at(*(_with_places(known, databases).position for known in state.perhaps_sent))
+    return state.at(*(_with_positions(known, databases).position for known in state.perhaps_sent))
 
 
-def _with_places(state: State, databases: Databases) -> State:
+def _with_positions(state: State, databases: Databases) -> State:
     """The state with a position for every database. A database added since begins at its present end."""
     saved, names = state.memory.get("names"), databases.names
     if state.position is None or saved is None:

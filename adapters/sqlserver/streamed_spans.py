@@ -21,7 +21,7 @@ from adapters.sqlserver.log.changes import NOTHING
 from adapters.sqlserver.log.span_planner import completed
 from adapters.sqlserver.log.span_reader import forget
 from adapters.sqlserver.schema.stated import stated_tables
-from adapters.sqlserver.schema.table_schemas import alike, filled
+from adapters.sqlserver.schema.table_schemas import alike, filled_columns
 from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.settings import SqlServerSettings
 from engine.config.settings import NewCollections
@@ -111,9 +111,11 @@ class StreamedSpans:
         name, taken = self._databases.names[span.database], span.taken
         before = self._databases.position(name)
         self._switch(self._databases.instances(name).tellers(before), taken)
-        self.enabled({capture.table for capture in self._databases.instances(name).captures}, taken.instances)
+        self.note_enabled(
+            {capture.table for capture in self._databases.instances(name).captures}, taken.instances
+        )
         self._databases.note(name, taken.end, taken.instances)
-        changes = self._told(name, before, taken)
+        changes = self._record_changes(name, before, taken)
         try:
             decoded, faults = encode_without_faults(
                 lambda faults: self._decoded(
@@ -156,7 +158,7 @@ class StreamedSpans:
             for capture, stop in completed(taken.instances.captures, before, taken.end)
         )
 
-    def enabled(self, known: Collection[CollectionId], instances: Instances) -> None:
+    def note_enabled(self, known: Collection[CollectionId], instances: Instances) -> None:
         """Note the tables that have capture instances and are not known."""
         signals = self._settings.source_as(SqlServerSettings).signal_tables
         tables = dict.fromkeys(capture.table for capture in instances.captures)
@@ -167,12 +169,12 @@ class StreamedSpans:
         if self._settings.snapshot.new is not NewCollections.COLUMNS:
             return
         listed, settings = listed_name(now.id), self._settings.events
-        columns = [name for name in filled(before, now) if is_included(listed, name, settings)]
+        columns = [name for name in filled_columns(before, now) if is_included(listed, name, settings)]
         if columns:
             self._appeared.append(Arrival(now.id, columns=tuple(columns)))
 
-    def appeared(self) -> list[Arrival]:
-        """What is captured only since the last call, or since the state was saved: tables and columns."""
+    def take_appeared(self) -> list[Arrival]:
+        """Take the tables and columns captured only since the last call, or since the state was saved."""
         found, self._appeared = self._appeared, []
         return found
 
@@ -194,7 +196,7 @@ class StreamedSpans:
             )
         positions = {name: self._databases.position(name) for name in self._databases.names}
         try:
-            made = self._tracker.stated(tables, positions)
+            made = self._tracker.record_stated(tables, positions)
         except SourceError as error:
             raise SignalError(f"it can't be recorded: {error}") from error
         self._stated += made if tells else []
@@ -207,8 +209,8 @@ class StreamedSpans:
         but = ", but its events keep the columns of its capture instance" if differs else ""
         return f"{change.type} of {table} is announced{but}"
 
-    def added(self) -> list[pa.RecordBatch]:
-        """The events that signals have asked for since the last call."""
+    def take_added(self) -> list[pa.RecordBatch]:
+        """Take the events that signals have asked for since the last call."""
         stated, self._stated = self._stated, []
         return [schema_changes(stated, self._settings.events)] if stated else []
 
@@ -245,14 +247,14 @@ class StreamedSpans:
         now = taken.instances.tellers(taken.end)
         for table, teller in tellers.items():
             if now.get(table) != teller:
-                self._windows.switched(table)
+                self._windows.note_switch(table)
 
     def _encoded(self, span: Span, decoded: Sequence[DecodedPart]) -> EncodingResult:
         signals = tuple(signal for part in decoded for signal in part.signals)
         superseded = SupersededKeys()
         for result in decoded:
             superseded |= result.superseded
-        self._windows.streamed(span.database, [signal.id for signal in signals])
+        self._windows.note_signals(span.database, [signal.id for signal in signals])
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
@@ -261,14 +263,14 @@ class StreamedSpans:
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )
 
-    def _told(self, database: str, before: LogPosition, taken: LogSlice) -> list[SchemaChange]:
-        """The shape changes to emit with a span. Open windows learn of those that concern them."""
+    def _record_changes(self, database: str, before: LogPosition, taken: LogSlice) -> list[SchemaChange]:
+        """Record the shape changes to emit with a span. Open windows learn of those that concern them."""
         known = self._tracker.shapes
         # Those emitted before the log are part of a snapshot.
-        made = self._tracker.told(database, before, taken, PLAIN if self._announced else "false")
+        made = self._tracker.record_changes(database, before, taken, PLAIN if self._announced else "false")
         for change in made:
             if change.type is ChangeType.ALTER:
-                self._windows.switched(change.table.id)
+                self._windows.note_switch(change.table.id)
                 self._note_columns(known[change.table.id], change.table)
         return made if self._settings.source_as(SqlServerSettings).include_schema_changes else []
 

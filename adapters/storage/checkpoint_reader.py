@@ -15,7 +15,7 @@ from pyarrow import ArrowException, fs
 from adapters.storage import figures
 from adapters.storage.answer_journal import answers_after, last_answers, latest_turn
 from adapters.storage.lease import last_owner
-from adapters.storage.state_files import QUEUE, opened, state_name, turns_in
+from adapters.storage.state_files import QUEUE, state_name, turns_in, unseal
 from engine.config.text.hidden import hidden_in, without_secrets
 from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import from_json
@@ -139,7 +139,7 @@ class CheckpointReader:
         return self._document(int(match[1]), name)
 
     def _document(self, turn: int, name: str) -> bytes:
-        return opened(turn, self.read(name), where=f"{self.location}/{name}").document
+        return unseal(turn, self.read(name), where=f"{self.location}/{name}").document
 
     def _failed(self, error: Exception) -> StateError:
         said = hidden_in(str(error), self._uri)

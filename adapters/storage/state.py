@@ -18,12 +18,12 @@ from adapters.storage.lease import newest_lease
 from adapters.storage.state_files import (
     QUEUE,
     STATE,
-    opened,
     queue_name,
     queues_in,
-    sealed,
+    seal,
     state_name,
     turns_in,
+    unseal,
 )
 from engine.errors import InvariantError, LeaseLost, StateError
 from engine.ports.state_store import SavedState, SavedStates
@@ -60,15 +60,15 @@ class FileStateStore:
         promoted, pending = turns_in(names)
         self._promoted = promoted
         newest = promoted[-1] if promoted else -1
-        kept = self._taken_over(newest, pending)
-        if kept is not None and not self._renamed(*kept):
+        kept = self._take_over(newest, pending)
+        if kept is not None and not self._adopt(*kept):
             return self.load()
         return SavedStates(
             promoted=self._read(state_name(newest), newest) if promoted else None,
             pending=None if kept is None else self._read(state_name(kept[1], self._epoch), kept[1]),
         )
 
-    def _taken_over(self, newest: int, pending: list[tuple[int, int]]) -> tuple[int, int] | None:
+    def _take_over(self, newest: int, pending: list[tuple[int, int]]) -> tuple[int, int] | None:
         """The epoch and turn of the pending state that may count; the others are removed.
 
         It is the one of the newest epoch: when it was saved, holders of older epochs could not commit any
@@ -85,7 +85,7 @@ class FileStateStore:
                 self._storage.delete(state_name(turn, epoch))
         return kept
 
-    def _renamed(self, epoch: int, turn: int) -> bool:
+    def _adopt(self, epoch: int, turn: int) -> bool:
         """Give a pending state this job's epoch. False: it is gone.
 
         A job that lost the lease in its last step may have settled the state meanwhile.
@@ -103,14 +103,14 @@ class FileStateStore:
 
     def save_pending(self, turn: int, document: bytes) -> None:
         """Write the document, whole or not at all."""
-        self._storage.create(state_name(turn, self._epoch), sealed(turn, document))
+        self._storage.create(state_name(turn, self._epoch), seal(turn, document))
 
     def save_beside(self, turn: int, document: bytes) -> str:
         """Write the document to a file with the epoch in its name."""
         if self._beside is None:
             self._beside = queues_in(self._storage.names())
         name = queue_name(turn, self._epoch)
-        self._storage.create(name, sealed(turn, document))
+        self._storage.create(name, seal(turn, document))
         self._beside = sorted({*self._beside, (turn, self._epoch)})
         return name
 
@@ -179,4 +179,4 @@ class FileStateStore:
                 self._storage.delete(name)
 
     def _read(self, name: str, turn: int) -> SavedState:
-        return opened(turn, self._storage.read(name), where=f"{self._storage.location}/{name}")
+        return unseal(turn, self._storage.read(name), where=f"{self._storage.location}/{name}")

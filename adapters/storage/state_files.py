@@ -57,14 +57,14 @@ def state_name(turn: int, epoch: int | None = None) -> str:
     return f"turn-{turn:012d}{f'.{epoch}' if epoch else ''}.pending.json"
 
 
-def sealed(turn: int, document: bytes) -> bytes:
+def seal(turn: int, document: bytes) -> bytes:
     """The content of the file that holds a turn's document."""
     digest = hashlib.sha256(document).hexdigest()
     head = f'{{"turn":{turn},"bytes":{len(document)},"sha256":"{digest}","state":'
     return head.encode("ascii") + document + _TAIL
 
 
-def opened(turn: int, content: bytes, *, where: str) -> SavedState:
+def unseal(turn: int, content: bytes, *, where: str) -> SavedState:
     """Extract the document from a file's content. Raises StateError unless it is exactly what was saved."""
     hint = "restore the file, or move it away to go on from the state before it"
     head = _HEAD.match(content)

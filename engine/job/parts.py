@@ -158,9 +158,9 @@ class JobParts:
     - `copied_in_part` says why a collection's copy does not have all of its rows; empty: it has.
     - `excluded` says whether the settings' filters exclude a collection.
     - `done` says whether nothing is left to do.
-    - `appeared` returns the collections that are captured only since its last call, or since the state was
-      saved. With `reads_new` their rows are read.
-    - `added` returns the events that signals have made the source add to the turn that takes them.
+    - `take_appeared` returns the collections that are captured only since its last call, or since the state
+      was saved. With `reads_new` their rows are read.
+    - `take_added` returns the events that signals have made the source add to the turn that takes them.
     - `notices` makes the notifications, `tally` counts for those who watch.
     - `certificates` issues those of snapshots; None: there are none.
     - `verification` compares collections with their copies.
@@ -181,8 +181,8 @@ class JobParts:
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
-    appeared: Callable[[], Sequence[Arrival]] = tuple
-    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
+    take_appeared: Callable[[], Sequence[Arrival]] = tuple
+    take_added: Callable[[], Sequence[pa.RecordBatch]] = tuple
     reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)
     lease: Lease = field(default_factory=NoLease)

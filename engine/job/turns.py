@@ -79,7 +79,7 @@ class Turns:
         self._parts.tally.passes += 1
         released = self._release(log)
         found = [*self._parts.source.tick(self.state), *self._isolation.topics.unsaved_faults(self.state)]
-        appeared = self._parts.appeared()
+        appeared = self._parts.take_appeared()
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.in_progress.any_waits)
@@ -172,7 +172,7 @@ class Turns:
     def _with_new_collections(self, state: State, appeared: Sequence[Arrival]) -> State:
         """The state with what has become of collections that are captured only now."""
         job_parts = self._parts
-        appeared = [*appeared, *job_parts.appeared()]
+        appeared = [*appeared, *job_parts.take_appeared()]
         job_parts.tally.note_new_collections(new.collection for new in appeared)
         state, appeared = self._isolation.returned(state, appeared)
         return with_new_collections(
@@ -187,7 +187,7 @@ class Turns:
         Returns the state, all parts and how many events they are.
         """
         parts = [*streamed]
-        if added := self._parts.added():
+        if added := self._parts.take_added():
             parts.append(writer.write(_next_number(parts), added))
             state = replace(state, memory=dict(self._parts.source.memory()))
         events = sum(part.events for part in parts)

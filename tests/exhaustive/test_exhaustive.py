@@ -61,7 +61,7 @@ def test_the_job_may_be_struck_between_any_two_calls():
         ),
         (SimSink, "resolve_commit", lambda _sink, _turn: False),
         (SimSink, "resolve_commit", lambda sink, turn: sink._begun is None or sink._begun[0] != turn),
-        (FileStateStore, "_taken_over", lambda _store, _newest, _pending: None),
+        (FileStateStore, "_take_over", lambda _store, _newest, _pending: None),
     ],
     ids=[
         "a sleeper does not look",

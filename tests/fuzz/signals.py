@@ -10,7 +10,7 @@ import orjson
 from adapters.mongodb.documents.keys import key_from_json
 from adapters.postgres.conditions.grammar import GRAMMAR as POSTGRES
 from adapters.postgres.conditions.trusted_sql import plain_condition
-from adapters.source.conditions.selects import selected
+from adapters.source.conditions.selects import select_condition
 from adapters.source.conditions.writer import ResolvedColumn
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
@@ -109,7 +109,7 @@ def _select(grammar: Grammar, data: bytes) -> object:
     """The filter of a blocking snapshot, of which nothing but the condition may reach the server."""
     text = data.decode("utf-8", "surrogateescape")
     names = [found.name for found in _COLUMNS.values()]
-    return selected(text, grammar, lambda column: _COLUMNS.get(column.name), _TABLE, names)
+    return select_condition(text, grammar, lambda column: _COLUMNS.get(column.name), _TABLE, names)
 
 
 def _trusted(data: bytes) -> object:

@@ -27,11 +27,11 @@ from adapters.postgres.log.pgoutput import (
     read_messages,
     read_tuples,
 )
-from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.rendering import render_condition
 from adapters.source.conditions.writer import ResolvedColumn
 from adapters.sqlserver.conditions.grammar import GRAMMAR as SQL_SERVER
 from adapters.staging.file_blocks import FileBlock, FileBlocks
-from adapters.storage.state_files import opened, sealed
+from adapters.storage.state_files import seal, unseal
 from engine.config import read
 from engine.config.sources.selection import CaptureSettings
 from engine.errors import ConfigError, SignalError, SourceError, StateError
@@ -91,12 +91,12 @@ def _postgres_condition(data: bytes) -> object:
         name = getattr(reference, "name", "")
         return ResolvedColumn(f'"{name}"', columns[name]) if name in columns else None
 
-    return rendered(data.decode("utf-8", "surrogateescape"), POSTGRES, find, "public.orders")
+    return render_condition(data.decode("utf-8", "surrogateescape"), POSTGRES, find, "public.orders")
 
 
 def _sql_server_condition(data: bytes) -> object:
     text = data.decode("utf-8", "surrogateescape")
-    return rendered(text, SQL_SERVER, lambda _reference: ResolvedColumn("[id]", "int"), "dbo.orders")
+    return render_condition(text, SQL_SERVER, lambda _reference: ResolvedColumn("[id]", "int"), "dbo.orders")
 
 
 def _mongodb_condition(data: bytes) -> object:
@@ -120,7 +120,7 @@ def _state(data: bytes) -> object:
 
 
 def _state_file(data: bytes) -> object:
-    return opened(3, data, where="state")
+    return unseal(3, data, where="state")
 
 
 def _span(data: bytes) -> object:
@@ -217,7 +217,7 @@ FUZZED = {
     ),
     "bson-documents": Fuzzed(concatenated, (bson.encode({"a": 1}) * 3,), (SourceError,)),
     "state": Fuzzed(_state, (to_json(State(position=Position((1, 2)))),), (StateError,)),
-    "state-file": Fuzzed(_state_file, (sealed(3, to_json(State())),), (StateError,)),
+    "state-file": Fuzzed(_state_file, (seal(3, to_json(State())),), (StateError,)),
     "span": Fuzzed(_span, (_SPAN_BYTES,), (SourceError,)),
     **SAVED,
     **LOGS,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse.files.data_file import written
+from adapters.lakehouse.files.data_file import write_file
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch, NewTable
@@ -201,9 +201,9 @@ def test_what_another_one_commits_meanwhile_is_not_lost(
     def meanwhile(*given: Any) -> Any:
         monkeypatch.undo()
         act(tables, other, model)
-        return written(*given)
+        return write_file(*given)
 
-    monkeypatch.setattr(spark_tables, "written", meanwhile)
+    monkeypatch.setattr(spark_tables, "write_file", meanwhile)
     with pytest.raises(SinkError):
         made.write(A, changes[-1], 7)
     found = made.look(A)
@@ -240,9 +240,9 @@ def test_a_process_that_stood_still_while_another_took_over_changes_nothing(
     def written_late(*given: Any) -> Any:
         monkeypatch.undo()
         new.write(A, changes, 2)
-        return written(*given)
+        return write_file(*given)
 
-    monkeypatch.setattr(spark_tables, "written", written_late)
+    monkeypatch.setattr(spark_tables, "write_file", written_late)
     with suppress(SinkError):
         old.write(A, changes, 2)
 
@@ -298,7 +298,7 @@ def dies_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return called
 
     if step == 0:
-        monkeypatch.setattr(spark_tables, "written", dying(written, before=True))
+        monkeypatch.setattr(spark_tables, "write_file", dying(write_file, before=True))
     elif step in {1, 2}:
         monkeypatch.setattr(DeltaWrite, "_copy", dying(DeltaWrite._copy, before=True))
         monkeypatch.setattr(IcebergWrite, "_described", dying(IcebergWrite._described, before=True))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
-from adapters.lakehouse.files.data_file import written
+from adapters.lakehouse.files.data_file import write_file
 from adapters.lakehouse.files.delta import DeltaWrite
 from adapters.lakehouse.files.iceberg import IcebergWrite
 from adapters.lakehouse.port import NewTable
@@ -143,10 +143,10 @@ def test_a_process_that_stood_still_while_another_took_over_adds_nothing(
     def written_late(*given: Any) -> Any:
         monkeypatch.undo()
         new.append(A, rows, 2)
-        return written(*given)
+        return write_file(*given)
 
     if when == "file":
-        monkeypatch.setattr(spark_tables, "written", written_late)
+        monkeypatch.setattr(spark_tables, "write_file", written_late)
     else:
         monkeypatch.setattr(old, "_append_file", lambda *_given: False)
         monkeypatch.setattr(old, "_insert", overtaken)

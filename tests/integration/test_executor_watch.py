@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.spark.cluster.executor_watch import seen_in
+from adapters.spark.cluster.executor_watch import look_at
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.pools import SENDS
 
@@ -26,17 +26,17 @@ def seen_meanwhile(spark: SparkSession, what: str) -> Seen:
     running = threading.Thread(target=SparkExecutors(spark, what).map, args=(time.sleep, [TASK_S]))
     running.start()
     deadline = time.monotonic() + 60
-    while not (seen := seen_in(spark.sparkContext)).waits:
+    while not (seen := look_at(spark.sparkContext)).waits:
         assert time.monotonic() < deadline
     time.sleep(TASK_S / 2)
-    seen = seen_in(spark.sparkContext)
+    seen = look_at(spark.sparkContext)
     running.join()
     return seen
 
 
 def test_a_stage_whose_tasks_run_is_seen_unless_it_sends_to_the_sink(spark: SparkSession):
     reads, sends = seen_meanwhile(spark, ""), seen_meanwhile(spark, SENDS)
-    idle = seen_in(spark.sparkContext)
+    idle = look_at(spark.sparkContext)
 
     assert (len(reads.stages), len(sends.stages)) == (1, 0)
     assert reads.waits

@@ -10,7 +10,7 @@ import pytest
 from adapters.source.debezium.offsets import StoredOffset
 from adapters.sqlserver.commands.debezium_offset import state_of
 from adapters.storage.directory import LocalStorage
-from adapters.storage.state_files import sealed, state_name
+from adapters.storage.state_files import seal, state_name
 from engine.config import parse
 from engine.job.saved.state_document import to_json
 from engine.model import CollectionId
@@ -84,7 +84,7 @@ def test_a_job_on_sql_server_sends_the_last_commit_again(
     state = state_of(settings, stored, lambda _settings: sqlserver.reach)
 
     assert [entry.collection for entry in state.incomplete] == [CollectionId((shop.name, "dbo", "late"))]
-    LocalStorage(tmp_path / "state").create(state_name(0), sealed(0, to_json(state)))
+    LocalStorage(tmp_path / "state").create(state_name(0), seal(0, to_json(state)))
     with driven_sqlserver.driven_sqlserver(sqlserver, tmp_path, spark) as job:
         job.until_streamed(shop)
 

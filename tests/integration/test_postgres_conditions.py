@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from adapters.postgres.conditions.grammar import GRAMMAR, named_column
-from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.rendering import render_condition
 from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
@@ -53,7 +53,7 @@ def test_what_is_written_chooses_the_rows_that_were_meant(each_database: Databas
         for condition in drawn(31, DRAWN):
             meant = chosen(connection, condition)
             try:
-                text = rendered(condition, GRAMMAR, find, "public.cond")
+                text = render_condition(condition, GRAMMAR, find, "public.cond")
             except SignalError:
                 continue
             if meant is not None:

@@ -108,7 +108,7 @@ class TestUnsettled:
     def test_without_the_unsettled_set_the_old_row_wins(self, table, tmp_path, spark, monkeypatch):
         from adapters.postgres.snapshot import superseded_keys  # noqa: PLC0415
 
-        monkeypatch.setattr(superseded_keys, "noted", lambda waiting, *_args: waiting)
+        monkeypatch.setattr(superseded_keys, "update_pending", lambda waiting, *_args: waiting)
         with driven(table, tmp_path, spark) as job:
             self.run(table, job)
 

@@ -63,7 +63,7 @@ TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             "adapters/storage/state.py",
             (
                 "FileStateStore.load",
-                "FileStateStore._taken_over",
+                "FileStateStore._take_over",
                 "FileStateStore.promote",
                 "FileStateStore.discard",
             ),

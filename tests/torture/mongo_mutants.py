@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.mongodb import log_opening
 from adapters.mongodb import properties as mongodb_settings
 from adapters.mongodb.documents import keys
-from adapters.mongodb.events import decode, untold
+from adapters.mongodb.events import decode, unreported_changes
 from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.log import options
 from adapters.mongodb.log.options import StreamOptions
@@ -114,13 +114,19 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     "the closing document is waited for": Mutant(
         "behind-the-close", ((watermark.SignalDocuments, "reached", _always(gives=True)),)
     ),
-    "what a drop takes away": Mutant("dropped", ((MongoWindow, "emptied", _always(frozenset())),)),
+    "what a drop takes away": Mutant(
+        "dropped", ((MongoWindow, "emptied_collections", _always(frozenset())),)
+    ),
     "what a rename brings": Mutant(
-        "renamed-onto", ((untold, "replaced", _always({})), (untold, "incomplete", _renames_forgotten))
+        "renamed-onto",
+        (
+            (unreported_changes, "replaced_collections", _always({})),
+            (unreported_changes, "incomplete", _renames_forgotten),
+        ),
     ),
     "renames pass the filters": Mutant("renamed-onto", ((options, "EMPTYING", lambda _was: ()),)),
     "a rename counts for earlier windows alone": Mutant(
-        "renamed-between", ((MongoWindow, "emptied", _whatever_its_time),)
+        "renamed-between", ((MongoWindow, "emptied_collections", _whatever_its_time),)
     ),
     "capped collections wait for the end of reading": Mutant(
         "capped", ((watermark.ClusterTime, "loosen", _always(None)),)

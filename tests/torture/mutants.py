@@ -330,9 +330,9 @@ def _in_the_first_turn(was: Any) -> Any:
 _VIEWS = blocking.BlockingViews
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unseen_rows, "superseding_rows", _nothing_superseded),)),
-    "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
+    "old keys": Mutant("in-window", ((decode, "keys_touched", _new_keys_only),)),
     "streamed, not yet visible": Mutant(
-        "hidden", ((superseded_keys, "noted", lambda _was: lambda waiting, *_: waiting),)
+        "hidden", ((superseded_keys, "update_pending", lambda _was: lambda waiting, *_: waiting),)
     ),
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
     "large values, of rows dropped": Mutant("in-window", ((SupersededKeys, "unsent", _always(frozenset())),)),
@@ -393,11 +393,11 @@ MUTANTS: dict[str, Mutant] = {
         "disguised", ((incomplete, "with_faults", lambda _was: lambda known, _: tuple(known)),)
     ),
     "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
-    "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "told", lambda _was: True),)),
-    "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved", _inserts_stay),)),
+    "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "always_logged", lambda _was: True),)),
+    "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved_rows", _inserts_stay),)),
     "one copy of equal rows": Mutant("alike", ((copies, "remaining_rows", _all_copies),)),
     "copies taken before the window": Mutant(
-        "alike-hidden", ((superseded_keys, "before", _no_copies_before),)
+        "alike-hidden", ((superseded_keys, "of_pending", _no_copies_before),)
     ),
     "copies counted per window": Mutant(
         "alike-beside", ((streamed_spans.StreamedSpans, "_superseded", _by_first_window),)
@@ -412,10 +412,10 @@ MUTANTS: dict[str, Mutant] = {
     "a key that gains a column": Mutant("key-gains", ((tables, "_refuse_other_key", _always(None)),)),
     "labels of enums": Mutant("relabelled", ((layouts, "_LABELS", lambda was: f"{was} HAVING false"),)),
     "partitions truncated under their root": Mutant(
-        "leaf-truncated", ((partitions.Partitions, "emptied", _always({})),)
+        "leaf-truncated", ((partitions.Partitions, "take_emptied", _always({})),)
     ),
     "what a view's position has and it lacks": Mutant(
-        "blocking", ((blocking.BlockingView, "streamed", _always(None)),)
+        "blocking", ((blocking.BlockingView, "note_span", _always(None)),)
     ),
     "what is streamed and a view lacks": Mutant("blocking", ((_VIEWS, "_opened", _knowing_nothing_earlier),)),
     "rows of a view after its position": Mutant(
@@ -428,7 +428,7 @@ MUTANTS: dict[str, Mutant] = {
         "blocking", ((PostgresLog, "_stopped", lambda _was: property(lambda log: log._full)),)
     ),
     "columns that are added with a default": Mutant(
-        "column-added", ((column_watch.ColumnWatch, "appeared", _always([])),)
+        "column-added", ((column_watch.ColumnWatch, "take_appeared", _always([])),)
     ),
     "what a verdict counts": Mutant(
         "verified", ((Findings, "differences", lambda _was: property(lambda _found: 0)),)

@@ -93,10 +93,10 @@ class MissingValues:
         if not len(rows):
             return None
         base = np.full(len(rows), NOWHERE)
-        taken = {name: self._taken(name, rows, base) for name in self.by_column}
+        taken = {name: self._value_events(name, rows, base) for name in self.by_column}
         return Patches(rows, taken, base, (base != NOWHERE) & (base != self._events.codes[rows]))
 
-    def _taken(self, name: str, rows: Ints, base: Ints) -> Ints:
+    def _value_events(self, name: str, rows: Ints, base: Ints) -> Ints:
         """The event whose value of a column each row has, -1 for the target's; notes in `base` whose."""
         lacking, events = self.by_column[name], self._events
         codes = events.codes[rows]

@@ -38,7 +38,7 @@ class Owner(Protocol):
         `lease`: it takes the id itself, and asks for the lease before it sends.
         """
 
-    def failed(self, error: TidemarkError) -> TidemarkError:
+    def handle_failure(self, error: TidemarkError) -> TidemarkError:
         """Handle a failure, and ask the brokers what it means; returns the error to raise."""
 
     def give_up(self) -> None:
@@ -97,7 +97,7 @@ class RowSending:
             for future in preparing.values():
                 future.result()
         except TidemarkError as error:
-            raise self.owner.failed(error) from error
+            raise self.owner.handle_failure(error) from error
         self._prepared_s |= dict.fromkeys(preparing, self._monotonic())
         return True
 
@@ -175,7 +175,7 @@ class SendingRows:
             try:
                 self._emitted = self._future.result()
             except TidemarkError as error:
-                raise self._sending.owner.failed(error) from error
+                raise self._sending.owner.handle_failure(error) from error
             finally:
                 self._sending.free(self._slot)
         return self._emitted

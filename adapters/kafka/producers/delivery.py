@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException, Producer
 
-from adapters.kafka.client import client, opened, renew
-from adapters.kafka.errors import NotDelivered, Reason, said, sink_error
+from adapters.kafka.client import client, create_client, renew
+from adapters.kafka.errors import NotDelivered, Reason, message_of, sink_error
 from adapters.kafka.producers.delivered import DeliveryResult
-from adapters.kafka.producers.fencing import Transactions, failed, fatal_in, transactional
+from adapters.kafka.producers.fencing import Transactions, fatal_in, step_error, transactional
 from adapters.kafka.producers.flow import Flow
 from adapters.kafka.producers.records import (
     Header,
@@ -73,7 +73,7 @@ class Delivery:
         self._flow = Flow()
         self._sent = self._total = self._rejected = 0
         self._told_s = self._renewed_s = 0.0
-        self._producer: Producer = opened(Producer, config)
+        self._producer: Producer = create_client(Producer, config)
         self._transaction: Transactions | None = None
         if transactional_id:
             self._transaction = Transactions(
@@ -131,7 +131,7 @@ class Delivery:
 
     def _note_sent(self, records: int, size: int) -> None:
         self._sent += records
-        self._flow.sent(records - self._rejected, size, time.monotonic())
+        self._flow.note_sent(records - self._rejected, size, time.monotonic())
         self._rejected = 0
 
     def _await_room(self) -> None:
@@ -148,7 +148,7 @@ class Delivery:
     def _look(self) -> None:
         """Check how far the brokers are."""
         now_s = time.monotonic()
-        self._flow.seen(len(self._producer), now_s)
+        self._flow.note_unacknowledged(len(self._producer), now_s)
         self._undelivered.settle()
         if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
             self._renewed_s = now_s
@@ -161,7 +161,7 @@ class Delivery:
 
     def _tell(self, now_s: float) -> None:
         if self._flow.silent_s(now_s) >= _TOLD_EVERY_S:
-            _log.warning("%s: %s", self._where, self._reason.behind("events wait to be taken"))
+            _log.warning("%s: %s", self._where, self._reason.with_cause("events wait to be taken"))
             return
         done = max(0, self._sent - len(self._producer))
         of = f" of {self._total}" if self._total else ""
@@ -175,7 +175,7 @@ class Delivery:
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         topic = undelivered[0].record[0] if undelivered else None
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
-        return NotDelivered(self._reason.behind(text), topic=topic, where=self._where, hint=hint)
+        return NotDelivered(self._reason.with_cause(text), topic=topic, where=self._where, hint=hint)
 
     def _serve(self, step: Callable[[float], int], seconds: float) -> int:
         """Let the producer work.
@@ -190,8 +190,10 @@ class Delivery:
             if error is None:
                 raise
             if self.transactional_id:
-                raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
-            raise sink_error(error, f"nothing more can be sent: {said(error)}", self._where) from exc
+                raise step_error(
+                    error, "can't be used any more", self.transactional_id, self._reason
+                ) from exc
+            raise sink_error(error, f"nothing more can be sent: {message_of(error)}", self._where) from exc
 
     def close(self) -> None:
         """Discard what was not delivered. May be called twice."""
@@ -233,7 +235,7 @@ class Delivery:
                 if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
                     raise self._stalled() from None
             except KafkaException as exc:
-                self._undelivered.not_sent(record, exc.args[0])
+                self._undelivered.note_unsent(record, exc.args[0])
                 self._rejected += 1
                 return
             else:

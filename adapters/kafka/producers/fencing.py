@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.kafka.client import client, opened
-from adapters.kafka.errors import Reason, said, sink_error
+from adapters.kafka.client import client, create_client
+from adapters.kafka.errors import Reason, message_of, sink_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class Fence:
             return
         for number in range(self._count):
             reason = Reason()
-            producer = opened(Producer, transactional(self._settings, self.id(number), reason))
+            producer = create_client(Producer, transactional(self._settings, self.id(number), reason))
             try:
                 begin(producer, self.id(number), reason)
             finally:
@@ -103,7 +103,7 @@ class Transactions:
         try:
             step(*seconds)
         except KafkaException as exc:
-            raise failed(exc.args[0], what, self._id, self._reason) from exc
+            raise step_error(exc.args[0], what, self._id, self._reason) from exc
 
 
 def transactional(settings: KafkaSettings, id_: str, reason: Reason) -> dict[str, object]:
@@ -118,7 +118,7 @@ def begin(producer: Producer, id_: str, reason: Reason) -> None:
     try:
         producer.init_transactions(_TIMEOUT_S)
     except KafkaException as exc:
-        raise failed(exc.args[0], "is not ours", id_, reason) from exc
+        raise step_error(exc.args[0], "is not ours", id_, reason) from exc
 
 
 def fatal_in(raised: BaseException | None) -> KafkaError | None:
@@ -131,6 +131,6 @@ def fatal_in(raised: BaseException | None) -> KafkaError | None:
     return None
 
 
-def failed(error: KafkaError, what: str, id_: str, reason: Reason) -> SinkError:
+def step_error(error: KafkaError, what: str, id_: str, reason: Reason) -> SinkError:
     """The error to raise if a step of a transaction fails."""
-    return sink_error(error, reason.behind(f"the transactional id {what}: {said(error)}"), id_)
+    return sink_error(error, reason.with_cause(f"the transactional id {what}: {message_of(error)}"), id_)

@@ -46,7 +46,7 @@ class Flow:
     """How many bytes were acknowledged when, for about the last two seconds."""
     _limited: bool = False
 
-    def sent(self, records: int, size: int, now_s: float) -> None:
+    def note_sent(self, records: int, size: int, now_s: float) -> None:
         """Note a slice that was given to the producer."""
         if not records:
             return
@@ -56,7 +56,7 @@ class Flow:
         self._sent = _Mark(self._sent.records + records, self._sent.bytes + size)
         self._slices.append(self._sent)
 
-    def seen(self, unacknowledged: int, now_s: float) -> None:
+    def note_unacknowledged(self, unacknowledged: int, now_s: float) -> None:
         """Note how many records the producer still has."""
         before, records = self._acknowledged_bytes(), self._sent.records - unacknowledged
         moved = records > self.acknowledged

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.errors import BatchRefused, refuses, said, sink_error
+from adapters.kafka.errors import BatchRefused, message_of, refuses, sink_error
 from adapters.kafka.producers.delivered import UndeliveredRecord
 from engine.errors import SinkError, SinkRefused
 
@@ -50,7 +50,7 @@ class UndeliveredRecords:
             partition = message.partition()
             self._records.append(UndeliveredRecord(record, -1 if partition is None else partition, error))
 
-    def not_sent(self, record: Record, error: KafkaError) -> None:
+    def note_unsent(self, record: Record, error: KafkaError) -> None:
         """Note a record that the producer does not take."""
         self._records.append(UndeliveredRecord(record, -1, error))
 
@@ -68,7 +68,7 @@ class UndeliveredRecords:
         too_large = [failure for failure in records if failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
         for failure in records:
             if failure not in too_large:
-                text = f"{len(records)} events were not delivered: {said(failure.error)}"
+                text = f"{len(records)} events were not delivered: {message_of(failure.error)}"
                 raise sink_error(failure.error, text, failure.record[0])
         for failure in too_large:
             if failure.record[0] not in self.refused:
@@ -79,7 +79,7 @@ class UndeliveredRecords:
         for failure in self._records:
             topic = failure.record[0]
             if refuses(failure.error) and topic not in self.refused:
-                text = f"the topic refuses events: {said(failure.error)}"
+                text = f"the topic refuses events: {message_of(failure.error)}"
                 self.refused[topic] = sink_error(failure.error, text, topic)
         # A refused event aborts a transaction with everything in it; the turn is sent again.
         ended = _PURGED if self._aborts and self.refused else frozenset[int]()
@@ -107,7 +107,7 @@ class UndeliveredRecords:
                 " or name a tidemark.sink.kafka.dead.letter.topic",
             )
             return
-        self._set_aside((aside, value, key), [("topic", topic), ("error", said(failure.error))])
+        self._set_aside((aside, value, key), [("topic", topic), ("error", message_of(failure.error))])
         _log.warning(
             "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
         )

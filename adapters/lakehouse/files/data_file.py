@@ -146,7 +146,7 @@ def typed(
     return (pa.struct([member.field for member in members]), members) if members else None
 
 
-def fitted(rows: pa.Table, columns: Sequence[FileColumn]) -> pa.Table | None:
+def fit_rows(rows: pa.Table, columns: Sequence[FileColumn]) -> pa.Table | None:
     """The rows as the files of a table have them; None if only Spark can give them the columns' types.
 
     A column that the rows lack is left out: it is null.
@@ -205,7 +205,7 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def written(rows: pa.Table, directory: Path, codec: str, spark: str) -> DataFile:
+def write_file(rows: pa.Table, directory: Path, codec: str, spark: str) -> DataFile:
     """Write a file of a name of its own. `spark` is Spark's version."""
     path = directory / f"part-{uuid.uuid4()}.parquet"
     with pq.ParquetWriter(

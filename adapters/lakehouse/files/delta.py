@@ -75,8 +75,8 @@ def _all_files(snapshot: Any) -> Iterator[dict[str, Any]]:
     return (orjson.loads(file.json())["add"] for file in files)
 
 
-def begun(spark: SparkSession, log: Any, application: str, turn: int) -> DeltaWrite | None:
-    """A transaction that appends or marks; None if the table has more than rows, or has the turn."""
+def begin_write(spark: SparkSession, log: Any, application: str, turn: int) -> DeltaWrite | None:
+    """Begin a transaction that appends or marks; None if the table has more than rows, or has the turn."""
     jvm, _session = jvm_of(spark)
     none = jvm.scala.Option.empty()
     transaction = log.startTransaction(none, none)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from adapters.lakehouse.files.data_file import FIELD_ID, fitted, widens
+from adapters.lakehouse.files.data_file import FIELD_ID, fit_rows, widens
 from adapters.lakehouse.files.roaring import NONE
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class BatchKeys:
         found = [named[name.lower()] for name in key if name.lower() in named]
         if len(found) < len(key) or not all(_comparable(column.field.type) for column in found):
             return None
-        values = fitted(rows.select(list(key)), found)
+        values = fit_rows(rows.select(list(key)), found)
         if values is None:
             return None
         made = [_Column.of(*pair) for pair in zip(found, values.columns, strict=True)]

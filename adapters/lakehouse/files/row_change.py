@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.lakehouse.files.data_file import DeadRows, fitted
+from adapters.lakehouse.files.data_file import DeadRows, fit_rows
 from adapters.lakehouse.files.kept_values import KeptValues
 from adapters.lakehouse.files.places import BatchKeys
 from adapters.lakehouse.port import DELETED
@@ -41,7 +41,7 @@ def row_change(batch: Batch, write: FileWrite) -> RowChange | None:
 
 def _row_change(batch: Batch, write: FileWrite) -> RowChange | None:
     there = pc.invert(batch.rows.column(DELETED))
-    fitting = fitted(batch.rows.filter(there).select(batch.columns.names), write.columns)
+    fitting = fit_rows(batch.rows.filter(there).select(batch.columns.names), write.columns)
     keys = BatchKeys.of(batch.rows, batch.key, write.columns)
     kept = KeptValues.of(batch, write.columns)
     if fitting is None or keys is None or kept is None:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.lakehouse.files.delta import begun, newest_turn
+from adapters.lakehouse.files.delta import begin_write, newest_turn
 from adapters.lakehouse.port import TableIdentity
 from adapters.lakehouse.tables.java import configured, jvm_of
-from adapters.lakehouse.tables.statements import defined, literal, properties, quoted
+from adapters.lakehouse.tables.statements import column_definitions, literal, properties, quoted
 from adapters.lakehouse.tables.widening import widens_simply, wider_decimal
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Delta:
 
     def file_write(self, spark: SparkSession, name: TableName, turn: int) -> FileWrite | None:
         """A transaction, of a table in a directory."""
-        return None if self.catalog else begun(spark, self._log(spark, name), self.application, turn)
+        return None if self.catalog else begin_write(spark, self._log(spark, name), self.application, turn)
 
     def create(self, name: TableName, table: NewTable) -> Sequence[str]:
         """Create the table, and its namespace in a catalog."""
@@ -111,7 +111,8 @@ class Delta:
             statements.append(f"CREATE NAMESPACE IF NOT EXISTS {space}")
         location = f" LOCATION {literal(self._path(name))}" if self.catalog and self.warehouse else ""
         statements.append(
-            f"CREATE TABLE IF NOT EXISTS {self.target(name)} ({defined(table)}) USING delta{more}{location}"
+            f"CREATE TABLE IF NOT EXISTS {self.target(name)} ({column_definitions(table)}) USING delta"
+            f"{more}{location}"
             f" COMMENT {literal(table.comment)} TBLPROPERTIES ({properties(table, _PROPERTIES)})"
         )
         return statements

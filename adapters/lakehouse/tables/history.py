@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from adapters.lake.column_types import column, column_type
 from adapters.lake.row_columns import columns_of
-from adapters.lakehouse.batch import as_type, converted, table_columns
+from adapters.lakehouse.batch import as_type, convert_columns, table_columns
 from adapters.lakehouse.port import Batch
 from engine.errors import SinkRefused
 from engine.events.record.schema_json import schema_from_json
@@ -108,11 +108,11 @@ def _images(events: pa.RecordBatch, columns: Columns) -> dict[str, pa.Array]:
     deleted = pc.equal(events.column("op"), "d")
     at, before = events.schema.get_field_index("after"), events.column("before")
     if not pc.any(deleted).as_py() or before.null_count == len(before):
-        return converted(events, columns)
+        return convert_columns(events, columns)
     own = np.arange(len(before))
     at_before = np.where(deleted.to_numpy(zero_copy_only=False), own + len(own), own)
     images = pa.concat_arrays([events.column("after"), before]).take(pa.array(at_before))
-    return converted(events.set_column(at, events.schema.field(at), images), columns)
+    return convert_columns(events.set_column(at, events.schema.field(at), images), columns)
 
 
 def _times(source: pa.StructArray) -> pa.Array:

@@ -18,7 +18,7 @@ from adapters.lakehouse.files.iceberg import IcebergWrite, columns_of
 from adapters.lakehouse.port import TableIdentity
 from adapters.lakehouse.tables.iceberg_branch import Branches
 from adapters.lakehouse.tables.java import configured, jvm_of
-from adapters.lakehouse.tables.statements import defined, literal, properties, quoted
+from adapters.lakehouse.tables.statements import column_definitions, literal, properties, quoted
 from adapters.lakehouse.tables.widening import widens_simply, wider_decimal
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Iceberg:
         statements = [
             f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.catalog)}.{quoted(name.schema or _NAMESPACE)}",
             (
-                f"CREATE TABLE IF NOT EXISTS {target} ({defined(table)}) USING iceberg{partition}"
+                f"CREATE TABLE IF NOT EXISTS {target} ({column_definitions(table)}) USING iceberg{partition}"
                 f" COMMENT {literal(table.comment)} TBLPROPERTIES ({properties(table, _PROPERTIES)})"
             ),
         ]

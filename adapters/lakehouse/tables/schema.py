@@ -50,7 +50,7 @@ class Rules:
     widens: Callable[[str, str], bool]
 
 
-def evolved(
+def plan_evolution(
     found: Mapping[str, str], wanted: Mapping[str, str], key: tuple[str, ...], rules: Rules
 ) -> Evolution:
     """What a table with the columns `found` needs to take those that are wanted.

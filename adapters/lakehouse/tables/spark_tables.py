@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
-from adapters.lakehouse.files.data_file import fitted, written
+from adapters.lakehouse.files.data_file import fit_rows, write_file
 from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, TableDescription
@@ -127,8 +127,8 @@ class SparkTables:
             }
             return PinnedTable(known.turn, frame, settings.get(KEY_PROPERTY, ""))
 
-    def collected(self, name: TableName, frame: DataFrame) -> pa.Table:
-        """The rows of a frame of this session, which is made of the table."""
+    def collect(self, name: TableName, frame: DataFrame) -> pa.Table:
+        """Collect the rows of a frame of this session, which is made of the table."""
         with self._session(name):
             return frame.toArrow()
 
@@ -200,7 +200,7 @@ class SparkTables:
     def _append_file(self, spark: SparkSession, name: TableName, rows: pa.Table, turn: int) -> bool:
         """Append rows as a file; returns whether the table takes one."""
         write = self._dialect.file_write(spark, name, turn) if rows.num_rows else None
-        fitting = None if write is None else fitted(rows, write.columns)
+        fitting = None if write is None else fit_rows(rows, write.columns)
         if write is None or fitting is None:
             return False
         _commit(write, fitting, [], spark.version)
@@ -260,7 +260,7 @@ class SparkTables:
 
 def _commit(write: FileWrite, rows: pa.Table, gone: Sequence[DeadRows], spark: str) -> None:
     with TemporaryDirectory(prefix="tidemark-lake-") as directory:
-        file = written(rows, Path(directory), write.codec, spark) if rows.num_rows else None
+        file = write_file(rows, Path(directory), write.codec, spark) if rows.num_rows else None
         write.commit(file, gone)
 
 

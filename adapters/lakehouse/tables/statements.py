@@ -24,7 +24,7 @@ def _ddl(kind: str) -> str:
     return _ZONED.sub("timestamp_ltz", kind)
 
 
-def defined(table: NewTable) -> str:
+def column_definitions(table: NewTable) -> str:
     """The columns of a new table. Those of its key are never null, but for texts beside them."""
     return ", ".join(
         f"{quoted(name)} {_ddl(kind)}{' NOT NULL' if _is_whole(name, table) else ''}"

@@ -93,8 +93,8 @@ class Arrivals:
             self._renamed.add(name)
         self._found.append(Arrival(name))
 
-    def appeared(self) -> list[Arrival]:
-        """The collections that are captured only since the last call, or since the state was saved."""
+    def take_appeared(self) -> list[Arrival]:
+        """Take the collections that are captured only since the last call, or since the state was saved."""
         found, self._found = self._found, []
         self._saved = _form(self._settings)
         return found

@@ -61,7 +61,7 @@ def another_log(said: str) -> PositionLost:
     return OtherHistory(f"{_STREAMED_ELSEWHERE}: {said}", where="change stream", hint=_ANEW_ELSEWHERE)
 
 
-def _said(error: PyMongoError) -> str:
+def _message_of(error: PyMongoError) -> str:
     if isinstance(error, OperationFailure) and error.details:
         told = error.details
         message = str(told.get("errmsg", error))
@@ -71,8 +71,8 @@ def _said(error: PyMongoError) -> str:
 
 def _fault(error: PyMongoError) -> Fault:
     if not isinstance(error, OperationFailure):
-        return Fault(_said(error))
-    return Fault(_said(error), (error.code,), str((error.details or {}).get("codeName", "")))
+        return Fault(_message_of(error))
+    return Fault(_message_of(error), (error.code,), str((error.details or {}).get("codeName", "")))
 
 
 source_errors = DriverErrors(

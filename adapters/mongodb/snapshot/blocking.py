@@ -44,12 +44,12 @@ class BlockingView:
     def loosen(self) -> None:
         """Do nothing: capped collections are not read in a view."""
 
-    def gone(self, error: SnapshotGone) -> SourceError:
+    def handle_gone(self, error: SnapshotGone) -> SourceError:
         """Have the rest read at another time. That is not the window's failure."""
         self.lose()
         return error.recast(SchemaChanged, "")
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:

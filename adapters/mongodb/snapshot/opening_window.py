@@ -48,7 +48,7 @@ class OpeningWatch:
     collections: frozenset[CollectionId]
     _emptied: list[CollectionRemoval] = field(default_factory=list)
 
-    def emptied(self, emptied: Sequence[CollectionRemoval]) -> None:
+    def note_emptied(self, emptied: Sequence[CollectionRemoval]) -> None:
         """Note drops and renames."""
         self._emptied += emptied
 

@@ -30,10 +30,10 @@ class Watermark(Protocol):
     def loosen(self) -> None:
         """Allow rows later than that time, for collections that the server can't read as of a time."""
 
-    def gone(self, error: SnapshotGone) -> SourceError:
+    def handle_gone(self, error: SnapshotGone) -> SourceError:
         """The error to raise if the server no longer has the state of that time."""
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Note that a document of the signal collection has been streamed."""
 
     def seal(self) -> None:
@@ -52,12 +52,12 @@ class AtBeginning:
     def loosen(self) -> None:
         """Do nothing: this only happens where no log follows."""
 
-    def gone(self, error: SnapshotGone) -> SourceError:
+    def handle_gone(self, error: SnapshotGone) -> SourceError:
         """Have the rest read at other times. That is not the window's failure."""
         self._gone()
         return error.recast(SchemaChanged, "")
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
@@ -83,11 +83,11 @@ class ClusterTime:
         """Make the stream pass the end of the read, not just the time."""
         self._loose = True
 
-    def gone(self, error: SnapshotGone) -> SourceError:
+    def handle_gone(self, error: SnapshotGone) -> SourceError:
         """Have the window read again at a later time."""
         return error
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
@@ -118,11 +118,11 @@ class SignalDocuments:
     def loosen(self) -> None:
         """Do nothing: the closing document comes after everything that was read."""
 
-    def gone(self, error: SnapshotGone) -> SourceError:
+    def handle_gone(self, error: SnapshotGone) -> SourceError:
         """Have the window read again at a later time."""
         return error
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Watch for the closing document."""
         self._closed = self._closed or signal_id == self._marks.close_id
 

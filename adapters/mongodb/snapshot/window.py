@@ -37,9 +37,9 @@ class MongoWindow:
         try:
             return self._rows.staged()
         except SnapshotGone as error:
-            raise self.watermark.gone(error) from error
+            raise self.watermark.handle_gone(error) from error
 
-    def emptied(self, emptied: Iterable[CollectionRemoval]) -> frozenset[CollectionId]:
+    def emptied_collections(self, emptied: Iterable[CollectionRemoval]) -> frozenset[CollectionId]:
         """The window's collections that were emptied after its time. Its rows reflect what came before."""
         found = (emptying.among(self.collections) for emptying in emptied if emptying.at > self.watermark.at)
         return frozenset(chain.from_iterable(found))

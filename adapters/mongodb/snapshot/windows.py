@@ -64,24 +64,24 @@ class OpenWindows:
         collections = frozenset(collection for window in windows for collection in window.collections)
         return Watch(collections, tuple({window.watermark.at: None for window in windows}))
 
-    def streamed(self, signal_ids: Iterable[str | None]) -> None:
+    def note_signals(self, signal_ids: Iterable[str | None]) -> None:
         """Tell the windows that documents of the signal collection have been streamed."""
         ids = list(signal_ids)
         for window in self.opened.values():
             for signal_id in ids:
-                window.watermark.streamed(signal_id)
+                window.watermark.note_signal(signal_id)
 
     def superseded(
         self, decoded: Sequence[DecodedPart], emptied: Sequence[CollectionRemoval]
     ) -> dict[str, SupersededKeys]:
         """What each window loses by a span, by its id. One that opens is told of drops and renames."""
         if self.meanwhile is not None:
-            self.meanwhile.emptied(emptied)
+            self.meanwhile.note_emptied(emptied)
         return {
             name: reduce(
                 or_,
                 (part.superseded[window.watermark.at] for part in decoded),
-                SupersededKeys(truncated=window.emptied(emptied)),
+                SupersededKeys(truncated=window.emptied_collections(emptied)),
             )
             for name, window in self.opened.items()
         }

@@ -58,7 +58,7 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
     return replace(state, position=position, memory=_before_log(state))
 
 
-def moved(settings: Settings, state: State, write: Callable[[State], object], clock: Clock) -> str:
+def move(settings: Settings, state: State, write: Callable[[State], object], clock: Clock) -> str:
     """Take the next step of a move, and `write` the state after it; returns what was done, in words.
 
     Raises StateError if it can't be done.
@@ -71,19 +71,19 @@ def moved(settings: Settings, state: State, write: Callable[[State], object], cl
         if state.identity.get("system") != identity.system:
             found = questions.slots.find(settings.source_as(PostgresSettings).slot)
             if found is None:
-                position, memory = _replicated(settings, server, questions, _note(state), clock), {}
+                position, memory = _create_on_replica(settings, server, questions, _note(state), clock), {}
             else:
-                position, memory = _upgraded(state, identity, questions, found), _before_log(state)
+                position, memory = _find_upgraded(state, identity, questions, found), _before_log(state)
             state = replace(state, position=position, identity=identity.to_json(), memory=memory)
             write(replace(state, attempt=None))
             return f"the job goes on at {shown(position)} of the new server"
         check_identity(state.identity, identity)
         if str(identity.timeline) != state.identity.get("timeline"):
             return "the server was promoted, and its log continues: start the job, it goes on by itself"
-        return _drained(settings, state, questions, write, clock.new_id())
+        return _drain(settings, state, questions, write, clock.new_id())
 
 
-def _drained(
+def _drain(
     settings: Settings, state: State, questions: Questions, write: Callable[[State], object], new_id: str
 ) -> str:
     """Make sure that everything was sent, and move state and slot up to the end of the log.
@@ -99,7 +99,7 @@ def _drained(
     end = max(lsn, questions.transactions.log_end())
     if inside or questions.slots.has_more(postgres.slot, postgres.publication, lsn):
         raise _unsent(lsn)
-    marker, transaction = _marked(settings, questions, new_id)
+    marker, transaction = _write_marker(settings, questions, new_id)
     if marker:
         end = questions.transactions.log_end()
         if questions.slots.has_more(postgres.slot, postgres.publication, lsn, but=transaction):
@@ -120,7 +120,7 @@ def _unsent(lsn: int) -> StateError:
     )
 
 
-def _marked(settings: Settings, questions: Questions, new_id: str) -> tuple[str, int]:
+def _write_marker(settings: Settings, questions: Questions, new_id: str) -> tuple[str, int]:
     """Write a marker to the signal table, if there is one that the role may write to: its id and transaction.
 
     Logical replication applies transactions in the order of their commits. So where the marker has come,
@@ -134,7 +134,7 @@ def _marked(settings: Settings, questions: Questions, new_id: str) -> tuple[str,
     return marker, questions.signals.insert_alone(signals, marker, _MARKER_TYPE)
 
 
-def _upgraded(state: State, identity: Identity, questions: Questions, found: FoundSlot) -> Position:
+def _find_upgraded(state: State, identity: Identity, questions: Questions, found: FoundSlot) -> Position:
     """Where the slot of an upgraded server begins."""
     note = _note(state)
     if found.database != identity.database:
@@ -151,7 +151,7 @@ def _upgraded(state: State, identity: Identity, questions: Questions, found: Fou
     return position_at(found.confirmed_lsn)
 
 
-def _replicated(
+def _create_on_replica(
     settings: Settings, server: Server, questions: Questions, note: Mapping[str, Any], clock: Clock
 ) -> Position:
     """Make the slot of a replica that has received everything, and return where it begins.

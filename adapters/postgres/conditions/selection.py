@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from adapters.postgres.conditions.grammar import GRAMMAR, named_column
 from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.postgres.server.sql import quote_ident
-from adapters.source.conditions.rendering import rendered
-from adapters.source.conditions.selects import is_query, selected
+from adapters.source.conditions.rendering import render_condition
+from adapters.source.conditions.selects import is_query, select_condition
 from adapters.source.conditions.writer import ResolvedColumn
 from engine.config.settings import Conditions
 from engine.errors import ConfigError, SignalError
@@ -79,7 +79,7 @@ class Selections:
                 return None, self._condition(target, table)
             case Conditions.EXPRESSIONS:
                 known = [quote_ident(name) for name in table.columns]
-                return None, selected(target.condition, GRAMMAR, table.found, table.table.id, known)
+                return None, select_condition(target.condition, GRAMMAR, table.found, table.table.id, known)
 
     def _statement(self, statement: str, table: _PublishedTable) -> str:
         """A signal's SELECT of any kind as it is sent. Raises SignalError if it is none."""
@@ -115,4 +115,4 @@ class Selections:
                 except ValueError as error:
                     raise SignalError(f"the condition is refused: it has {error}", where=place) from error
             case Conditions.EXPRESSIONS:
-                return rendered(target.condition, GRAMMAR, table.found, place)
+                return render_condition(target.condition, GRAMMAR, table.found, place)

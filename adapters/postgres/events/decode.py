@@ -28,11 +28,11 @@ from adapters.postgres.log.touched_keys import (
     NO_COUNTED,
     NO_LACKING,
     Watch,
+    concat_in_log_order,
+    concat_tables,
     copies,
-    in_order,
     incomplete,
-    together,
-    touched,
+    keys_touched,
 )
 from adapters.postgres.server.visibility import format_lsn
 from adapters.source.log.table_faults import noting_faults
@@ -114,12 +114,12 @@ def decode(
     return DecodedPart(
         events.records(),
         tuple(row for _position, row in sorted(rows.signals, key=itemgetter(0))),
-        together(rows.keys),
-        together(rows.lacking, NO_LACKING),
+        concat_tables(rows.keys),
+        concat_tables(rows.lacking, NO_LACKING),
         truncated,
         context,
         int(ENTRIES[messages.kinds].sum()),
-        copies=in_order(rows.counted),
+        copies=concat_in_log_order(rows.counted),
         signals_deleted=tuple(rows.deleted),
         faults=faults,
         columns=events.columns(),
@@ -151,7 +151,7 @@ class _Rows:
 
     def add(self, entries: Entries, codec: TableCodec) -> None:
         """Add entries of one relation and operation."""
-        self.keys += touched(entries, codec, self.line, self.watch)
+        self.keys += keys_touched(entries, codec, self.line, self.watch)
         self.lacking += incomplete(entries, codec, self.line, self.watch)
         self.counted += copies(entries, codec, self.line, self.watch)
         if codec.signal and entries.op == "c":

@@ -1,4 +1,4 @@
-"""The source block of PostgreSQL's events: the place in the log, the table, the transaction."""
+"""The source block of PostgreSQL's events: the position in the log, the table, the transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def source_table(schema: str, table: str) -> str:
 
 def sequence_text(last_commit_end: int | None, lsn: int | None) -> str:
     r"""The JSON string `"[\"A\",\"B\"]"` of the last commit's end and the entry's own position."""
-    first, second = ("null" if place is None else f'\\"{place}\\"' for place in (last_commit_end, lsn))
+    first, second = (
+        "null" if position is None else f'\\"{position}\\"' for position in (last_commit_end, lsn)
+    )
     return f'"[{first},{second}]"'
 
 
@@ -51,9 +53,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """The position of READ events: `ts_ms` is the source's time, the rest are places in the log.
+    """The position of READ events: `ts_ms` is the source's time, the rest are positions in the log.
 
-    Incremental ones carry neither transaction nor lsn. Their sequence is the place where they are emitted:
+    Incremental ones carry neither transaction nor lsn. Their sequence is the position where they are emitted:
     `last_commit_end` and `sequence_lsn`. Initial ones carry the snapshot's `tx_id` and `lsn`, the latter in
     the sequence, too.
     """
@@ -66,21 +68,25 @@ class ReadPosition:
     snapshot: str = "incremental"
 
 
-def read_source(settings: EventSettings, collection: CollectionId, place: ReadPosition) -> str:
+def read_source(settings: EventSettings, collection: CollectionId, position: ReadPosition) -> str:
     """The whole source block of a collection's READ events."""
-    lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
-    sequence = sequence_text(place.last_commit_end, lsn)
-    before = f"{source_head(CONNECTOR, settings)}{place.ts_ms}"
-    head = f"{before}{source_snapshot(settings, place.snapshot)}{sequence}"
-    middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
+    lsn = position.lsn if position.sequence_lsn is None else position.sequence_lsn
+    sequence = sequence_text(position.last_commit_end, lsn)
+    before = f"{source_head(CONNECTOR, settings)}{position.ts_ms}"
+    head = f"{before}{source_snapshot(settings, position.snapshot)}{sequence}"
+    middle = f'{_number(position.tx_id)},"lsn":{_number(position.lsn)}{source_end()}'
     return head + source_table(*collection.parts) + middle
 
 
-def marked_sources(settings: EventSettings, collection: CollectionId, place: ReadPosition) -> dict[str, str]:
+def marked_sources(
+    settings: EventSettings, collection: CollectionId, position: ReadPosition
+) -> dict[str, str]:
     """The source blocks of READ events with a snapshot marker, by marker; only initial ones have any."""
-    if place.snapshot != PLAIN:
+    if position.snapshot != PLAIN:
         return {}
-    return {marker: read_source(settings, collection, replace(place, snapshot=marker)) for marker in Marker}
+    return {
+        marker: read_source(settings, collection, replace(position, snapshot=marker)) for marker in Marker
+    }
 
 
 def source_end(xmin: int | None = None) -> str:

@@ -34,9 +34,9 @@ class TableReads:
         self._settings, self._session = settings, session
 
     def events(
-        self, tables: Mapping[Target, ReadTable], place: Callable[[Target], ReadPosition], now_ms: int
+        self, tables: Mapping[Target, ReadTable], position_of: Callable[[Target], ReadPosition], now_ms: int
     ) -> dict[Target, ReadEvents]:
-        """The READ events of tables that are read now, each at its place."""
+        """The READ events of tables that are read now, each at its position."""
         settings, relations = self._settings.events, self._session.relations
         relations.learn_types(read.table for read in tables.values())
         found = {}
@@ -44,19 +44,19 @@ class TableReads:
             relation, codec = self._codec(read)
             codec = codec.unmasked if target.against else codec
             shape = row_shape(relation, read.table, relations.types)
-            source = read_source(settings, read.table.id, place(target))
-            marked = marked_sources(settings, read.table.id, place(target))
+            source = read_source(settings, read.table.id, position_of(target))
+            marked = marked_sources(settings, read.table.id, position_of(target))
             found[target] = ReadEvents(codec, shape, source, now_ms, marked, target.compared)
         return found
 
-    def deletes(self, collection: CollectionId, place: ReadPosition) -> DeleteEvents:
+    def deletes(self, collection: CollectionId, position: ReadPosition) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
         settings = self._settings.events
         (read,) = self._session.tables.readings([Target(collection)]).values()
         self._session.relations.learn_types([read.table])
         _relation, codec = self._codec(read)
-        source = read_source(settings, collection, place)
-        return DeleteEvents.of_table(codec, source, place.ts_ms, tombstones=settings.tombstones)
+        source = read_source(settings, collection, position)
+        return DeleteEvents.of_table(codec, source, position.ts_ms, tombstones=settings.tombstones)
 
     def elsewhere(self, collection: CollectionId) -> RowReads:
         """How rows of a collection are read from another table with its columns. Raises SourceError."""

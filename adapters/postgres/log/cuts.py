@@ -56,11 +56,11 @@ class Cut:
     merged: tuple[str, ...]
 
     @property
-    def told(self) -> bool:
+    def always_logged(self) -> bool:
         """Whether the log shows every row whose cutting key changes, under any replica identity."""
         return set(self.columns) <= set(self.merged)
 
-    def moved(self, entries: Entries, codec: TableCodec) -> Mask | None:
+    def moved_rows(self, entries: Entries, codec: TableCodec) -> Mask | None:
         """The rows whose place may have changed; None if the rows had another merge key than this one.
 
         The table had another definition then. No window of this cut was open before the change, so each
@@ -71,8 +71,8 @@ class Cut:
         if entries.new is None or entries.op == "c":
             return np.full(len(entries.messages), entries.op == "c")
         if entries.old is None:
-            return np.full(len(entries.messages), not self.told)
-        if not (self.told or entries.full) or not set(self.columns) <= set(codec.columns):
+            return np.full(len(entries.messages), not self.always_logged)
+        if not (self.always_logged or entries.full) or not set(self.columns) <= set(codec.columns):
             return np.ones(len(entries.messages), bool)
         # Under another merge key a consumer may take it for another row, wherever it is.
         places = [codec.columns.index(name) for name in {*self.columns, *self.merged}]
@@ -87,17 +87,17 @@ def cut_of(fingerprint: tuple[str, ...]) -> Cut:
     return Cut(columns, tuple(leading_ident(key) for key in keys if key.endswith(MERGED)) or columns)
 
 
-def moved(cuts: Iterable[Cut], entries: Entries, codec: TableCodec) -> Mask:
+def moved_rows(cuts: Iterable[Cut], entries: Entries, codec: TableCodec) -> Mask:
     """The rows whose place may have changed in one of the keys that cut their table."""
     rows = np.zeros(len(entries.messages), bool)
     for cut in cuts:
-        found = cut.moved(entries, codec)
+        found = cut.moved_rows(entries, codec)
         if found is not None:
             rows |= found
     return rows
 
 
-def by_cut(pairs: Mapping[CollectionId, Pairs], reading: Reading) -> Moved:
+def moves_by_cut(pairs: Mapping[CollectionId, Pairs], reading: Reading) -> Moved:
     """For each key that cuts a table, those keys of moved rows that have as many columns as its merge key.
 
     A change of the key waits for all who write. So what was written under the key before is in the snapshot

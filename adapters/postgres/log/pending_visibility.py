@@ -115,7 +115,7 @@ class PendingVisibility:
         """Whether any transaction is pending."""
         return bool(self.transactions or self.others)
 
-    def seen(self, visibility: Visibility) -> PendingVisibility:
+    def without_visible(self, visibility: Visibility) -> PendingVisibility:
         """Remove the transactions that a snapshot shows."""
         if not self.any:
             return self

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.postgres.log.cuts import moved
+from adapters.postgres.log.cuts import moved_rows
 from engine.snapshot.merge_key import merge_keys
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Watch:
         return not self.oids and self.settled is None and not self.cuts
 
 
-def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
+def relevant_rows(entries: Entries, line: Timeline, watch: Watch) -> Mask:
     """The entries that matter."""
     xids = line.xids[line.ordinal[entries.messages]]
     chosen = np.zeros(len(xids), bool)
@@ -90,7 +90,7 @@ def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
     return chosen
 
 
-def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
+def keys_touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
     """The keys of entries that matter: an update's new key, and the old key where it is known.
 
     Rows without a key are counted instead (see `copies`).
@@ -103,7 +103,7 @@ def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -
     """
     if watch.idle or not codec.merge_key or entries.op == "c" or codec.bag:
         return
-    rows = watched(entries, line, watch)
+    rows = relevant_rows(entries, line, watch)
     if not rows.any():
         return
     for tuples in (entries.old, None if entries.full else entries.new):
@@ -124,8 +124,8 @@ def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch
             rows |= mark
     if not rows.any():
         return
-    places = moved(watch.cuts.get(entries.oid, ()), entries, codec)
-    rows &= watched(entries, line, watch) | places
+    places = moved_rows(watch.cuts.get(entries.oid, ()), entries, codec)
+    rows &= relevant_rows(entries, line, watch) | places
     if rows.any():
         table = _table(entries, codec, line, entries.new.columns, rows)
         before = entries.old or entries.new
@@ -140,7 +140,7 @@ def copies(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) ->
     """The images of rows without a key that entries which matter removed or added, as COUNTED."""
     if watch.idle or not codec.bag:
         return
-    rows = watched(entries, line, watch)
+    rows = relevant_rows(entries, line, watch)
     if not rows.any():
         return
     old, new = entries.old, entries.new
@@ -164,9 +164,9 @@ def _counted(rows: pa.Table, places: Ints, sign: int) -> pa.Table:
     return pa.table([*rows.columns, *more], schema=COUNTED)
 
 
-def in_order(counted: Iterable[pa.Table]) -> pa.Table:
+def concat_in_log_order(counted: Iterable[pa.Table]) -> pa.Table:
     """Join a part's rows, in log order."""
-    found = together(counted, NO_COUNTED)
+    found = concat_tables(counted, NO_COUNTED)
     return found.sort_by("at") if found.num_rows else found
 
 
@@ -177,7 +177,7 @@ def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Te
     return pa.table([np.full(len(xids), entries.oid), xids, keys], schema=TOUCHED)
 
 
-def together(tables: Iterable[pa.Table], none: pa.Table = NO_KEYS) -> pa.Table:
+def concat_tables(tables: Iterable[pa.Table], none: pa.Table = NO_KEYS) -> pa.Table:
     """Join the tables into one; `none` if there are none."""
     found = list(tables)
     return pa.concat_tables(found) if found else none

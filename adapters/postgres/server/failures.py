@@ -20,7 +20,7 @@ _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError)
 """libpq's own errors, which have no SQLSTATE."""
 
 
-def said(error: psycopg.Error) -> str:
+def message_of(error: psycopg.Error) -> str:
     """An error's message, or the kind of error if the message may contain values."""
     if message := error.diag.message_primary:
         return postgres_message(error.sqlstate, message)
@@ -32,10 +32,10 @@ def said(error: psycopg.Error) -> str:
 def fault_of(error: psycopg.Error) -> Fault:
     """What an error tells: its SQLSTATE and the class of that; empty texts without one."""
     state = error.sqlstate or ""
-    return Fault(said(error), (state, state[:2]))
+    return Fault(message_of(error), (state, state[:2]))
 
 
-def said_of(result: pq.abc.PGresult) -> str:
+def result_message(result: pq.abc.PGresult) -> str:
     """What may be repeated of a failed command's result."""
     primary = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()

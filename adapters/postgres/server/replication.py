@@ -7,7 +7,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.server.answering import answer
-from adapters.postgres.server.failures import said_of
+from adapters.postgres.server.failures import result_message
 from adapters.postgres.server.known_messages import lacks_publication, loss_in, refused_line
 from adapters.postgres.server.text_settings import startup_options
 from engine.config.text.refusals import note_refusal
@@ -58,7 +58,7 @@ class PublicationMissing(SourceError):
 
 def result_error(result: pq.abc.PGresult) -> SourceError:
     """The error for a failed replication command. Its detail is interpreted, but not shown."""
-    return log_error(said_of(result), result.error_message.decode(errors="replace"))
+    return log_error(result_message(result), result.error_message.decode(errors="replace"))
 
 
 def log_error(said: str, detailed: str = "") -> SourceError:

@@ -79,9 +79,9 @@ class BlockingView:
         """What the snapshot shows."""
         return self.held.exported.visibility
 
-    def streamed(self, decoded: Sequence[DecodedPart]) -> None:
+    def note_span(self, decoded: Sequence[DecodedPart]) -> None:
         """Note what a span supersedes."""
-        self.superseded |= superseded_keys.by(decoded, self.visibility, self.tables)
+        self.superseded |= superseded_keys.of_entries(decoded, self.visibility, self.tables)
 
 
 class BlockingViews:
@@ -186,7 +186,7 @@ class BlockingViews:
     ) -> BlockingView:
         held = ExportedSnapshot(pool, list(found), watch=self._watch)
         names = {oid: name for name, oid in found.items()}
-        pending = streamed.pending = streamed.pending.seen(held.exported.visibility)
+        pending = streamed.pending = streamed.pending.without_visible(held.exported.visibility)
         for oid, name in names.items():
             if pending.everything_of(oid):
                 held.close()
@@ -195,7 +195,7 @@ class BlockingViews:
                     where=name,
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
-        superseded = superseded_keys.before(pending, names)
+        superseded = superseded_keys.of_pending(pending, names)
         return BlockingView(held, names, held.exported.horizon, superseded)
 
     def outdate(self, collections: Collection[CollectionId]) -> None:

@@ -147,7 +147,7 @@ class Eligibility:
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
-    def _held(self, target: Target) -> SharedSnapshot | None:
+    def _shared_snapshot(self, target: Target) -> SharedSnapshot | None:
         """What holds the snapshot that all windows on a target share; None if they share none."""
         held = self._first if target.initial else self._blocking if target.blocking else None
         if held is None or not held.snapshot_id or not held.covers(target.collection):
@@ -156,14 +156,14 @@ class Eligibility:
 
     def held_session(self, target: Target) -> Questions | None:
         """The session that holds a target's shared snapshot, while it is held."""
-        held = self._held(target)
+        held = self._shared_snapshot(target)
         return held.session if held is not None else None
 
-    def held(self, target: Target) -> bool:
+    def shares_snapshot(self, target: Target) -> bool:
         """Whether all windows on a target are read in one snapshot."""
-        return self._held(target) is not None
+        return self._shared_snapshot(target) is not None
 
-    def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
+    def look_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
         """Look these tables up in the catalog, in a fixed number of queries."""
         tables = {
             described.id: described
@@ -195,7 +195,7 @@ class Eligibility:
             _refuse_unpublished(table, keyset, share)
         merge = _keyset(table, names, looked) if names else keyset
         form = looked.forms[table.oid]
-        held = self._held(target)
+        held = self._shared_snapshot(target)
         places = (f"places {held.snapshot_id if held else ''}",) if keyless else ()
         traits = (*places, *form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
         statement, condition = self._selections.of(target, table, share, looked.types)

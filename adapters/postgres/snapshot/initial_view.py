@@ -66,7 +66,7 @@ class InitialView:
         if held is not None:
             held.snapshot.stops(reader)
 
-    def place(self, exported: SnapshotExport) -> ReadPosition:
+    def read_position(self, exported: SnapshotExport) -> ReadPosition:
         """The position and time that READs of a window under this snapshot carry."""
         held = self._first.held
         if held is not None and held.snapshot.exported is exported:

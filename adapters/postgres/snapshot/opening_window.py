@@ -51,11 +51,11 @@ class OpeningWatch:
     visibility: Visibility
     decoded: list[DecodedPart] = field(default_factory=list)
 
-    def seen(self, visibility: Visibility) -> PendingVisibility:
+    def pending_for(self, visibility: Visibility) -> PendingVisibility:
         """The transactions streamed before it began to open that its snapshot does not show."""
-        return self.pending.seen(visibility)
+        return self.pending.without_visible(visibility)
 
-    def streamed(self, decoded: Sequence[DecodedPart]) -> None:
+    def note_span(self, decoded: Sequence[DecodedPart]) -> None:
         """Note a span, without its events."""
         self.decoded += [replace(part, events=_NO_EVENTS, columns=()) for part in decoded]
 

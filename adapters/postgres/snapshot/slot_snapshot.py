@@ -79,7 +79,7 @@ class HeldSnapshot:
 
 def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, clock: Clock) -> HeldSnapshot:
     """Take a snapshot that belongs to no log."""
-    held = _exported(server, tables, HoldSettings(lock_timeout_ms), clock)
+    held = _export_snapshot(server, tables, HoldSettings(lock_timeout_ms), clock)
     return HeldSnapshot(held, tuple(tables), held.exported.horizon, clock.now_ms)
 
 
@@ -111,7 +111,7 @@ def begin_log(
         try:
             listed = tuple(tables())
             holding = HoldSettings(beginning.lock_timeout_ms, adopt=name)
-            held = _exported(server, listed, holding, beginning.clock, beginning.watch)
+            held = _export_snapshot(server, listed, holding, beginning.clock, beginning.watch)
         except Exception:
             drop_slot(server, slot)
             raise
@@ -119,7 +119,7 @@ def begin_log(
     return HeldSnapshot(held, listed, lsn, beginning.clock.now_ms)
 
 
-def _exported(
+def _export_snapshot(
     server: Server,
     tables: Sequence[CollectionId],
     holding: HoldSettings,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Pairs = frozenset[tuple[bytes | None, bytes]]
 
 
-def by(decoded: Sequence[DecodedPart], shown: Visibility, ids: Ids) -> SupersededKeys:
+def of_entries(decoded: Sequence[DecodedPart], shown: Visibility, ids: Ids) -> SupersededKeys:
     """What the entries supersede in a window whose snapshot shows `shown`."""
     superseded = SupersededKeys()
     for part in decoded:
@@ -55,7 +55,7 @@ def _by_part(decoded: DecodedPart, shown: Visibility, ids: Ids) -> SupersededKey
     )
 
 
-def before(waiting: PendingVisibility, ids: Ids) -> SupersededKeys:
+def of_pending(waiting: PendingVisibility, ids: Ids) -> SupersededKeys:
     """What already streamed transactions supersede in a window that opens now and does not show them."""
     return SupersededKeys(
         {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
@@ -65,11 +65,11 @@ def before(waiting: PendingVisibility, ids: Ids) -> SupersededKeys:
     )
 
 
-def noted(
+def update_pending(
     waiting: PendingVisibility, decoded: Sequence[DecodedPart], visibility: Visibility
 ) -> PendingVisibility:
     """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
-    waiting = waiting.seen(visibility)
+    waiting = waiting.without_visible(visibility)
     for part in decoded:
         waiting = waiting.add_keys(unseen_rows.pending_rows(part.touched, visibility))
         waiting = waiting.add_lacking(unseen_rows.pending_rows(part.incomplete, visibility))
@@ -81,7 +81,7 @@ def noted(
     return waiting
 
 
-def moved(decoded: Sequence[DecodedPart], ids: Ids) -> dict[CollectionId, Pairs]:
+def moved_keys(decoded: Sequence[DecodedPart], ids: Ids) -> dict[CollectionId, Pairs]:
     """The old and new keys of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
     for part in decoded:

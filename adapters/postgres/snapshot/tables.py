@@ -114,7 +114,7 @@ class PostgresTables:
 
     def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> CatalogAnswer:
         names = list(dict.fromkeys(target.collection for target in targets))
-        looked = self._eligibility.looked_up(names, defaults=defaults)
+        looked = self._eligibility.look_up(names, defaults=defaults)
         self.ids |= {table.oid: name for name, table in looked.tables.items()}
         self.partitions.note(looked)
         return looked
@@ -136,11 +136,11 @@ class PostgresTables:
         read = self._eligibility.reading(target, measuring.looked)
         if not target.initial:
             self._eligibility.check_operations(read.table)
-        if not (target.initial and self._eligibility.held(target)):
+        if not (target.initial and self._eligibility.shares_snapshot(target)):
             self.await_writers(read, measuring.until_s)
         if read.condition is not None:
             self._planning.check(read.table.id, read.relation, read.condition)
-        if target.blocking and read.keyset == PLACES and not self._eligibility.held(target):
+        if target.blocking and read.keyset == PLACES and not self._eligibility.shares_snapshot(target):
             # Places mean nothing outside the snapshot that they are read in.
             self.blocking_view([target])
             read = self._eligibility.reading(target, measuring.looked)
@@ -179,7 +179,7 @@ class PostgresTables:
             return True
         # Equal rows are anywhere. What a blocking snapshot's view lacks takes so many copies from the rows of
         # one run, so one run must have all of them; before the log, nothing takes any.
-        return self._eligibility.held(target) and not (target.blocking and is_bag(read.table))
+        return self._eligibility.shares_snapshot(target) and not (target.blocking and is_bag(read.table))
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""
@@ -197,7 +197,7 @@ class PostgresTables:
         if self._blocking is None:
             raise InvariantError("no blocking snapshot can be read here")
         names = [*(target.collection for target in targets), *self._blocking.wanted]
-        looked = self._eligibility.looked_up(list(dict.fromkeys(names)))
+        looked = self._eligibility.look_up(list(dict.fromkeys(names)))
         return self._blocking.open({name: table.oid for name, table in looked.tables.items()})
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:

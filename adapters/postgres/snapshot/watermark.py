@@ -132,7 +132,7 @@ class Watermark(Protocol):
     def exported(self) -> SnapshotExport:
         """The snapshot that the window's rows are read in."""
 
-    def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
+    def note_signal_rows(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
         """Note the ids of the signal table's rows that a span has inserted and deleted."""
 
     def seal(self) -> None:
@@ -154,7 +154,7 @@ class AtBeginning:
 
     exported: SnapshotExport
 
-    def streamed(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
+    def note_signal_rows(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
@@ -195,7 +195,7 @@ class VisibilityWatermark:
         """The snapshot that the window's rows are read in."""
         return self._held.exported
 
-    def streamed(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
+    def note_signal_rows(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
         """Do nothing: no row is written."""
 
     def seal(self) -> None:
@@ -268,7 +268,7 @@ class SignalRows:
         else:
             self._rows.mark(self._table, self._marks.closing(self._now_ms()))
 
-    def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
+    def note_signal_rows(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
         """Note the ids of the signal table's rows that a span has inserted and deleted."""
         if self._delete:
             self._closed |= self._marks.open_id in deleted

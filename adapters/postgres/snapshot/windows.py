@@ -122,7 +122,7 @@ class OpenWindows:
     def _begin(self, window: Window, oids: frozenset[int]) -> PostgresWindow | PostgresOpening:
         """Begin to open a window over these relations."""
         visibility = self._session.questions.transactions.visible()[0]
-        self._streamed.pending = self._streamed.pending.seen(visibility)
+        self._streamed.pending = self._streamed.pending.without_visible(visibility)
         meanwhile = self.meanwhile = OpeningWatch(oids, self._streamed.pending, visibility)
         opening = ShownOpeningWindow(
             partial(self._export, window, meanwhile.pending),
@@ -185,8 +185,12 @@ class OpenWindows:
             tables = session.tables.readings(window.targets)
             _refuse_other_forms(self._session.tables, window, tables)
             if view is None:
-                self._streamed.pending = pending.seen(exported.visibility)
-                pending = self._streamed.pending if meanwhile is None else meanwhile.seen(exported.visibility)
+                self._streamed.pending = pending.without_visible(exported.visibility)
+                pending = (
+                    self._streamed.pending
+                    if meanwhile is None
+                    else meanwhile.pending_for(exported.visibility)
+                )
                 _refuse_unknown_keys(tables, pending)
                 _refuse_unknown_keys(tables, self._streamed.pending)
             reads = self._reads(window, tables, exported)
@@ -194,9 +198,11 @@ class OpenWindows:
             watermark.close()
             raise
         oids = frozenset(read.table.oid for read in tables.values())
-        hidden = view.superseded if view else superseded_keys.before(pending, self._session.names(oids))
+        hidden = view.superseded if view else superseded_keys.of_pending(pending, self._session.names(oids))
         if meanwhile is not None:
-            hidden |= superseded_keys.by(meanwhile.decoded, exported.visibility, self._session.names(oids))
+            hidden |= superseded_keys.of_entries(
+                meanwhile.decoded, exported.visibility, self._session.names(oids)
+            )
         chunks = self._tools.chunks
         read = partial(chunks.read, window.id, reads, exported)
         forget = partial(self._forget, let_go)
@@ -231,10 +237,14 @@ class OpenWindows:
     def _reads(
         self, window: Window, tables: Mapping[Target, ReadTable], exported: SnapshotExport
     ) -> list[RunRead[ReadTable]]:
-        def place(target: Target) -> ReadPosition:
-            return self._view.place(exported) if target.as_initial else self._place(exported.horizon)
+        def position_of(target: Target) -> ReadPosition:
+            return (
+                self._view.read_position(exported)
+                if target.as_initial
+                else self._read_position(exported.horizon)
+            )
 
-        events = self.table_reads.events(tables, place, self._tools.clock.now_ms)
+        events = self.table_reads.events(tables, position_of, self._tools.clock.now_ms)
         row_bytes = self._session.tables.row_bytes
         return [
             RunRead(run, tables[run.target], events[run.target], row_bytes(run.target)) for run in window.runs
@@ -242,9 +252,11 @@ class OpenWindows:
 
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of rows are written that only a copy has. Raises SourceError."""
-        return self.table_reads.deletes(collection, self._place(self._streamed.committed_before_reads))
+        return self.table_reads.deletes(
+            collection, self._read_position(self._streamed.committed_before_reads)
+        )
 
-    def _place(self, horizon: int | None) -> ReadPosition:
+    def _read_position(self, horizon: int | None) -> ReadPosition:
         return ReadPosition(
             self._tools.clock.now_ms,
             last_commit_end=self._streamed.committed_before_reads,
@@ -297,5 +309,5 @@ def _settle(clock: Clock, pending: PendingVisibility, session: Questions) -> Non
     """Wait a moment for streamed transactions to become visible; most do within microseconds."""
     until = clock.monotonic() + _SETTLE_S
     while pending.transactions and clock.monotonic() < until:
-        pending = pending.seen(session.transactions.visible()[0])
+        pending = pending.without_visible(session.transactions.visible()[0])
         clock.sleep(_SETTLE_POLL_S)

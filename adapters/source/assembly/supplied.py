@@ -78,11 +78,11 @@ class SuppliedSource:
     `run_statement` runs the user's statement with every heartbeat. `first_retries` are the attempts to open a
     log that has never been open. `longest_window_s` is `Pace`'s. `done` says that nothing is left to do.
     `marks` are the markers that the READ events of an initial snapshot can carry. `kept` is how much log the
-    server keeps for the job, in bytes, as last looked at. `appeared` is `JobParts`'. `numbers` gives
+    server keeps for the job, in bytes, as last looked at. `take_appeared` is `JobParts`'. `numbers` gives
     a position as numbers by name, for metrics. `figures` are metrics of this source alone, by the names that
     Debezium's have in snake case. `database` has all collections, if their names don't have it.
     `verifiable` is what verifications need; None: this source's collections can't be verified. `actions` are
-    the signals that only this source knows, by type, and `added` the events that they asked for.
+    the signals that only this source knows, by type, and `take_added` the events that they asked for.
     """
 
     source: Source
@@ -95,13 +95,13 @@ class SuppliedSource:
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Marker] = frozenset(Marker)
     kept: Callable[[], int | None] = lambda: None
-    appeared: Callable[[], Sequence[Arrival]] = tuple
+    take_appeared: Callable[[], Sequence[Arrival]] = tuple
     numbers: Callable[[Position], Mapping[str, int]] = lambda _position: {}
     figures: Callable[[], Mapping[str, float]] = dict
     database: str = ""
     verifiable: Verifiable | None = None
     actions: Mapping[str, SignalAction] = field(default_factory=dict)
-    added: Callable[[], Sequence[pa.RecordBatch]] = tuple
+    take_added: Callable[[], Sequence[pa.RecordBatch]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

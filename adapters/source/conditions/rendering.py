@@ -76,7 +76,7 @@ class Template:
         return _GAP.sub(lambda gap: self.gaps[int(gap[1])](found), self.text)
 
 
-def rendered(
+def render_condition(
     text: str, grammar: Grammar, find: Callable[[Reference], ResolvedColumn | None], where: CollectionId | str
 ) -> str:
     """The condition as it may be sent, in brackets. Raises SignalError if something in it is not in the list.
@@ -85,17 +85,17 @@ def rendered(
     """
     template = _template(text, grammar)
     if isinstance(template, str):
-        raise refused(template, where)
+        raise refusal(template, where)
     columns = []
     for reference in template.references:
         column = find(reference)
         if column is None:
-            raise refused(f"the table has no column {str(reference)[:200]!r}", where)
+            raise refusal(f"the table has no column {str(reference)[:200]!r}", where)
         columns.append(column)
     return template.filled(columns)
 
 
-def why_refused(error: Exception, otherwise: str) -> str:
+def refusal_reason(error: Exception, otherwise: str) -> str:
     """Why a text is refused whose parsing or writing ended with this error."""
     if isinstance(error, Unwritable):
         return str(error)
@@ -104,7 +104,7 @@ def why_refused(error: Exception, otherwise: str) -> str:
     return f"{otherwise} ({type(error).__name__})"
 
 
-def refused(why: str, where: CollectionId | str) -> SignalError:
+def refusal(why: str, where: CollectionId | str) -> SignalError:
     """The error for a condition that is not sent."""
     return SignalError(
         f"the condition is refused: {why}",
@@ -121,7 +121,7 @@ def _template(text: str, grammar: Grammar) -> Template | str:
         written = writer.within(_parsed(text, grammar.dialect))
         return Template(written, tuple(writer.references), tuple(writer.gaps))
     except Exception as error:  # noqa: BLE001  no condition may end the job, whatever its error
-        return why_refused(error, "it is no expression that can be written")
+        return refusal_reason(error, "it is no expression that can be written")
 
 
 def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:

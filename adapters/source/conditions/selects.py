@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from adapters.source.conditions.rendering import Template, parsed, refused, why_refused
+from adapters.source.conditions.rendering import Template, parsed, refusal, refusal_reason
 from adapters.source.conditions.writer import Reference, Unwritable, Writer, named
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def is_query(text: str) -> bool:
     return _QUERY.match(text) is not None
 
 
-def selected(
+def select_condition(
     text: str,
     grammar: Grammar,
     find: Callable[[Reference], ResolvedColumn | None],
@@ -57,21 +57,21 @@ def selected(
     """
     selection = _selection(text, grammar)
     if isinstance(selection, str):
-        raise refused(selection, table)
+        raise refusal(selection, table)
     if not _is_named(selection.table, table):
-        raise refused(f"it selects from {str(selection.table)[:200]!r}", table)
+        raise refusal(f"it selects from {str(selection.table)[:200]!r}", table)
     if selection.columns is not None:
         given = {found.name for reference in selection.columns if (found := find(reference))}
         lacking = [name for name in columns if name not in given]
         if lacking:
-            raise refused(f"its list lacks the column {lacking[0]}; write SELECT *", table)
+            raise refusal(f"its list lacks the column {lacking[0]}; write SELECT *", table)
     if selection.condition is None:
         return None
     known = []
     for reference in selection.condition.references:
         column = find(reference)
         if column is None:
-            raise refused(f"the table has no column {str(reference)[:200]!r}", table)
+            raise refusal(f"the table has no column {str(reference)[:200]!r}", table)
         known.append(column)
     return selection.condition.filled(known)
 
@@ -83,7 +83,7 @@ def _selection(text: str, grammar: Grammar) -> _Selection | str:
         tree = parsed(text, grammar.dialect, lambda parser, tokens: parser.parse(tokens, text))
         return _read(tree, grammar)
     except Exception as error:  # noqa: BLE001  no text may end the job, whatever its error
-        return why_refused(error, "it is no SELECT that can be read")
+        return refusal_reason(error, "it is no SELECT that can be read")
 
 
 def _read(tree: exp.Expr, grammar: Grammar) -> _Selection:

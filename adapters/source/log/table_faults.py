@@ -64,7 +64,7 @@ def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception)
     """
     if isinstance(error, MemoryError | SinkError):
         raise error
-    faults.setdefault(table, told(error))
+    faults.setdefault(table, fault_text(error))
 
 
 def write_part(writer: PartWriter, number: int, decoded: Decoded, *, again: bool) -> Decoded:
@@ -102,7 +102,7 @@ def encode_without_faults(
         faults.update(found)
 
 
-def told(error: Exception) -> str:
+def fault_text(error: Exception) -> str:
     """What went wrong, and where. Never includes a value, which libraries' errors quote."""
     if isinstance(error, TidemarkError):
         return f"{error.message}; {error.hint}" if error.hint else error.message

@@ -118,7 +118,7 @@ def _number(executor: str) -> int:
     return int(executor) if executor.isdecimal() else -1
 
 
-def seen_in(context: SparkContext) -> Seen:
+def look_at(context: SparkContext) -> Seen:
     """What Spark says now. If nothing is to be done, only that is asked."""
     scala: Any = context._jsc.sc()  # noqa: SLF001  there is no public way
     if not len(scala.statusTracker().getActiveJobIds()):
@@ -199,7 +199,7 @@ class Watching:
     def _act(self) -> None:
         if self.failed is None:
             try:
-                stalled = self._watch.note(seen_in(self._context), self._monotonic())
+                stalled = self._watch.note(look_at(self._context), self._monotonic())
             except ExecutorsFailed as error:
                 self.failed = error
             else:

@@ -117,7 +117,7 @@ class Preflight:
             return [f"no executor could run a task: {telling_line(error)}; look at the executors' logs"], 0
         finally:
             cloudpickle.unregister_pickle_by_value(executor_look)  # type: ignore[no-untyped-call]  # it has no types
-        return _told([*seen.values()]), len(seen)
+        return _missing_lines([*seen.values()]), len(seen)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _marked(
             (Path(path) / mark).unlink(missing_ok=True)
 
 
-def _told(answers: list[tuple[str, list[str]]]) -> list[str]:
+def _missing_lines(answers: list[tuple[str, list[str]]]) -> list[str]:
     """One line for each thing that is missing."""
     found: dict[str, list[str]] = {}
     for host, lacks in answers:

@@ -18,7 +18,7 @@ from adapters.source.log.table_faults import noting_faults
 from adapters.source.signals.signal_rows import signal_rows
 from adapters.sqlserver.events.schema_changes import schema_change_group
 from adapters.sqlserver.events.source_block import CONNECTOR
-from adapters.sqlserver.events.transactions import commits, told
+from adapters.sqlserver.events.transactions import commits, transaction_events
 from adapters.sqlserver.log.entries import (
     DELETE,
     INSERT,
@@ -178,7 +178,7 @@ def _complete(
     blocks: Sequence[Text | None] = [None] * len(made)
     if rules.settings.transaction_metadata:
         line = commits(entries.commits, times, new_groups(entries.keys), before)
-        heard = told(made, line, before, rules.settings)
+        heard = transaction_events(made, line, before, rules.settings)
         blocks, before = heard.blocks, heard.open
         events.groups.extend(heard.groups)
     for draft, block in zip(made, blocks, strict=True):

@@ -70,7 +70,7 @@ class TransactionEvents:
     open: OpenTransaction | None
 
 
-def told(
+def transaction_events(
     drafts: Sequence[Draft], line: Commits, before: OpenTransaction | None, settings: EventSettings
 ) -> TransactionEvents:
     """Count the drafts' events and build their transactions' blocks and events."""

@@ -153,14 +153,14 @@ class SqlServerLog:
     # The thread.
 
     def _read(self) -> None:
-        if self._wait_for_room() and not self._round():
+        if self._wait_for_room() and not self._read_round():
             self._pause()
 
     def _close_databases(self) -> None:
         for database in self._databases:
             database.close()
 
-    def _round(self) -> bool:
+    def _read_round(self) -> bool:
         """Give every database its turn; whether any had rows."""
         moved = False
         for number, database in enumerate(self._databases):

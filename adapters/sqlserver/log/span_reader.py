@@ -127,7 +127,7 @@ class ChangeReader:
         tables: Mapping[str, Table],
         modes: Mapping[int, RowMode],
     ) -> tuple[ReadSpan, set[int]]:
-        found = changes.rows([_told(share, 0, tables, modes) for share in planned.shares])
+        found = changes.rows([_share_read(share, 0, tables, modes) for share in planned.shares])
         if not found:
             return ReadSpan(modes=modes), set()
         table = in_order([_raw(found)])
@@ -142,7 +142,7 @@ class ChangeReader:
         self, planned: PlannedSpan, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
     ) -> tuple[ReadSpan, set[int]]:
         told = [
-            _told(share, stretch, tables, modes)
+            _share_read(share, stretch, tables, modes)
             for stretch, asked in enumerate(planned.stretches)
             for share in asked
         ]
@@ -225,7 +225,7 @@ def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     return raw_batch([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)])
 
 
-def _told(
+def _share_read(
     share: Share, task: int, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
 ) -> change_statements.ShareRead:
     columns = readable(tables[share.capture.name])

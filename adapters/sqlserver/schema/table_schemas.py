@@ -18,7 +18,7 @@ Shapes = dict[CollectionId, Table]
 _MEMBERS = tuple(field.name for field in fields(Column))
 
 
-def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Table]) -> list[Table]:
+def changed_tables(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Table]) -> list[Table]:
     """The tables that are new or have another shape, by name."""
     return [
         table for name, table in sorted(found.items()) if name not in known or not alike(known[name], table)
@@ -27,10 +27,10 @@ def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Ta
 
 def alike(former: Table, latter: Table) -> bool:
     """Whether events and the schema history say the same of two shapes of a table."""
-    return _told(former) == _told(latter)
+    return _described(former) == _described(latter)
 
 
-def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:
+def dropped_tables(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:
     """The tables that no longer exist. One that is merely not captured any more keeps its shape."""
     there = set(listed)
     return [table for name, table in sorted(known.items()) if name not in there]
@@ -44,7 +44,7 @@ def change(
     return SchemaChange(kind, table, position, now_ms)
 
 
-def filled(before: Table, now: Table) -> list[str]:
+def filled_columns(before: Table, now: Table) -> list[str]:
     """The new columns that have values in older rows: those with a default, and those that are never NULL."""
     known = {column.name for column in before.columns}
     return [
@@ -56,7 +56,7 @@ def filled(before: Table, now: Table) -> list[str]:
     ]
 
 
-def _told(table: Table) -> tuple[Any, ...]:
+def _described(table: Table) -> tuple[Any, ...]:
     """What events and the schema history say of a table. A history knows no more than this."""
     members = [
         tuple(column_members(column, number).items()) for number, column in enumerate(table.columns, 1)

@@ -58,11 +58,12 @@ class SchemaTracker:
         """Encode for the state."""
         return table_schemas.to_json(self._shapes)
 
-    def told(self, database: str, before: LogPosition, taken: LogSlice, kind: str) -> list[SchemaChange]:
-        """The shape changes of a database in a span.
+    def record_changes(
+        self, database: str, before: LogPosition, taken: LogSlice, kind: str
+    ) -> list[SchemaChange]:
+        """Find and record the shape changes of a database in a span, to be emitted with its events.
 
-        They are recorded here, and emitted with the span's events. `kind` is the value of their `snapshot`
-        field.
+        `kind` is the value of their `snapshot` field.
         """
         if not taken.changed and not _begins(taken.instances, before, taken.end):
             return []
@@ -70,7 +71,7 @@ class SchemaTracker:
         found = taken.instances.at(before) | taken.instances.at(taken.end)
         now_ms = self._clock.now_ms
         made = []
-        for table in table_schemas.changed(known, found):
+        for table in table_schemas.changed_tables(known, found):
             position = ReadPosition(now_ms, taken.instances.since(table.id, before), snapshot=kind)
             made.append(table_schemas.change(known, table, position, now_ms))
             for warning in self._codecs.codec(table).warnings:
@@ -78,17 +79,17 @@ class SchemaTracker:
         position = ReadPosition(now_ms, taken.end.commit, snapshot=kind)
         missing = [name for name in known if name not in found]
         # A table that still exists is merely no longer captured.
-        gone = table_schemas.dropped(
+        gone = table_schemas.dropped_tables(
             {name: known[name] for name in missing}, self._databases.listed(database) if missing else ()
         )
         made += [SchemaChange(ChangeType.DROP, table, position, now_ms) for table in gone]
         self._record(made)
         return made
 
-    def stated(
+    def record_stated(
         self, tables: Sequence[StatedTable], positions: Mapping[str, LogPosition]
     ) -> list[SchemaChange]:
-        """The changes that a signal states, at the databases' positions. They are recorded here.
+        """Record the changes that a signal states, at the databases' positions; returns them.
 
         The next comparison with the server's catalog takes back what is not so.
         Raises SignalError for the drop of a table that was never emitted.

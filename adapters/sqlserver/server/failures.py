@@ -83,7 +83,7 @@ def _unreached(error: SQLAlchemyError) -> bool:
     return state == _NOT_CONNECTED or (state == _TIMED_OUT and logging_in)
 
 
-def _said(error: SQLAlchemyError) -> str:
+def _message_of(error: SQLAlchemyError) -> str:
     number, said = native_number(error), plain(_text(error))
     if not number:
         return said[:500] or type(error).__name__
@@ -92,7 +92,7 @@ def _said(error: SQLAlchemyError) -> str:
 
 
 def _fault(error: SQLAlchemyError) -> Fault:
-    number, said = native_number(error), _said(error)
+    number, said = native_number(error), _message_of(error)
     if not_loaded(said) or _state(error) == _NO_DATA_SOURCE:
         return Fault(said, (_NO_DRIVER,))
     return Fault(said, (number,) if number else (), hint=_CHECK_ADDRESS if _unreached(error) else "")

@@ -219,7 +219,7 @@ class CaptureStart:
         with ExitStack() as stack:
             locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
             stack.callback(locks.release)
-            positions = self._locked_places()
+            positions = self._locked_positions()
             if self._isolation is Isolation.REPEATABLE_READ:
                 return HeldSnapshot(self._isolation, positions, tables)
             stack.pop_all()
@@ -238,7 +238,7 @@ class CaptureStart:
             ", and the log may tell once more of changes that they show" if self._reads.streams else "",
         )
 
-    def _locked_places(self) -> dict[str, LogPosition]:
+    def _locked_positions(self) -> dict[str, LogPosition]:
         for name in self._databases.names:
             # Nobody can change a table's shape meanwhile.
             self._databases.note(name, self._databases.greatest(name), self._databases.look(name))

@@ -40,7 +40,7 @@ class OpeningWatch:
     tables: frozenset[CollectionId]
     _switched: list[CollectionId] = field(default_factory=list)
 
-    def switched(self, table: CollectionId) -> None:
+    def note_switch(self, table: CollectionId) -> None:
         """Note that a table's changes have another shape from here on."""
         if table in self.tables:
             self._switched.append(table)

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.source.conditions.checking_time import CheckingTime
-from adapters.source.conditions.rendering import rendered
-from adapters.source.conditions.selects import selected
+from adapters.source.conditions.rendering import render_condition
+from adapters.source.conditions.selects import select_condition
 from adapters.sqlserver.conditions.grammar import GRAMMAR, finder
 from adapters.sqlserver.conditions.trusted_sql import check_trusted, derived
 from adapters.sqlserver.server.tsql import quote_ident
@@ -178,9 +178,11 @@ class SqlServerTables:
             case Conditions.EXPRESSIONS if target.blocking:
                 find = finder(read.table.columns, read.table.id.parts[-1])
                 known = [quote_ident(column.name) for column in read.columns]
-                return selected(text, GRAMMAR, find, position, known)
+                return select_condition(text, GRAMMAR, find, position, known)
             case Conditions.EXPRESSIONS:
-                return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), position)
+                return render_condition(
+                    text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), position
+                )
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, from the last measurement."""

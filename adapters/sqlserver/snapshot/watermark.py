@@ -34,7 +34,7 @@ class Watermark(Protocol):
     def open(self, questions: Questions) -> None:
         """Set it, before any row is read. Any thread may do this, with a connection that it may use."""
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Note that a row inserted into the database's signal table has been streamed."""
 
     def seal(self) -> None:
@@ -59,7 +59,7 @@ class AtBeginning:
     def open(self, questions: Questions) -> None:
         """Do nothing."""
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
@@ -108,7 +108,7 @@ class SignalRows:
         """Write the opening row."""
         self._insert(questions, self._marks.opening())
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Watch for the closing row."""
         self._closed = self._closed or signal_id == self._marks.close_id
 
@@ -151,7 +151,7 @@ class LogEnd:
         """Ask where the log ends, to fail early where the login lacks the right."""
         questions.log_end()
 
-    def streamed(self, signal_id: str | None) -> None:
+    def note_signal(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:

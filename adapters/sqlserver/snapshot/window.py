@@ -57,13 +57,13 @@ class SqlServerWindow:
         for watermark in self.watermarks.values():
             watermark.seal()
 
-    def streamed(self, database: int, signal_id: str | None) -> None:
+    def note_signal(self, database: int, signal_id: str | None) -> None:
         """Note a row of a database's signal table."""
         watermark = self.watermarks.get(database)
         if watermark is not None:
-            watermark.streamed(signal_id)
+            watermark.note_signal(signal_id)
 
-    def switched(self, table: CollectionId) -> None:
+    def note_switch(self, table: CollectionId) -> None:
         """Note that a table's changes have another shape from here on."""
         if table in self.merges:
             self._switched.append(table)

@@ -82,19 +82,19 @@ class OpenWindows:
             return False
         return not any(window.read and not window.reached(position) for window in windows)
 
-    def streamed(self, database: int, signal_ids: Iterable[str | None]) -> None:
+    def note_signals(self, database: int, signal_ids: Iterable[str | None]) -> None:
         """Tell the windows that rows of a database's signal table have been streamed."""
         ids = list(signal_ids)
         for window in self.opened.values():
             for signal_id in ids:
-                window.streamed(database, signal_id)
+                window.note_signal(database, signal_id)
 
-    def switched(self, table: CollectionId) -> None:
+    def note_switch(self, table: CollectionId) -> None:
         """Tell the windows that a table's changes have another shape, or come from another change table."""
         for window in self.opened.values():
-            window.switched(table)
+            window.note_switch(table)
         if self.meanwhile is not None:
-            self.meanwhile.switched(table)
+            self.meanwhile.note_switch(table)
 
     def open(self, window: Window) -> SqlServerWindow | SqlServerOpening:
         """Set a watermark in each database, and start the tasks that read the window's runs; or begin to."""

@@ -145,7 +145,7 @@ class ComparePartition:
         first = sum(place[0] <= begin for place in places) - 1
         if first < 0 or (superseded and not self._visible(places[first], lines)):
             return False
-        said = [self._said(place, lines) for place in places]
+        said = [self._event_at(place, lines) for place in places]
         states = list(folded((text for _key, text in said), self.placeholders))[first:]
         # A window has most probably read one of the last states.
         return any(
@@ -171,9 +171,9 @@ class ComparePartition:
     def _extra(self, copied: pa.Table, events: Sequence[int], lines: Lines) -> tuple[str, ...]:
         """The keys of events, as their JSON."""
         places = copied.take(pa.array(events, pa.int64())).to_pylist()
-        return tuple(self._said(tuple(at[name] for name in _PLACE), lines)[0].decode() for at in places)
+        return tuple(self._event_at(tuple(at[name] for name in _PLACE), lines)[0].decode() for at in places)
 
-    def _said(self, place: tuple[int, ...], lines: Lines) -> tuple[bytes, bytes | None]:
+    def _event_at(self, place: tuple[int, ...], lines: Lines) -> tuple[bytes, bytes | None]:
         """The key and row of the event at a place: turn, part, offset, size."""
         turn, part, offset, size = place
         path = event_path(self.directory, turn, part)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from adapters.kafka.client import with_login
-from adapters.kafka.errors import said
+from adapters.kafka.errors import message_of
 from adapters.staging.turn_names import turn_name
 from engine.errors import SourceError, TidemarkError
 from engine.staging.files import sink_errors
@@ -224,4 +224,4 @@ def _json(text: bytes | str | None) -> bytes:
 
 
 def _failed(error: KafkaException, topic: str) -> SourceError:
-    return SourceError(f"the topic can't be read: {said(error.args[0])}", where=topic)
+    return SourceError(f"the topic can't be read: {message_of(error.args[0])}", where=topic)

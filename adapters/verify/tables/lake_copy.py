@@ -21,11 +21,11 @@ import orjson
 import pyarrow as pa
 
 from adapters.lake.table_name import CollectionTables
-from adapters.lakehouse.batch import converted, key_columns, table_columns
+from adapters.lakehouse.batch import convert_columns, key_columns, table_columns
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.removal import Removal
 from adapters.lakehouse.settings import TableMode
-from adapters.lakehouse.tables.schema import Rules, evolved
+from adapters.lakehouse.tables.schema import Rules, plan_evolution
 from adapters.verify.failures import as_source_errors
 from adapters.verify.tables.known_tables import KnownTable, KnownTables
 from adapters.verify.tables.lake_version import ExtraKeys, HeldVersion, Shape
@@ -124,7 +124,7 @@ class LakeCopy:
             return none, none
         if table.columns is None:
             table.columns, table.shape = columns, self._shape(table.name, columns)
-        made, count = converted(batch, columns), batch.num_rows
+        made, count = convert_columns(batch, columns), batch.num_rows
         given = table_columns(columns)
         every = [_given(made.get(field.name), field, count) for field in given]
         key = [every[given.get_field_index(column)] for column in key_columns(columns)]
@@ -135,7 +135,7 @@ class LakeCopy:
         found = self._reads.look(name)
         wanted = {field.name: self._reads.column_type(field.type) for field in table_columns(columns)}
         key = key_columns(columns)
-        renamed = evolved({} if found is None else found.columns, wanted, key, self._rules).renamed
+        renamed = plan_evolution({} if found is None else found.columns, wanted, key, self._rules).renamed
         return Shape(
             tuple(renamed.get(column, column) for column in wanted),
             tuple(renamed.get(column, column) for column in key),
@@ -149,7 +149,7 @@ class LakeCopy:
         table = self._tables[topic]
 
         def stale() -> bool:
-            emptied = self._sink.touched.truncated(topic) > asked.span.since
+            emptied = self._sink.touched.last_truncate(topic) > asked.span.since
             if emptied or table.changed:
                 table.forget()
                 return True
@@ -176,7 +176,7 @@ class LakeCopy:
     def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
-        truncated = self._sink.touched.truncated(topic) > span.since
+        truncated = self._sink.touched.last_truncate(topic) > span.since
         if not truncated:
             for batch in self._sink.touched.since(topic, span.since, span.upto):
                 keys.update(batch.column("key").to_pylist())

@@ -111,7 +111,7 @@ class HeldVersion:
         """By the number of rows, which a format knows as a rule."""
         if self._pinned is None:
             return 0
-        counted = self._tables.collected(self._name, self._pinned.rows.groupBy().count())
+        counted = self._tables.collect(self._name, self._pinned.rows.groupBy().count())
         return int(counted.column(0)[0].as_py()) * _ROW_BYTES
 
     def sorted(
@@ -153,7 +153,7 @@ class HeldVersion:
         ]
         # Spark asks a function for its name.
         found = frame.select(*asked).mapInArrow(lambda batches: task(iter(batches)), made)
-        return self._tables.collected(self._name, found)
+        return self._tables.collect(self._name, found)
 
 
 @dataclass(frozen=True, slots=True)

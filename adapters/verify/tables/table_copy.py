@@ -166,7 +166,7 @@ class TableCopy:
             if table.shape is None:
                 table.shape = _bare_shape(connection, table.name, self._sink.touched.key(topic))
             stale = not table.shape.is_of(types_of(connection, table.name))
-        stale |= table.changed or self._sink.touched.truncated(topic) > asked.span.since
+        stale |= table.changed or self._sink.touched.last_truncate(topic) > asked.span.since
         if stale:
             table.forget()
             target.close()
@@ -186,7 +186,7 @@ class TableCopy:
     def touched_keys(self, topic: str, span: Span) -> TouchedKeys:
         """The keys that the sink has noted."""
         keys: set[bytes] = set()
-        truncated = self._sink.touched.truncated(topic) > span.since
+        truncated = self._sink.touched.last_truncate(topic) > span.since
         with as_source_errors(), self._target.connection() as connection:
             digests = self._session_digests(connection, self._tables[topic])
             for batch in self._sink.touched.since(topic, span.since, span.upto):

@@ -26,7 +26,7 @@ from tests.simulation.mends import Mends
 from tests.simulation.mongodb.script import draw
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "mongodb"
-_open, _emptied, _follows = OpenWindows.open, MongoWindow.emptied, window_scheduler._follows
+_open, _emptied, _follows = OpenWindows.open, MongoWindow.emptied_collections, window_scheduler._follows
 _batch, _superseded, _watch = ChangeStream._batch, OpenWindows.superseded, OpenWindows.watch
 
 
@@ -78,9 +78,13 @@ def _time_of_the_same_answer(stream: ChangeStream, raw: bytes) -> Any:
 
 
 MENDS: Mapping[str, Callable[[], Any]] = {
-    "rename-over-an-open-window": lambda: patch.object(MongoWindow, "emptied", lambda *_: frozenset()),
+    "rename-over-an-open-window": lambda: patch.object(
+        MongoWindow, "emptied_collections", lambda *_: frozenset()
+    ),
     "rename-between-check-and-time": lambda: patch.object(OpenWindows, "open", _checked_first),
-    "rename-between-two-windows-times": lambda: patch.object(MongoWindow, "emptied", _at_any_time),
+    "rename-between-two-windows-times": lambda: patch.object(
+        MongoWindow, "emptied_collections", _at_any_time
+    ),
     "event-above-16-mb": lambda: patch.object(decode, "has_document", lambda _found: True),
     "parts-of-an-event-resumed": lambda: patch.object(Parts, "open", property(lambda _parts: False)),
     "blocking-window-behind-another": lambda: patch.object(window_scheduler, "_follows", _one_stage),

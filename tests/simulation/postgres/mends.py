@@ -47,7 +47,7 @@ def _without_copies(found: SupersededKeys) -> SupersededKeys:
 
 
 def _divisible(tables: Any, read: Any, target: Any) -> bool:
-    return bool(read.keyset != PLACES or tables._readable.held(target))
+    return bool(read.keyset != PLACES or tables._eligibility.shares_snapshot(target))
 
 
 def _of_any_key(entry: queue_entry.Table, extent: Extent) -> queue_entry.Table:
@@ -71,16 +71,18 @@ def _both(*patches: Any) -> Iterator[None]:
         yield
 
 
-_by, _before = superseded_keys.by, superseded_keys.before
+_by, _before = superseded_keys.of_entries, superseded_keys.of_pending
 MENDS: Mapping[str, Callable[[], Any]] = {
-    "moved-surrogate-key": lambda: patch.object(superseded_keys, "moved", _without_moves),
+    "moved-surrogate-key": lambda: patch.object(superseded_keys, "moved_keys", _without_moves),
     "using-index": lambda: _both(
         patch.object(eligibility, "merge_key", _by_primary_key),
         patch.object(relations, "merge_key", _by_primary_key),
     ),
-    "equal-rows": lambda: patch.object(superseded_keys, "by", lambda *found: _without_copies(_by(*found))),
+    "equal-rows": lambda: patch.object(
+        superseded_keys, "of_entries", lambda *found: _without_copies(_by(*found))
+    ),
     "equal-rows-hidden": lambda: patch.object(
-        superseded_keys, "before", lambda *found: _without_copies(_before(*found))
+        superseded_keys, "of_pending", lambda *found: _without_copies(_before(*found))
     ),
     "equal-rows-in-several-runs": lambda: patch(
         "adapters.postgres.snapshot.tables.PostgresTables._divisible", _divisible
@@ -115,7 +117,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     ),
     "hot-row": lambda: patch.object(windows.OpenWindows, "_holds", lambda _self, _window: False),
     "rewritten-beside-a-view": lambda: patch.object(blocking.BlockingViews, "covers", lambda *_: True),
-    "blocking-view": lambda: patch.object(blocking.BlockingView, "streamed", _nothing),
+    "blocking-view": lambda: patch.object(blocking.BlockingView, "note_span", _nothing),
     "tables-as-they-were": lambda: patch.object(window.TableLocks, "compare", _nothing),
 }
 """By name, what takes the mend out."""

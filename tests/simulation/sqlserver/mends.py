@@ -76,7 +76,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "streamed-meanwhile": lambda: patch.object(OpenWindows, "watch", lambda *_: Watch()),
     "closing-row": lambda: patch.object(watermark.SignalRows, "reached", _true),
     "end-of-the-log": lambda: patch.object(watermark.LogEnd, "reached", _true),
-    "another-instance": lambda: patch.object(OpenWindows, "switched", lambda *_: None),
+    "another-instance": lambda: patch.object(OpenWindows, "note_switch", lambda *_: None),
     "cleaned-up-while-it-was-planned": lambda: patch.object(
         database_log.DatabaseLogReader, "_check_kept", _kept_since_planned
     ),

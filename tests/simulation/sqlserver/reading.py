@@ -62,7 +62,7 @@ class SimLog(SqlServerLog):
         return steps
 
     def _read(self) -> None:
-        if len(self._spans) >= 2 or not self._round():  # as many as are read ahead
+        if len(self._spans) >= 2 or not self._read_round():  # as many as are read ahead
             self.idle = True
 
     def _wait_for_room(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from adapters.postgres.server.failures import said
+from adapters.postgres.server.failures import message_of
 from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.table import Column, Leaves, PgType, Table
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
@@ -168,7 +168,7 @@ class Catalog:
 def _failure(error: psycopg.Error) -> SourceError:
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return TableBusy("a table that must be described is locked by another session")
-    return SourceError(f"the catalog can't be read: {said(error)}", where="catalog")
+    return SourceError(f"the catalog can't be read: {message_of(error)}", where="catalog")
 
 
 def _sent_together(

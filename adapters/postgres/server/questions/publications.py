@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, LiteralString
 import psycopg
 from psycopg import sql
 
-from adapters.postgres.server.failures import said, source_errors
+from adapters.postgres.server.failures import message_of, source_errors
 from engine.errors import ConfigError
 from engine.model import CollectionId
 
@@ -221,7 +221,7 @@ class Publications:
             self._connection.execute(_creation(name, tables))
         except psycopg.Error as error:
             raise ConfigError(
-                f"publication {name!r} does not exist and can't be created: {said(error)}",
+                f"publication {name!r} does not exist and can't be created: {message_of(error)}",
                 hint=f"run as a superuser: {self.creation(name, tables)}",
             ) from error
 

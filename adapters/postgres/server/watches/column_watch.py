@@ -77,14 +77,14 @@ class ColumnWatch:
         grown = {oid: self._known[oid] for oid, width in now.items() if width > self._known.get(oid, width)}
         self._known = now
         if grown:
-            self._appeared += self._told(self._questions.layouts.added(grown))
+            self._appeared += self._published(self._questions.layouts.added(grown))
 
-    def appeared(self) -> list[Arrival]:
-        """The tables with such columns since the last call, or since the state was saved."""
+    def take_appeared(self) -> list[Arrival]:
+        """Take the tables with such columns since the last call, or since the state was saved."""
         found, self._appeared = self._appeared, []
         return found
 
-    def _told(self, added: Mapping[int, list[AddedColumn]]) -> list[Arrival]:
+    def _published(self, added: Mapping[int, list[AddedColumn]]) -> list[Arrival]:
         """The columns that are published and not left out by the settings."""
         asked = self._questions
         names = asked.layouts.names(list(added))

@@ -101,7 +101,7 @@ def _written_since(mark: str, oldest: int) -> bool:
     return any(xid >= _FIRST_XID and (xid - oldest) % _XIDS < _XIDS // 2 for xid in written)
 
 
-def appeared(before: Members, now: Members, existing: Collection[int] | None) -> dict[int, bool]:
+def newly_published(before: Members, now: Members, existing: Collection[int] | None) -> dict[int, bool]:
     """The tables that are published since `before`, by oid, and whether the log has all their rows.
 
     It has if the table did not exist before, and what publishes it did: the publication for all tables, or
@@ -149,7 +149,7 @@ class MembershipWatch:
         marks = self._publication.marks(self._questions.publications)
         now = Members.of(marks)
         before = Members.from_json(saved) or now
-        self._appeared = self._named(appeared(before, now, None))
+        self._appeared = self._named(newly_published(before, now, None))
         self._existing = self._questions.publications.relations()
         self.members, self._since = now, position
         self._due = self._clock() + _EVERY_S
@@ -170,12 +170,12 @@ class MembershipWatch:
             return []
         self._digest = digest
         before, self.members = self.members, Members.of(self._publication.marks(self._questions.publications))
-        self._appeared += self._named(appeared(before, self.members, self._existing))
+        self._appeared += self._named(newly_published(before, self.members, self._existing))
         self._existing = self._questions.publications.relations()
         return self._incomplete(before.gaps(self.members, self._publication.name), since)
 
-    def appeared(self) -> list[Arrival]:
-        """The tables that are published since the last call, or since the state was saved."""
+    def take_appeared(self) -> list[Arrival]:
+        """Take the tables that are published since the last call, or since the state was saved."""
         found, self._appeared = self._appeared, []
         return found
 

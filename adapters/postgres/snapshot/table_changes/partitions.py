@@ -46,8 +46,8 @@ class Partitions:
         """Digests of where the partitions' rows are, by the root's oid; saved over restarts."""
         return self._digests
 
-    def emptied(self) -> dict[CollectionId, str]:
-        """The tables with partitions that may have been truncated since the last call, and which they are."""
+    def take_emptied(self) -> dict[CollectionId, str]:
+        """Take the tables with partitions that may have been truncated since the last call, and which."""
         found, self._emptied = self._emptied, {}
         return found
 

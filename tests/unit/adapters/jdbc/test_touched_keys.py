@@ -27,7 +27,7 @@ def touched(tmp_path: Path) -> Iterator[TouchedKeys]:
 def commit(touched: TouchedKeys, turn: int, *batches: pa.RecordBatch) -> None:
     touched.begin()
     touched.note(turn, [TOPIC], fold(*batches))
-    touched.committed(turn)
+    touched.note_commit(turn)
 
 
 def noted(touched: TouchedKeys, after: int = 0, upto: int = 99) -> list[tuple[Any, ...]]:
@@ -76,8 +76,8 @@ def test_only_what_is_followed_is_noted(touched: TouchedKeys):
 def test_a_truncate_is_noted(touched: TouchedKeys):
     touched.follow([TOPIC])
     commit(touched, 1, typed(change("c", 1)))
-    before = touched.truncated(TOPIC)
+    before = touched.last_truncate(TOPIC)
     commit(touched, 2, typed(change("c", 1), change("t", 0), change("c", 2)))
 
-    assert (before, touched.truncated(TOPIC)) == (-1, 2)
+    assert (before, touched.last_truncate(TOPIC)) == (-1, 2)
     assert [row[:2] for row in noted(touched, 1)] == [(2, "2")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from adapters.kafka.errors import Reason, said, sink_error
+from adapters.kafka.errors import Reason, message_of, sink_error
 
 TOPIC = "shop.public.orders"
 
@@ -23,7 +23,7 @@ TOPIC = "shop.public.orders"
 def test_a_refusal_is_one_line_that_names_the_topic_and_what_to_do(code, hint):
     error = KafkaError(code)
 
-    told = str(sink_error(error, f"1 of 2 records was not delivered: {said(error)}", TOPIC))
+    told = str(sink_error(error, f"1 of 2 records was not delivered: {message_of(error)}", TOPIC))
 
     assert TOPIC in told
     assert hint in told

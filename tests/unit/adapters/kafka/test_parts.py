@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import client
-from adapters.kafka.errors import Reason, said
+from adapters.kafka.errors import Reason, message_of
 from adapters.kafka.parts import TurnParts
 from adapters.kafka.producers.records import between_truncates, of_topics, truncated
 from adapters.staging.turn_parts import ArrowPart
@@ -33,7 +33,7 @@ def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
         turn.write(2, second),
         turn.write(3, [numbered()]),
     ]
-    for attempt in (turn.attempt(parts), turn.spilled(parts), turn.attempt(parts)):
+    for attempt in (turn.attempt(parts), turn.spill(parts), turn.attempt(parts)):
         keys = [key for record_batch in attempt.batches() for key in record_batch.column("key").to_pylist()]
 
         assert keys == ["1", "2", "3", "4"]
@@ -137,10 +137,10 @@ def test_the_reason_is_why_a_broker_is_down_rather_than_that_all_are():
     reason(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
     reason(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
 
-    assert reason.behind("not reached") == "not reached (connection refused)"
-    assert Reason().behind("not reached") == "not reached"
+    assert reason.with_cause("not reached") == "not reached (connection refused)"
+    assert Reason().with_cause("not reached") == "not reached"
     assert (
-        said(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large"))
+        message_of(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large"))
         == "message size too large"
     )
 

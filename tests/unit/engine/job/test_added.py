@@ -38,7 +38,7 @@ class Announcing(Bench):
         desk = Desk(
             self.answers.append, monotonic=time.monotonic, actions={"state": SignalAction(self.state)}
         )
-        return replace(made, desk=desk, added=self.added)
+        return replace(made, desk=desk, take_added=self.added)
 
     def remembered(self, memory: Mapping[str, Any]) -> dict[str, Any]:
         return {**memory, "stated": list(self.stated)}

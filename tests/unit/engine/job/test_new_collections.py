@@ -27,7 +27,7 @@ class Appearing(Bench):
 
     def parts(self) -> JobParts:
         self.appeared: list[Arrival] = []
-        return replace(super().parts(), appeared=self.told_once, reads_new=self.reads_new)
+        return replace(super().parts(), take_appeared=self.told_once, reads_new=self.reads_new)
 
     def told_once(self) -> list[Arrival]:
         found, self.appeared[:] = list(self.appeared), []

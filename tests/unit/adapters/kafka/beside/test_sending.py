@@ -48,7 +48,7 @@ class Owner:
     def row_task(self, slot: int, attempt: int, *, keeps: bool, lease: AskForLease | None) -> SendRows:
         return SendRows(KafkaSettings(), f"id-{slot}", attempt, keeps, lease)
 
-    def failed(self, error: TidemarkError) -> TidemarkError:
+    def handle_failure(self, error: TidemarkError) -> TidemarkError:
         self.failures.append(error)
         return error
 

@@ -23,7 +23,7 @@ class Unauthorised:
 
 
 def test_an_id_that_may_not_be_used_is_told_of_in_one_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fencing, "opened", lambda *_given: Unauthorised())
+    monkeypatch.setattr(fencing, "create_client", lambda *_given: Unauthorised())
     fence = Fence(KafkaSettings(), "tidemark-shop-1", 1)
 
     with pytest.raises(

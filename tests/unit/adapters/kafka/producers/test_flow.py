@@ -29,7 +29,7 @@ class Link:
             while self.flow.full():
                 self.pass_time(self.step_s)
             self.sent += slice_records
-            self.flow.sent(slice_records, slice_records * RECORD, self.now_s)
+            self.flow.note_sent(slice_records, slice_records * RECORD, self.now_s)
             self.most = max(self.most, self.sent - int(self.done))
 
     def pass_time(self, seconds: float) -> None:
@@ -38,7 +38,7 @@ class Link:
         if self.done < self.burst:
             more = self.burst - self.done
         self.done = min(self.done + more, self.sent)
-        self.flow.seen(self.sent - int(self.done), self.now_s)
+        self.flow.note_unacknowledged(self.sent - int(self.done), self.now_s)
 
 
 @pytest.mark.parametrize("rate", [50e3, 200e3, 5e6, 20e6])
@@ -63,17 +63,17 @@ def test_small_turns_leave_the_window_as_it_is():
     flow = Flow()
     before = flow.window
     for turn in range(100):
-        flow.sent(1, 500, turn)
-        flow.seen(0, turn + 0.5)
+        flow.note_sent(1, 500, turn)
+        flow.note_unacknowledged(0, turn + 0.5)
 
     assert (flow.window, flow.full(), flow.silent_s(1000)) == (before, False, 0.0)
 
 
 def test_silence_counts_from_the_last_acknowledgement_not_from_when_records_were_given():
     flow = Flow()
-    flow.sent(100, 100_000, 10.0)
+    flow.note_sent(100, 100_000, 10.0)
     for second in range(50):
-        flow.seen(99 - second, 11.0 + second)
+        flow.note_unacknowledged(99 - second, 11.0 + second)
 
         assert flow.silent_s(11.0 + second) == 0.0
     assert flow.silent_s(70.0) == 10.0
@@ -81,9 +81,9 @@ def test_silence_counts_from_the_last_acknowledgement_not_from_when_records_were
 
 def test_silence_counts_from_the_first_record_behind_a_pause():
     flow = Flow()
-    flow.sent(1, 100, 10.0)
-    flow.seen(0, 10.1)
-    flow.sent(1, 100, 500.0)
-    flow.seen(1, 503.0)
+    flow.note_sent(1, 100, 10.0)
+    flow.note_unacknowledged(0, 10.1)
+    flow.note_sent(1, 100, 500.0)
+    flow.note_unacknowledged(1, 503.0)
 
     assert flow.silent_s(503.0) == 3.0

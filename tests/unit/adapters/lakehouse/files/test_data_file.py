@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.lakehouse.files.data_file import FileColumn, field_of, fitted, written
+from adapters.lakehouse.files.data_file import FileColumn, field_of, fit_rows, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +39,10 @@ def column(kind: pa.DataType, *, nullable: bool = True) -> FileColumn:
 def test_values_that_a_type_has_are_written_as_they_are(values: pa.Array, kind: pa.DataType, tmp_path: Path):
     rows = pa.table({"id": pa.array(range(len(values)), pa.int32()), "v": values})
 
-    found = fitted(rows, [ID, column(kind)])
+    found = fit_rows(rows, [ID, column(kind)])
 
     assert found is not None
-    read = pq.read_table(written(found, tmp_path, "snappy", "4.1.0").path)
+    read = pq.read_table(write_file(found, tmp_path, "snappy", "4.1.0").path)
     assert read.column("col-1").to_pylist() == list(range(len(values)))
     assert read.column("col-2").to_pylist() == values.to_pylist()
     assert read.schema.field("col-2").metadata == {b"PARQUET:field_id": b"2"}
@@ -63,19 +63,19 @@ def test_values_that_a_type_has_are_written_as_they_are(values: pa.Array, kind: 
 def test_values_that_would_have_to_be_changed_are_left_to_spark(values: pa.Array, kind: pa.DataType):
     rows = pa.table({"id": pa.array([1]), "v": values})
 
-    assert fitted(rows, [ID, column(kind)]) is None
+    assert fit_rows(rows, [ID, column(kind)]) is None
 
 
 def test_columns_that_are_missing_on_either_side():
     rows = pa.table({"id": [1], "v": [2]})
 
-    assert fitted(rows, [ID]) is None
-    assert fitted(rows.select(["v"]), [ID, column(pa.int64())]) is None
-    lacking = fitted(rows.select(["id"]), [ID, column(pa.int64())])
+    assert fit_rows(rows, [ID]) is None
+    assert fit_rows(rows.select(["v"]), [ID, column(pa.int64())]) is None
+    lacking = fit_rows(rows.select(["id"]), [ID, column(pa.int64())])
     assert lacking is not None
     assert lacking.column_names == ["col-1"]
     nulls = pa.table({"id": [1], "v": pa.array([None], pa.int64())})
-    assert fitted(nulls, [ID, column(pa.int64(), nullable=False)]) is None
+    assert fit_rows(nulls, [ID, column(pa.int64(), nullable=False)]) is None
 
 
 def test_members_of_a_struct_have_names_of_their_own_in_files(tmp_path: Path):
@@ -88,13 +88,13 @@ def test_members_of_a_struct_have_names_of_their_own_in_files(tmp_path: Path):
     kind = pa.struct([("a", pa.int32()), ("b", pa.string())])
     rows = pa.table({"id": [1, 2, 3], "v": pa.array(values, kind)})
 
-    found = fitted(rows, [ID, struct])
+    found = fit_rows(rows, [ID, struct])
 
     assert found is not None
-    read = pq.read_table(written(found, tmp_path, "zstd", "4.1.0").path).column("col-2")
+    read = pq.read_table(write_file(found, tmp_path, "zstd", "4.1.0").path).column("col-2")
     assert read.to_pylist() == [{"col-3": 1, "col-4": "x"}, None, {"col-3": None, "col-4": "y"}]
     other = pa.table({"id": [1], "v": pa.array([{"b": "x", "a": 1}])})
-    assert fitted(other, [ID, struct]) is None
+    assert fit_rows(other, [ID, struct]) is None
 
 
 def test_a_file_knows_the_bounds_of_integers_dates_and_short_texts(tmp_path: Path):
@@ -103,7 +103,7 @@ def test_a_file_knows_the_bounds_of_integers_dates_and_short_texts(tmp_path: Pat
         {"n": [3, None, 1], "day": [day, None, day], "t": ["b", "a", "c"], "long": ["x" * 40, "y", "z"]}
     ).append_column("nothing", pa.nulls(3, pa.int64()))
 
-    file = written(rows, tmp_path, "snappy", "4.1.0")
+    file = write_file(rows, tmp_path, "snappy", "4.1.0")
 
     assert file.bounds == {"n": (1, 3), "day": (day, day), "t": ("a", "c")}
     assert file.nulls == {"n": 1, "day": 1, "t": 0, "long": 0, "nothing": 3}

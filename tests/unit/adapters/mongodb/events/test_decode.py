@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from adapters.mongodb.documents import extended_json
 from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.documents.selection import FieldRules
-from adapters.mongodb.events import untold
+from adapters.mongodb.events import unreported_changes
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import decode
@@ -170,9 +170,9 @@ def test_drops_and_renames_are_noted_whatever_is_watched():
 
     assert drop.among([T, U]) == {T}
     assert rename.among([T, U]) == {T, U}
-    assert untold.replaced([drop, rename]) == {U: (6, 1)}
-    assert untold.unsent([drop]) == {T}
-    assert untold.unsent([rename]) == {T, U}
+    assert unreported_changes.replaced_collections([drop, rename]) == {U: (6, 1)}
+    assert unreported_changes.unsent([drop]) == {T}
+    assert unreported_changes.unsent([rename]) == {T, U}
 
 
 def test_a_database_s_end_empties_its_collections_and_an_invalidation_all():
@@ -190,28 +190,31 @@ def test_what_consumers_keep_is_said_of_captured_collections():
         change("rename", to={"db": "shop", "coll": "u"}),
         change("dropDatabase", ns={"db": "shop"}),
     )
-    said = [untold.taken_away(changed, lambda name: name == T) for changed in (drop, rename, database)]
+    said = [
+        unreported_changes.removal_message(changed, lambda name: name == T)
+        for changed in (drop, rename, database)
+    ]
 
     kept = "at Timestamp(5, 1): the log has no deletes of its documents, so consumers keep them"
     assert said == [f"shop.t was dropped {kept}", f"shop.t was renamed to shop.u {kept}", ""]
-    assert untold.taken_away(drop, lambda _name: False) == ""
+    assert unreported_changes.removal_message(drop, lambda _name: False) == ""
 
 
 def test_what_was_renamed_onto_or_left_out_of_is_incomplete():
     (rename,) = emptied(change("rename", to={"db": "shop", "coll": "u"}))
     left_out = decoded(change("insert", "large", second=7)).left_out
-    found = untold.incomplete([rename], left_out, lambda _name: True)
+    found = unreported_changes.incomplete([rename], left_out, lambda _name: True)
 
     assert [(entry.collection, entry.cause, entry.since) for entry in found] == [
         (U, Cause.GAP, "Timestamp(5, 1)"),
         (T, Cause.GAP, "Timestamp(7, 1)"),
     ]
-    assert untold.incomplete([rename], (), lambda name: name == T) == ()
+    assert unreported_changes.incomplete([rename], (), lambda name: name == T) == ()
 
 
 def test_of_what_is_left_out_a_line_is_kept_that_names_it():
     left_out = decoded(change("insert", "large"), change("update", 7)).left_out
-    kept = untold.letters(left_out)[T]
+    kept = unreported_changes.letters(left_out)[T]
 
     assert (kept.count, kept.size) == (2, sum(map(len, kept.lines())))
     assert [orjson.loads(line) for line in kept.lines()] == [

@@ -46,7 +46,7 @@ class Deployment:
         self.time_s += 10
         at_s = self.time_s if streamed_to_s is None else streamed_to_s
         self.arrivals.look(Position((f"82{at_s:08X}{1:08X}", "", 1)))
-        return self.arrivals.appeared()
+        return self.arrivals.take_appeared()
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_one_that_goes_and_comes_back_by_a_rename_is_new(deployment):
     assert not deployment.look()
     deployment.arrivals.renamed(T, (deployment.time_s + 5, 1))
 
-    assert deployment.arrivals.appeared() == [Arrival(T)]
+    assert deployment.arrivals.take_appeared() == [Arrival(T)]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_other_settings_did_not_capture_is_found_after_a_restart(before, no
     deployment.arrivals.begin(saved)
 
     assert deployment.arrivals.saved == saved, "until it is told"
-    assert deployment.arrivals.appeared() == found
+    assert deployment.arrivals.take_appeared() == found
     assert deployment.arrivals.saved == Deployment(settings=now).arrivals.saved
 
 
@@ -131,4 +131,4 @@ def test_a_state_of_an_earlier_release_says_nothing_of_them():
     deployment = Deployment(T)
     deployment.arrivals.begin(None)
 
-    assert not deployment.arrivals.appeared()
+    assert not deployment.arrivals.take_appeared()

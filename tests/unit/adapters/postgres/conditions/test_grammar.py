@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapters.postgres.conditions.grammar import FUNCTIONS, GRAMMAR, named_column
 from adapters.postgres.conditions.trusted_sql import for_jdbc, plain_condition
-from adapters.source.conditions.rendering import LONGEST, rendered
+from adapters.source.conditions.rendering import LONGEST, render_condition
 from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
@@ -35,7 +35,7 @@ def find(reference: Reference) -> ResolvedColumn | None:
 
 
 def written(condition: str) -> str:
-    return rendered(condition, GRAMMAR, find, "public.t")
+    return render_condition(condition, GRAMMAR, find, "public.t")
 
 
 def outside_quotes(text: str) -> str:

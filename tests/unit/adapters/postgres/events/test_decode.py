@@ -22,7 +22,7 @@ from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, Table, relation_of
 from adapters.postgres.server.visibility import Visibility
-from adapters.postgres.snapshot.superseded_keys import noted
+from adapters.postgres.snapshot.superseded_keys import update_pending
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts, sum_counts
@@ -112,7 +112,7 @@ def test_transactions_that_no_snapshot_shows_are_remembered_even_if_they_only_in
         log.insert(ORDERS, xid, "a", None)
         log.commit()
 
-    pending = noted(PendingVisibility(), run(log, most=2), Visibility.parse("10:20:14"))
+    pending = update_pending(PendingVisibility(), run(log, most=2), Visibility.parse("10:20:14"))
 
     assert (pending.others, pending.transactions) == (frozenset({14}), {})
 

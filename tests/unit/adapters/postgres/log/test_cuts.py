@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.events.codec import codec_for
 from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
-from adapters.postgres.log.cuts import Cut, by_cut, cut_of
+from adapters.postgres.log.cuts import Cut, cut_of, moves_by_cut
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, Table, relation_of
@@ -138,7 +138,7 @@ def test_keys_from_before_a_change_of_the_key_are_left_out():
     by_n = ('key "n"', 'key "id" to merge by')
     reading = {NAME: {wide, by_n}, other: {wide}}
 
-    assert by_cut({NAME: pairs}, reading) == {
+    assert moves_by_cut({NAME: pairs}, reading) == {
         (NAME, wide): pairs - {(one, one)},
         (NAME, by_n): {(one, one)},
     }

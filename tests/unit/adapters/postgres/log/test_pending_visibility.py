@@ -48,15 +48,15 @@ WAITING = PendingVisibility(
 
 
 def test_what_a_snapshot_shows_is_let_go():
-    assert sorted(WAITING.seen(SNAPSHOT).transactions) == [14, 20]
+    assert sorted(WAITING.without_visible(SNAPSHOT).transactions) == [14, 20]
 
 
 def test_what_it_does_not_show_is_kept_as_it_was():
-    assert WAITING.seen(SNAPSHOT).transactions[14] == WAITING.transactions[14]
+    assert WAITING.without_visible(SNAPSHOT).transactions[14] == WAITING.transactions[14]
 
 
 def test_nothing_waiting_stays_nothing():
-    assert PendingVisibility().seen(SNAPSHOT) == PendingVisibility()
+    assert PendingVisibility().without_visible(SNAPSHOT) == PendingVisibility()
 
 
 def test_a_transaction_that_has_only_inserted_rows_is_pending_and_supersedes_nothing():
@@ -68,8 +68,8 @@ def test_a_transaction_that_has_only_inserted_rows_is_pending_and_supersedes_not
     assert (more.others, sorted(more.transactions)) == (frozenset({14}), [20])
     assert more.add_others(frozenset([14, 20])) == more
     assert from_json(orjson.loads(orjson.dumps(more.to_json()))) == more
-    assert sent.add_others(frozenset([15])).seen(SNAPSHOT) == sent
-    assert not PendingVisibility().add_others(frozenset([15])).seen(SNAPSHOT).any
+    assert sent.add_others(frozenset([15])).without_visible(SNAPSHOT) == sent
+    assert not PendingVisibility().add_others(frozenset([15])).without_visible(SNAPSHOT).any
 
 
 def test_parts_of_a_transaction_add_up():
@@ -130,7 +130,7 @@ def test_of_more_it_is_known_only_that_they_are_more():
     assert held(from_json(orjson.loads(orjson.dumps(kept.to_json()))), T) == (3, True)
     assert not kept.truncated(T)
     assert held(kept.add_keys(many(3)), T) == (3, True)
-    assert held(kept.seen(Visibility.parse("16:16:")), T) == (0, False)
+    assert held(kept.without_visible(Visibility.parse("16:16:")), T) == (0, False)
 
 
 def test_many_parts_and_transactions_add_up_to_the_same():

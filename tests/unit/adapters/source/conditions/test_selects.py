@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.postgres.conditions.grammar import GRAMMAR
-from adapters.source.conditions.selects import is_query, selected
+from adapters.source.conditions.selects import is_query, select_condition
 from adapters.source.conditions.writer import Reference, ResolvedColumn
 from engine.errors import SignalError
 from engine.model import CollectionId
@@ -19,7 +19,7 @@ def find(reference: Reference) -> ResolvedColumn | None:
 
 
 def taken(text: str) -> str | None:
-    return selected(text, GRAMMAR, find, TABLE, [found.name for found in COLUMNS.values()])
+    return select_condition(text, GRAMMAR, find, TABLE, [found.name for found in COLUMNS.values()])
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from adapters.spark.cluster import preflight
-from adapters.spark.cluster.preflight import _told
+from adapters.spark.cluster.preflight import _missing_lines
 from engine.errors import ConfigError
 from tests.hand_clock import HandClock
 
 
 def test_each_thing_is_said_once_with_what_to_do():
     shipping = "ship the application, as tidemark run does without another spark.archives"
-    said = _told([("a", ["lacks tidemark", "does not reach x"]), ("b", ["lacks tidemark"]), ("c", [])])
+    said = _missing_lines(
+        [("a", ["lacks tidemark", "does not reach x"]), ("b", ["lacks tidemark"]), ("c", [])]
+    )
 
     assert said == [
         f"executors on a, b (2 of 3): lacks tidemark; {shipping}",
@@ -25,7 +27,7 @@ def test_each_thing_is_said_once_with_what_to_do():
 
 
 def test_nothing_is_said_if_nothing_is_missing():
-    assert _told([("a", []), ("b", [])]) == []
+    assert _missing_lines([("a", []), ("b", [])]) == []
 
 
 class Joining:

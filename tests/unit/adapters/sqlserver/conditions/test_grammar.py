@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.rendering import render_condition
 from adapters.sqlserver.conditions.grammar import GRAMMAR, finder
 from adapters.sqlserver.conditions.trusted_sql import check_trusted, derived
 from adapters.sqlserver.server.table import Column
@@ -58,7 +58,7 @@ COLUMNS = [Column(name, 1, "int") for name in ("id", "Amount", "we]ird", "v", "p
 
 
 def written(condition: str) -> str:
-    return rendered(condition, GRAMMAR, finder(COLUMNS, "orders"), "shop.dbo.orders")
+    return render_condition(condition, GRAMMAR, finder(COLUMNS, "orders"), "shop.dbo.orders")
 
 
 @pytest.mark.parametrize(

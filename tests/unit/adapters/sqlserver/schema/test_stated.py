@@ -122,7 +122,7 @@ class TestTracked:
         return SchemaTracker(cast("Any", None), Codecs(PLAIN), history, system_clock())
 
     def stated(self, tracker: SchemaTracker, *tables: StatedTable) -> list[SchemaChange]:
-        return tracker.stated(tables, {"testDB": LogPosition(lsn(9))})
+        return tracker.record_stated(tables, {"testDB": LogPosition(lsn(9))})
 
     def test_it_is_recorded_where_the_stream_stands(self, tmp_path):
         history = History(FileStore(tmp_path / "history"), "server1")

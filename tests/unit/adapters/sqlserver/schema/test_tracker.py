@@ -44,7 +44,7 @@ def tracker_of(tables: Tables) -> SchemaTracker:
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
     taken = LogSlice(LogPosition(lsn(end)), ReadSpan(), instances, 0.0, changed=look)
-    made = of.told(CUSTOMERS.id.parts[0], LogPosition(lsn(before)), taken, "false")
+    made = of.record_changes(CUSTOMERS.id.parts[0], LogPosition(lsn(before)), taken, "false")
     return [f"{change.type} {len(change.table.columns)}" for change in made]
 
 

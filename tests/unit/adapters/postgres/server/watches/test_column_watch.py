@@ -62,7 +62,7 @@ class Catalog:
         for _ in range(times):
             self.watch.look(list(self.columns))
             self.now_s += 5
-        return self.watch.appeared()
+        return self.watch.take_appeared()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.server.watches.membership import Members, _written_since, appeared
+from adapters.postgres.server.watches.membership import Members, _written_since, newly_published
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ SOME = Members.of({1: "16500 740 16501 741"})
     ],
 )
 def test_a_table_is_told_if_it_is_younger_than_what_publishes_it(before, now, existing, expected):
-    assert appeared(before, now, existing) == expected
+    assert newly_published(before, now, existing) == expected

@@ -33,11 +33,11 @@ def seen(*forms: Form, saved: dict[str, str] | None = None) -> Partitions:
 
 def test_one_whose_rows_are_elsewhere_is_named_once():
     partitions = seen(FORM, MOVED, MOVED)
-    (found,) = partitions.emptied().items()
+    (found,) = partitions.take_emptied().items()
 
     assert found[0] == T
     assert found[1].startswith("s.t7 were truncated")
-    assert partitions.emptied() == {}
+    assert partitions.take_emptied() == {}
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_one_whose_rows_are_elsewhere_is_named_once():
     ],
 )
 def test_what_else_changes_a_table_empties_none(now):
-    assert seen(FORM, now).emptied() == {}
+    assert seen(FORM, now).take_emptied() == {}
 
 
 def test_a_restart_forgets_nothing():
     saved = seen(FORM).digests
 
-    assert seen(FORM, saved=saved).emptied() == {}
-    assert list(seen(MOVED, saved=saved).emptied()) == [T]
+    assert seen(FORM, saved=saved).take_emptied() == {}
+    assert list(seen(MOVED, saved=saved).take_emptied()) == [T]
     assert seen(saved=saved).digests == saved

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Captures = Callable[[CollectionId], bool]
 
 
-def replaced(emptied: Iterable[CollectionRemoval]) -> dict[CollectionId, tuple[int, ...]]:
+def replaced_collections(emptied: Iterable[CollectionRemoval]) -> dict[CollectionId, tuple[int, ...]]:
     """Collections that were renamed onto, with the last rename's cluster time: `EncodingResult.replaced`."""
     return {emptying.to: emptying.at for emptying in emptied if emptying.to is not None}
 
@@ -36,7 +36,7 @@ def unsent(emptied: Iterable[CollectionRemoval]) -> frozenset[CollectionId]:
     return frozenset(name for name in names if name is not None)
 
 
-def taken_away(emptied: CollectionRemoval, captures: Captures) -> str:
+def removal_message(emptied: CollectionRemoval, captures: Captures) -> str:
     """A log line on documents that consumers keep of a removed collection; empty if not captured."""
     if emptied.collection is None or not captures(emptied.collection):
         return ""  # a database's collections were dropped one by one before
