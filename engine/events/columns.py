@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from engine.errors import InvariantError
 from engine.events.batch import EVENTS
-from engine.events.record.assemble import places_of
+from engine.events.record.assemble import sort_keys_of
 from engine.events.record.drafts import TOMBSTONE_TURN
 from engine.events.record.envelope import TRANSACTION_BLOCK
 from engine.events.record.schema import UNTOLD
@@ -92,7 +92,7 @@ def typed_events(draft: Draft, source: Text, block: Text | None, now_ms: int) ->
     common = {"key": (after or before).get("key"), "headers": draft.headers}
     events = {
         **common,
-        "order": pa.array(places_of(draft.messages, draft.turn)),
+        "order": pa.array(sort_keys_of(draft.messages, draft.turn)),
         "op": pa.repeat(pa.scalar(draft.op, pa.large_string()), rows),
         "before": before.get("row"),
         "after": after.get("row"),
@@ -102,7 +102,7 @@ def typed_events(draft: Draft, source: Text, block: Text | None, now_ms: int) ->
     }
     made = [_batch(events, rows, schema)]
     if draft.tombstone:
-        tombstones = {**common, "order": pa.array(places_of(draft.messages, TOMBSTONE_TURN))}
+        tombstones = {**common, "order": pa.array(sort_keys_of(draft.messages, TOMBSTONE_TURN))}
         made.append(_batch(tombstones, rows, schema))
     return made
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from adapters.lakehouse.files.places import Bounds
+    from adapters.lakehouse.files.key_matches import Bounds
     from adapters.lakehouse.files.roaring import Positions
 
 _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {

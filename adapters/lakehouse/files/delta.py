@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of, members_of, named_type, typed
 from adapters.lakehouse.files.deletion_vectors import read_vector, write_vectors
-from adapters.lakehouse.files.places import local_path
+from adapters.lakehouse.files.key_matches import local_path
 from adapters.lakehouse.files.roaring import NONE, Positions
 from adapters.lakehouse.tables.java import jvm_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lakehouse.files.data_file import DataFile, DeadRows
-    from adapters.lakehouse.files.places import Bounds
+    from adapters.lakehouse.files.key_matches import Bounds
 
 _FEATURES: Final = frozenset(
     {"appendOnly", "columnMapping", "deletionVectors", "invariants", "timestampNtz", "typeWidening"}

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of, members_of, named_type, typed
-from adapters.lakehouse.files.places import local_path
+from adapters.lakehouse.files.key_matches import local_path
 from adapters.lakehouse.files.position_deletes import read_deletes, write_deletes
 from adapters.lakehouse.files.roaring import NONE
 from adapters.lakehouse.tables.java import jvm_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.lakehouse.files.data_file import DataFile, DeadRows
-    from adapters.lakehouse.files.places import Bounds
+    from adapters.lakehouse.files.key_matches import Bounds
 
 _Builder: TypeAlias = tuple[Any, Any]
 """Iceberg's builder of a file, and which metrics it has."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from adapters.lakehouse.files.places import BatchKeys, FilePlaces, column_numbers, holds
+from adapters.lakehouse.files.key_matches import BatchKeys, KeyMatches, column_numbers, holds
 from adapters.lakehouse.port import BASE, DELETED, KEEP
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class KeptValues:
         carried = [column for column in columns if column.name in flags]
         return cls(carried, flags, bases, np.flatnonzero(moved), keeps & ~moved)
 
-    def gather(self, file: TableFile, own: FilePlaces) -> bool:
-        """Read the values that a file has. `own`: the places of changed rows. False: Spark must read them."""
+    def gather(self, file: TableFile, own: KeyMatches) -> bool:
+        """Read the values that a file has. `own`: where changed rows are. False: Spark must read them."""
         ours = self.needs_own[own.rows]
         positions, rows = own.positions[ours], own.rows[ours]
         if self.bases is not None:
-            others = self.bases.places(file.path, file.dead)
+            others = self.bases.matches(file.path, file.dead)
             if others is None:
                 return False
             positions = np.concatenate([positions, others.positions])

@@ -1,4 +1,4 @@
-"""Changes of a replica as a file of new rows, and the places of old ones. What a MERGE does, without Spark.
+"""Changes of a replica as a file of new rows and positions of old ones. What a MERGE does, without Spark.
 
 A row that has changed goes from its old file and stands in the new one, with the values that it keeps.
 """
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from adapters.lakehouse.files.data_file import DeadRows, fit_rows
 from adapters.lakehouse.files.kept_values import KeptValues
-from adapters.lakehouse.files.places import BatchKeys
+from adapters.lakehouse.files.key_matches import BatchKeys
 from adapters.lakehouse.port import DELETED
 from engine.errors import SinkError
 
@@ -52,9 +52,9 @@ def _row_change(batch: Batch, write: FileWrite) -> RowChange | None:
         return None
     gone = []
     for file in files:
-        places = keys.places(file.path, file.dead)
-        if places is None or not kept.gather(file, places):
+        matches = keys.matches(file.path, file.dead)
+        if matches is None or not kept.gather(file, matches):
             return None
-        if len(places.positions):
-            gone.append(DeadRows(file, places.positions))
+        if len(matches.positions):
+            gone.append(DeadRows(file, matches.positions))
     return RowChange(kept.into(fitting, np.flatnonzero(there.to_numpy())), gone)

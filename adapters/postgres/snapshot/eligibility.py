@@ -14,7 +14,7 @@ from adapters.postgres.log.cuts import KEY, MERGED
 from adapters.postgres.server.publication import Share
 from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import is_bag, merge_key, untold
-from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset
+from adapters.postgres.snapshot.keyset import BY_CTID, KeyColumn, Keyset
 from adapters.postgres.snapshot.table_changes.fingerprint import forms
 from adapters.source.schema_digest import schema_digest
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
@@ -189,7 +189,7 @@ class Eligibility:
         self._check_rows(table)
         own, columns = table.primary_key or table.unique_key, [column.name for column in table.columns]
         keyless = target.blocking and not own and not target.surrogate_key
-        keyset = PLACES if keyless else _keyset(table, key_columns(target, own, columns), looked)
+        keyset = BY_CTID if keyless else _keyset(table, key_columns(target, own, columns), looked)
         names = merge_key(table)
         if not names and not is_bag(table):
             _refuse_unpublished(table, keyset, share)
@@ -217,7 +217,7 @@ class Eligibility:
             self._check_leaves(table)
         share = looked.shares.get(table.oid) or Share(None, None, "")
         names, merged = table.primary_key or table.unique_key, merge_key(table)
-        keyset = _keyset(table, names, looked) if names else PLACES
+        keyset = _keyset(table, names, looked) if names else BY_CTID
         merge = _keyset(table, merged, looked) if merged else keyset
         places = () if names else (f"places {first.snapshot_id}",)
         if not names and not first.snapshot_id:

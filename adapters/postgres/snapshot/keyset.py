@@ -206,24 +206,24 @@ def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:
     return [column.literal(text) for column, text in zip(columns, key, strict=True) if text is not None]
 
 
-PLACES = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))
+BY_CTID = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))
 """Rows by where they are stored, `(page,number)`: for tables without a key, within one snapshot only."""
 
 
 _PAGE_BYTES = 8192
 
 
-def places(after: Key | None, upto: Key, step_bytes: float, count: int) -> list[Key]:
-    """Up to `count` places before `upto`, each about `step_bytes` of the table after the one before."""
+def page_starts(after: Key | None, upto: Key, step_bytes: float, count: int) -> list[Key]:
+    """Up to `count` starts of pages before `upto`, each about `step_bytes` of the table after the last."""
     first, last = 0 if after is None else _page_of(after), _page_of(upto)
     step = max(1, round(step_bytes / _PAGE_BYTES))
-    return [place_of(page) for page in range(first + step, last, step)][:count]
+    return [page_start(page) for page in range(first + step, last, step)][:count]
 
 
 def _page_of(key: Key) -> int:
     return int((key[0] or "(0,0)")[1:].partition(",")[0])
 
 
-def place_of(page: int) -> Key:
-    """The place before a page's first row."""
+def page_start(page: int) -> Key:
+    """The ctid before a page's first row."""
     return (f"({page},0)",)

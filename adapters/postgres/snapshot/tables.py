@@ -15,7 +15,7 @@ from adapters.postgres.server.failures import table_errors
 from adapters.postgres.server.sql import quote_table
 from adapters.postgres.server.table import is_bag
 from adapters.postgres.snapshot.eligibility import RISK_TAKEN
-from adapters.postgres.snapshot.keyset import PLACES, place_of, places
+from adapters.postgres.snapshot.keyset import BY_CTID, page_start, page_starts
 from adapters.postgres.snapshot.scope import scoped
 from adapters.postgres.snapshot.table_changes.older_writers import PublishedTables, Writers, patience
 from adapters.postgres.snapshot.table_changes.partitions import Partitions
@@ -140,7 +140,7 @@ class PostgresTables:
             self.await_writers(read, measuring.until_s)
         if read.condition is not None:
             self._planning.check(read.table.id, read.relation, read.condition)
-        if target.blocking and read.keyset == PLACES and not self._eligibility.shares_snapshot(target):
+        if target.blocking and read.keyset == BY_CTID and not self._eligibility.shares_snapshot(target):
             # Places mean nothing outside the snapshot that they are read in.
             self.blocking_view([target])
             read = self._eligibility.reading(target, measuring.looked)
@@ -154,8 +154,10 @@ class PostgresTables:
             probes.check_readable(read.relation)
             # What can't be cut counts as having 0 rows, so that splitting after a fault ends.
             return Extent(0 if measuring.bounded else rows, size, whole=True, key=key, schema=schema)
-        if read.keyset == PLACES:
-            return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key, schema=schema)
+        if read.keyset == BY_CTID:
+            return Extent(
+                rows, size, greatest=page_start(probes.pages(read.table.oid)), key=key, schema=schema
+            )
         # Rows from before the log may be visible only in the slot's own snapshot.
         held = self._eligibility.held_session(target)
         seen = held.probes if held is not None else probes
@@ -174,8 +176,8 @@ class PostgresTables:
         """Whether a table's rows and their places stay the same from one query to the next."""
         if read.statement is not None:
             # With a limit, each query might return other rows.
-            return not self._questions.probes.plan(read.relation).limited and read.keyset != PLACES
-        if read.keyset != PLACES:
+            return not self._questions.probes.plan(read.relation).limited and read.keyset != BY_CTID
+        if read.keyset != BY_CTID:
             return True
         # Equal rows are anywhere. What a blocking snapshot's view lacks takes so many copies from the rows of
         # one run, so one run must have all of them; before the log, nothing takes any.
@@ -228,8 +230,8 @@ class PostgresTables:
         """
         read, upto, after = self._read(target, self._looked_up([target])), left.upto or (), left.after
         _refuse_other_key(read, upto)
-        if read.keyset == PLACES:
-            return places(after, upto, step_rows * self.row_bytes(target), count)
+        if read.keyset == BY_CTID:
+            return page_starts(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
         with table_errors("finding chunk boundaries", target.collection), self._questions.probes.by_index():
             while len(found) < count:

@@ -40,15 +40,15 @@ class EventGroup:
     headers: Text | None = None
 
     @property
-    def places(self) -> Ints:
+    def sort_keys(self) -> Ints:
         """Sort keys that give the log order."""
-        return places_of(self.messages, self.turn)
+        return sort_keys_of(self.messages, self.turn)
 
 
-def places_of(messages: Ints, turn: int) -> Ints:
+def sort_keys_of(messages: Ints, turn: int) -> Ints:
     """Sort keys that give the log order to events of these messages."""
-    places: Ints = (messages << _TURNS) + turn
-    return places
+    keys: Ints = (messages << _TURNS) + turn
+    return keys
 
 
 def event_batch(groups: Sequence[EventGroup]) -> pa.RecordBatch:
@@ -63,9 +63,9 @@ def event_batch(groups: Sequence[EventGroup]) -> pa.RecordBatch:
     columns = [_column(groups, [group.key for group in groups])]
     columns.append(_column(groups, [group.value for group in groups]))
     columns.append(_column(groups, [group.headers for group in groups]))
-    places = np.concatenate([group.places for group in groups])
+    keys = np.concatenate([group.sort_keys for group in groups])
     if len(groups) > 1:
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(keys, kind="stable")
         indices = indices[order]
         columns = [
             column.take(pa.array(order)) if column.null_count < len(column) else column for column in columns

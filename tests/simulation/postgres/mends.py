@@ -19,7 +19,7 @@ from adapters.postgres.log import forks, pending_visibility
 from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
-from adapters.postgres.snapshot.keyset import PLACES
+from adapters.postgres.snapshot.keyset import BY_CTID
 from engine.job.saved.state import State
 from engine.snapshot import queue_entry
 from engine.snapshot.merge import SupersededKeys
@@ -47,7 +47,7 @@ def _without_copies(found: SupersededKeys) -> SupersededKeys:
 
 
 def _divisible(tables: Any, read: Any, target: Any) -> bool:
-    return bool(read.keyset != PLACES or tables._eligibility.shares_snapshot(target))
+    return bool(read.keyset != BY_CTID or tables._eligibility.shares_snapshot(target))
 
 
 def _of_any_key(entry: queue_entry.Table, extent: Extent) -> queue_entry.Table:

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.lakehouse.files import kept_values
 from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of
-from adapters.lakehouse.files.places import Bounds
+from adapters.lakehouse.files.key_matches import Bounds
 from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
 from engine.errors import SinkError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset, place_of, places
+from adapters.postgres.snapshot.keyset import BY_CTID, KeyColumn, Keyset, page_start, page_starts
 
 ID = KeyColumn("id", '"pg_catalog"."int4"')
 NAME = KeyColumn("Na me", '"pg_catalog"."text"')
@@ -110,12 +110,12 @@ def test_single_keys_are_named(keyset, keys, expected):
     ],
 )
 def test_places_go_by_pages(after, upto, step_bytes, count, expected):
-    start = None if after is None else place_of(after)
+    start = None if after is None else page_start(after)
 
-    assert places(start, place_of(upto), step_bytes, count) == [place_of(page) for page in expected]
+    assert page_starts(start, page_start(upto), step_bytes, count) == [page_start(page) for page in expected]
 
 
 def test_a_range_of_places_is_one_of_stored_rows():
-    assert PLACES.between(("(2,0)",), ("(5,0)",)) == (
+    assert BY_CTID.between(("(2,0)",), ("(5,0)",)) == (
         """("ctid" > '(2,0)'::"pg_catalog"."tid") AND ("ctid" <= '(5,0)'::"pg_catalog"."tid")"""
     )

@@ -42,14 +42,14 @@ class Bounds(NamedTuple):
         return bool(self.low <= high and low <= self.high)
 
 
-class FilePlaces(NamedTuple):
+class KeyMatches(NamedTuple):
     """Rows of a file: their positions, and for each the row of the batch that has its key."""
 
     positions: Positions
     rows: Codes
 
 
-NO_PLACES: Final = FilePlaces(NONE, NONE)
+NO_MATCHES: Final = KeyMatches(NONE, NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +120,17 @@ class BatchKeys:
         """The name in files of the first column of the key, and its bounds."""
         return self.columns[0].name, self.columns[0].bounds
 
-    def places(self, path: str, dead: Positions) -> FilePlaces | None:
+    def matches(self, path: str, dead: Positions) -> KeyMatches | None:
         """The rows of a file with these keys that are not dead; None if only Spark can read the file."""
         with pq.ParquetFile(path) as file:
             if not all(holds(file, key.column.field) for key in self.columns):
                 return None
             found = list(self._groups(file, dead))
         if not found:
-            return NO_PLACES
-        return FilePlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+            return NO_MATCHES
+        return KeyMatches(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
-    def _groups(self, file: pq.ParquetFile, dead: Positions) -> Iterator[FilePlaces]:
+    def _groups(self, file: pq.ParquetFile, dead: Positions) -> Iterator[KeyMatches]:
         begin, at = 0, column_numbers(file)
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
@@ -139,7 +139,7 @@ class BatchKeys:
                 there = np.flatnonzero(codes != _NOWHERE)
                 near = dead[slice(*np.searchsorted(dead, [begin, begin + group.num_rows]))]
                 alive = np.isin(begin + there, near, assume_unique=True, invert=True)
-                yield FilePlaces(begin + there[alive], self.rows[codes[there[alive]]])
+                yield KeyMatches(begin + there[alive], self.rows[codes[there[alive]]])
             begin += group.num_rows
 
     def _codes(self, rows: pa.Table) -> Codes:

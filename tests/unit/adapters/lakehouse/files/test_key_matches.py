@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.lakehouse.files.data_file import FileColumn, field_of
-from adapters.lakehouse.files.places import BatchKeys, Bounds, local_path
+from adapters.lakehouse.files.key_matches import BatchKeys, Bounds, local_path
 from adapters.lakehouse.files.roaring import NONE
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def file_of(directory: Path, rows: pa.Table, *columns: FileColumn, group: int = 
 
 
 def pairs(keys: BatchKeys, path: str, dead: Sequence[int] = ()) -> list[tuple[int, int]]:
-    found = keys.places(path, np.array(dead, np.int64))
+    found = keys.matches(path, np.array(dead, np.int64))
     assert found is not None
     return sorted(zip(found.positions.tolist(), found.rows.tolist(), strict=True))
 
@@ -125,7 +125,7 @@ def test_integers_that_were_narrower_when_a_file_was_written_are_found(tmp_path:
 def test_a_file_without_the_key_column_is_left_to_spark(rows: pa.Table, tmp_path: Path):
     path = file_of(tmp_path, rows)
 
-    assert keys_of(pa.table({"id": pa.array([1], pa.int64())}), ID).places(path, NONE) is None
+    assert keys_of(pa.table({"id": pa.array([1], pa.int64())}), ID).matches(path, NONE) is None
 
 
 @pytest.mark.parametrize(
