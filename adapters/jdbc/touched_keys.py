@@ -58,7 +58,7 @@ class TouchedKeys:
     `keys_of` gives the keys of a fold's events, of the type `kind`. All turns up to the one `newest`
     are noted.
 
-    `follow`, `note` and `committed` are called by the thread of the turns, `since` by any.
+    `follow`, `note` and `note_commit` are called by the thread of the turns, `since` by any.
     """
 
     directory: Path

@@ -46,7 +46,7 @@ class EncodingResult:
     - `signals` are the inserts into the signal table.
     - `moved` holds merge keys before and after, for collections being read: of rows that lack a value and may
       have moved out of the ranges still to be read. None before: the row did not belong to the collection.
-    - `replaced` are collections whose rows were replaced outside the log, each with the place in the log
+    - `replaced` are collections whose rows were replaced outside the log, each with the position in the log
       (`Extent.as_of`). What was read of them before is read again.
     - `unsent` are collections that have lost or changed rows in the span, of which no event tells.
     - `lag_s` is the age of the last commit by the database's own clock, None if it was not asked.

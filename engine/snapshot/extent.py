@@ -49,7 +49,7 @@ class Extent:
     - Otherwise `greatest` is the greatest key at that time, None for an empty collection.
     - `span` is the least and greatest value of a single, densely used integer key.
     - `key` identifies the key that the bounds belong to, in the source's own format.
-    - `as_of` is a place in the log. Measuring and all later reads see the changes up to it. Empty if the
+    - `as_of` is a position in the log. Measuring and all later reads see the changes up to it. Empty if the
       source does not give one.
     - `scoped` is set if not all of it is to be read.
     - `schema` is a digest of the columns' names and types, in their order; empty if the source has no schema.

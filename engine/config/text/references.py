@@ -7,7 +7,7 @@
     ${name:path:key}     the value from the entry point `name` of the group tidemark.credentials
 
 Text in `${…}` without a colon is left as it is, as in Kafka Connect. A resolved value keeps its reference:
-`fresh` asks the provider again, so a credential may change while the job runs.
+`resolve_again` asks the provider again, so a credential may change while the job runs.
 """
 
 from __future__ import annotations
