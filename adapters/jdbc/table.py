@@ -22,7 +22,7 @@ from psycopg import sql
 from adapters.jdbc import copy_lines
 from adapters.jdbc.column_types import column_type
 from adapters.jdbc.properties import EVOLUTION, FORMAT
-from adapters.jdbc.statements import copy_texts, identifier, column_list, types_of
+from adapters.jdbc.statements import column_list, copy_texts, identifier, types_of
 from adapters.jdbc.table_rows import default_text, lines
 from adapters.lake.table_name import TableName, TableNaming
 from engine.config.sinks.settings import SchemaEvolution

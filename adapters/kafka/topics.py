@@ -18,7 +18,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka.client import client, create_client, renew
-from adapters.kafka.errors import MAY_WRITE, Reason, refuses, message_of, sink_error
+from adapters.kafka.errors import MAY_WRITE, Reason, message_of, refuses, sink_error
 from engine.errors import ConfigError, SinkError, TidemarkError
 from engine.expressions import matches
 

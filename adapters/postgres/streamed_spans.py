@@ -71,7 +71,7 @@ class StreamedSpans:
         )
         self._streamed.note_span(span, decoded[-1].context if decoded else None)
         if (view := self._windows.blocking_view) is not None:
-            view.note_signal(decoded)
+            view.note_span(decoded)
         if (meanwhile := self._windows.meanwhile) is not None:
             meanwhile.note_span(decoded)
         letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
@@ -85,7 +85,7 @@ class StreamedSpans:
         signals = tuple(signal for part in decoded for signal in part.signals)
         deleted = [signal_id for part in decoded for signal_id in part.signals_deleted]
         for window in self._windows.opened.values():
-            window.watermark.note_signal([signal.id for signal in signals], deleted)
+            window.watermark.note_signal_rows([signal.id for signal in signals], deleted)
         return EncodingResult(
             parts=tuple(result.part for result in decoded if result.part),
             signals=signals,

@@ -53,4 +53,4 @@ def test_that_all_brokers_are_down_is_no_better_reason_than_a_known_one():
     reason(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
     reason(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
 
-    assert (reason.hint, reason.behind("x")) == ("", "x (connection refused)")
+    assert (reason.hint, reason.with_cause("x")) == ("", "x (connection refused)")

@@ -409,7 +409,7 @@ def test_a_collection_that_is_captured_again_is_repaired_then(tmp_path):
     bench = copying(tmp_path)
     source, arrived = bench.source.memory_source, list[Arrival]()
     bench.job = type(bench.job)(
-        replace(bench.job._parts, appeared=lambda: [arrived.pop() for _ in arrived[:]]), bench.pace
+        replace(bench.job._parts, take_appeared=lambda: [arrived.pop() for _ in arrived[:]]), bench.pace
     )
     bench.job.settle()
     with patch.object(source, "captured", lambda: [U]):

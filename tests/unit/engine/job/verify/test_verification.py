@@ -11,7 +11,7 @@ import pytest
 
 from engine.errors import SourceError
 from engine.job.verify.copies import Copies
-from engine.job.verify.course import absent
+from engine.job.verify.course import absent_keys
 from engine.job.verify.verification import Verification
 from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
@@ -206,7 +206,7 @@ def test_undecided_keys_are_looked_at_again_by_themselves(tmp_path):
 def test_of_a_row_that_was_read_under_its_event_key_none_is_missing():
     row = pa.table({"merge_key": [b"1"], "key": [b"a"]})
 
-    assert absent([b"1", b"2", b"3"], [row], {b"1": {b"a", b"old"}, b"2": {b"b"}}) == [
+    assert absent_keys([b"1", b"2", b"3"], [row], {b"1": {b"a", b"old"}, b"2": {b"b"}}) == [
         (b"1", b"old"),
         (b"2", b"b"),
     ]
