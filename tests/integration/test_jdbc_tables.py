@@ -36,12 +36,14 @@ def opened(database: Database, tmp_path: Path) -> Iterator[Callable[..., Turns]]
     """Opens sinks, each as the job's next process; all are closed."""
     sinks: list[JdbcSink] = []
 
-    def open_sink(epoch: int | None = None, checkpoint: str = "c", **more: Any) -> Turns:
-        settings = JdbcSettings(PostgresTarget(parameters_of(database), "${topic}"))
+    def open_sink(
+        epoch: int | None = None, checkpoint: str = "c", table_format: str = "${topic}", **more: Any
+    ) -> Turns:
+        target = PostgresTarget(more.pop("parameters", parameters_of(database)), table_format)
         number = len(sinks)
         holder = Holder("job", f"process {number}", checkpoint, number if epoch is None else epoch)
         staging = tmp_path / f"staging {number}"
-        sinks.append(JdbcSink(replace(settings, **more), staging, holder, PLACEHOLDERS))
+        sinks.append(JdbcSink(JdbcSettings(target, **more), staging, holder, PLACEHOLDERS))
         return Turns(sinks[-1])
 
     yield open_sink
