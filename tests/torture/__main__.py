@@ -44,7 +44,10 @@ def main() -> int:
         help="whether the job begins with an initial snapshot; the seed decides for each history",
     )
     parser.add_argument(
-        "--asks", choices=["blocking", "scope", "pause"], default="", help="what each history requests"
+        "--asks",
+        choices=["blocking", "scope", "pause", "verify"],
+        default="",
+        help="what each history requests",
     )
     parser.add_argument("--version", type=int, choices=[15, 18], default=18)
     parser.add_argument(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent
-from tests.torture.verified import rejects
+from tests.torture.verified import COMPARES, rejects
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,10 +26,10 @@ _FINAL = {
     "execute": ("finished", "stopped", "failed", "rejected"),
     "unreadable": ("stopped", "rejected"),
     "plan": ("planned", "rejected"),
-    **dict.fromkeys(("verify", "repair"), ("finished", "stopped", "failed", "rejected")),
+    **dict.fromkeys(COMPARES, ("finished", "stopped", "failed", "rejected")),
 }
 """The possible outcomes for each collection of an accepted signal, by the signal's kind."""
-_COMPARES, _READS = frozenset({"verify", "repair"}), frozenset({"execute", "repair"})
+_READS = frozenset({"execute", "repair"})
 _NEW = "tidemark-new-"
 """Begins the id of a snapshot that the job takes by itself of a collection that is captured from now on."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
@@ -197,7 +197,7 @@ class Answers:
         verdicts = [
             (asked.sent.kind, outcome)
             for asked in self.asked.values()
-            if asked.sent.kind in _COMPARES
+            if asked.sent.kind in COMPARES
             for outcome, _text in asked.said.values()
         ]
         return Counter(
@@ -234,7 +234,7 @@ class Answers:
             raise Violation(self._wrong[0])
         for asked in self.asked.values():
             self._settle_one(asked)
-            if asked.sent.kind not in _COMPARES:
+            if asked.sent.kind not in COMPARES:
                 self._coverage(asked, tables)
             for name in asked.right:
                 if rejects(text := asked.said.get(name, ("", ""))[1]):
@@ -268,7 +268,7 @@ class Answers:
     def _count(self, sent: Sent, about: str, outcomes: list[str], *expected: str) -> None:
         what = f"{sent.id}{about}"
         # A verification that begins anew after a crash may find something else.
-        one = sent.kind not in _COMPARES
+        one = sent.kind not in COMPARES
         if set(outcomes) - set(expected) or (one and len(set(outcomes)) > 1):
             raise Violation(f"signal {what} was answered {outcomes!r}, not one of {expected!r}")
         if not outcomes:

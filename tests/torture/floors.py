@@ -28,6 +28,12 @@ SIGNALLED: Mapping[str, int] = {
     "stops": 2,
     "messages logged": 1,
 }
+_VERIFIED: Mapping[str, int] = {
+    "verifications that accept": 2,
+    "repairs": 2,
+    "faults found, missing": 2,
+    "faults found, different": 2,
+}
 FLOORS: Mapping[str, Mapping[str, int]] = {
     "postgres": {
         SUPERSEDED: 55,
@@ -62,6 +68,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "DDL let through beside a stalled sink": 2,
         "tables set aside": 2,
         **SIGNALLED,
+        **_VERIFIED,
         "blocking snapshots": 2,
         "snapshots of given rows": 4,
         "large transactions committed": 4,
@@ -76,6 +83,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "clock set ahead": 1,
         "clock set back": 1,
         **SIGNALLED,
+        **_VERIFIED,
         "schemas stated": 1,
     },
     "mongodb": {
@@ -97,6 +105,8 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "lag with three members": 1,
         "servers put back to older files": 1,
         **SIGNALLED,
+        **_VERIFIED,
+        "rows left behind found": 1,
     },
     # Each history of a long run has one of the last three. A run under load has few histories.
     "kafka": {

@@ -24,6 +24,7 @@ from tests.torture.script import (
     collections,
 )
 from tests.torture.tables import TableShape
+from tests.torture.verified import with_verifications
 
 if TYPE_CHECKING:
     from tests.torture.statements import Step
@@ -67,6 +68,7 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if begins if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     script = varied(pressed(timed(script, wanted.blow)), wanted.asks)
+    script = with_verifications(script, wanted.asks)
     return sliced(script) if "slices" in wanted.blow else script
 
 

@@ -36,10 +36,11 @@ _LATER = 1 << 60
 """After every turn so far."""
 
 
+@dataclass(slots=True)
 class Documents(Table):
-    """A collection."""
+    """A collection. `kind` is that of its ids."""
 
-    __slots__ = ()
+    kind: str = ""
 
     @staticmethod
     def ordinal_of(row: Mapping[str, str | None]) -> int:
@@ -83,6 +84,9 @@ class DocumentOracle(Oracle):
     def take_in(self, event: Emitted) -> None:
         """Process one event."""
         self.turn = event.turn
+        if self.sends_away(event):
+            self.events += 1
+            return
         if event.op == "r":
             while not self._stands(event) and self._follows_untold(event):
                 pass
@@ -248,6 +252,11 @@ class DocumentOracle(Oracle):
         Oracle._read(self, event)
         table = self._table(event.table)
         table.lacking.pop(table.key_of_event(event.after or {}), None)
+        kind = table.kind if isinstance(table, Documents) else ""
+        self.happened["rows read under ids that are no JSON"] += kind == "raw"
+        self.happened["rows of capped collections read by initial snapshots"] += (
+            kind == "capped" and event.snapshot != "incremental"
+        )
 
     def _known(self, table: Table) -> set[Key]:
         """As for rows, but documents that came by a rename may be missing if the job reports so."""

@@ -68,7 +68,6 @@ class MongoSite(Lasting):
     begins_late: bool = True
     transactions: int = 0
     _room: Room = field(default_factory=Room)
-    _kinds: dict[str, str] = field(default_factory=dict)
     _token: Any = None
     _marks: int = 0
     _lags: bool = False
@@ -96,8 +95,7 @@ class MongoSite(Lasting):
             self._write_alone(database)
         for shape in self.script.tables:
             name = f"{DATABASE}.{shape.name}"
-            self._kinds[name] = shape.key
-            self.oracle.tables[name] = table = Documents(name, ("_id",), {})
+            self.oracle.tables[name] = table = Documents(name, ("_id",), {}, kind=shape.key)
             table.start(self.rows(name))
         with self.client.watch() as stream:
             stream.try_next()
@@ -326,8 +324,6 @@ class MongoSite(Lasting):
         table = f"{source['db']}.{source['collection']}"
         if not topic.endswith(table):
             raise UnexpectedWrite(f"an event of {table} is in topic {topic}")
-        if value["op"] == "r":
-            self._count_read(table, str(source["snapshot"]))
         exactly = value["op"] in {"r", "c"} or value["updateDescription"] is None
         after = {} if value["op"] == "d" else _image(own, value["after"], exactly=exactly)
         before = _image(own, value["before"], exactly=False)
@@ -340,13 +336,6 @@ class MongoSite(Lasting):
             (source["ts_ms"] // 1000 << 32) + source["ord"],
             snapshot=str(source["snapshot"]),
             described=value["updateDescription"],
-        )
-
-    def _count_read(self, table: str, snapshot: str) -> None:
-        kind, happened = self._kinds.get(table, ""), self.oracle.happened
-        happened["rows read under ids that are no JSON"] += kind == "raw"
-        happened["rows of capped collections read by initial snapshots"] += (
-            kind == "capped" and snapshot != "incremental"
         )
 
     def rows(self, name: str) -> list[Row]:

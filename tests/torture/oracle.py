@@ -108,7 +108,7 @@ class Oracle:
     seen. `incomplete` are the tables that the job reports as incomplete, `letters` how many of their entries
     it reports as kept, `aside` when it set tables aside. `happened` counts rare events. `blocks`: rows
     that are marked as those of an initial snapshot are read by blocking signals. `strangers` are rows that
-    somebody put into the sink and that a repair has to delete: table and `k`.
+    only the sink has and that a repair has to delete: table and key.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Oracle:
     letters: dict[str, int] = field(default_factory=dict)
     aside: Aside = field(default_factory=Aside)
     happened: Counter[str] = field(default_factory=Counter)
-    strangers: set[tuple[str, int]] = field(default_factory=set)
+    strangers: set[tuple[str, Key]] = field(default_factory=set)
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Apply what was committed before the job's log began, none of which is emitted."""
@@ -157,6 +157,17 @@ class Oracle:
         else:
             self._changed(self._next(event), self.half or event, event)
             self.half = None
+
+    def sends_away(self, event: Emitted) -> bool:
+        """Whether an event deletes a row that only the sink had, which it then does no more."""
+        if event.op != "d" or not any(name == event.table for name, _key in self.strangers):
+            return False
+        stranger = event.table, self._table(event.table).key_of_event(event.before or {})
+        if stranger not in self.strangers:
+            return False
+        self.strangers.discard(stranger)
+        self.happened["strangers deleted by repairs"] += 1
+        return True
 
     def left(self) -> list[Entry]:
         """The entries without an event so far."""

@@ -9,7 +9,7 @@ import contextlib
 import json
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,11 @@ from tests.torture.replicas import judge
 from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
-from tests.torture.verified import Faults, keyless_deletes, numbered, put, signal, trusted, verifiable
-from tests.torture.verified import judge as judge_verdicts
+from tests.torture.verified import keyless_deletes, signal, trusted
+from tests.torture.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.servers.kafka import KafkaBroker
@@ -96,6 +96,8 @@ class Play:
     topics: Topics = field(init=False)
     ahead_s: float = 0.0
     _gone: str = ""
+    _number: int = 0
+    _right: frozenset[str] = frozenset()
 
     def run(self) -> None:
         """Play it. Raises Violation."""
@@ -110,7 +112,7 @@ class Play:
             if self.broker
             else Events(self._events, self.site.emitted)
         )
-        heard = 0
+        heard, verifier = 0, Verifier(self, journal)
         self.figures.histories = 1
         try:
             if not (self.script.initial and self.script.rounds):
@@ -120,15 +122,17 @@ class Play:
                 self.site.act(self.script.scene, self, journal)
             if not self.script.rounds:
                 self.come_to_rest(journal)
-                heard = self._judge(events, journal, heard)
+                heard = self.judge(events, journal, heard)
             for number, round_ in enumerate(self.script.rounds):
+                self._number = number
+                self._right = verifier.right_for(round_, events)
                 self._round(number, round_, journal)
                 self.come_to_rest(journal)
-                heard = self._judge(events, journal, heard)
+                heard = self.judge(events, journal, heard)
                 if isinstance(self.replicas, FilesTables):
-                    heard = self._verify_copy(f"f{number}", round_.faults, journal, self.replicas, heard)
+                    heard = verifier.verify_copy(f"f{number}", round_.faults, self.replicas, heard)
                 elif round_.faults and isinstance(events, Events):
-                    heard = self._verify(f"f{number}", round_.faults, journal, events, heard)
+                    heard = verifier.verify(f"f{number}", round_.faults, events, heard)
         except Over:
             if self._gone:
                 self.site.judge_end(self._gone, list(events.read()), journal)
@@ -427,10 +431,12 @@ class Play:
         self.figures.kinds["blows at open windows"] += not ended
 
     def ask(self, sent: Sent, stop: threading.Event | None = None) -> None:
-        """Send a signal. `stop` ends the attempts."""
-        right: frozenset[str] = frozenset()
-        if sent.kind == "verify":
-            right = frozenset(self._trusted())
+        """Send a signal, a repair only of what is right. `stop` ends the attempts."""
+        right = self._right.intersection(sent.collections)
+        if sent.kind == "repair":
+            if not right:
+                return
+            sent = replace(signal(sent.id, "repair", sorted(right)), pause_s=sent.pause_s)
         self.site.send(sent, stop or threading.Event())
         self.answers.asked[sent.id] = Asked(sent, right=right)
 
@@ -485,76 +491,16 @@ class Play:
         aside = self.broker is not None and turns[-1].get("aside")
         return bool(turns[-1]["queued"] == 0 and not aside and self.site.passed(turns[-1]["position"], end))
 
-    def _trusted(self) -> list[str]:
-        return trusted(self.script, self.oracle.tables, self.oracle.incomplete, self.altered)
+    @property
+    def trusted(self) -> list[str]:
+        """The collections of which the sink has every row as it is."""
+        played = self.script.upto(self._number)
+        return trusted(played, self.oracle.tables, self.oracle.incomplete, self.altered)
 
-    def _verify(self, label: str, count: int, journal: JournalReader, events: Events, heard: int) -> int:
-        """Verify what is right, put faults into it, and have them found and repaired."""
-        names = self._trusted()
-        if not names:
-            return heard
-
-        def asked(what: str, kind: str, faults: Faults) -> int:
-            sent = self._sent(f"{label}{what}", kind, names, journal)
-            now = self._judge(events, journal, heard)
-            self._judge_verdicts(sent, faults)
-            return now
-
-        heard = asked("right", "verify", Faults())
-        faults = self._spoil(label, names, events.parts, count)
-        heard = asked("wrong", "verify", faults)
-        self.oracle.strangers |= faults.extra
-        heard = asked("mend", "repair", Faults())
-        if self.oracle.strangers:
-            raise Violation(f"a repair has not deleted {sorted(self.oracle.strangers)}")
-        return heard
-
-    def _verify_copy(
-        self, label: str, count: int, journal: JournalReader, copy: FilesTables, heard: int
-    ) -> int:
-        """Verify a copy that was found right, put faults into it, and have them found and repaired."""
-        tables = self.oracle.tables
-        known = [name for name in verifiable(self.script) if name in tables]
-        if left := [name for name in known if name in self.oracle.incomplete]:
-            raise Violation(f"the recovery has ended, and left {left} incomplete")
-        names = [name for name in known if not copy.lacking(name, tables[name].types)]
-        if not names:
-            return heard
-
-        def asked(what: str, kind: str, faults: Faults) -> int:
-            sent = self._sent(f"{label}{what}", kind, names, journal)
-            now = self._hear(journal, heard)
-            self._judge_verdicts(sent, faults)
-            return now
-
-        heard = asked("right", "verify", Faults())
-        if count:
-            heard = asked("wrong", "verify", self._spoil(label, names, copy.parts, count))
-            heard = asked("mend", "repair", Faults())
-        return self._judge_tables(copy, journal, heard)
-
-    def _sent(self, label: str, kind: str, names: Sequence[str], journal: JournalReader) -> Asked:
-        """Send a signal, and wait until all is done."""
-        sent = signal(label, kind, names)
-        self.site.send(sent, threading.Event())
-        asked = self.answers.asked[sent.id] = Asked(sent)
-        self.come_to_rest(journal)
-        return asked
-
-    def _spoil(self, label: str, names: Sequence[str], parts: Sequence[Path], count: int) -> Faults:
-        """Put faults into the files of the sink."""
-        draw = Random(f"{self.script.seed}/{label}")
-        topics = {f"{self.prefix}.{name}": name for name in names}
-        return put(parts, topics, numbered(self.script), draw, count)
-
-    def _judge_verdicts(self, asked: Asked, faults: Faults) -> None:
-        judge_verdicts(asked, faults)
-        for kinds in faults.kinds.values():
-            self.figures.kinds.update({f"faults found, {kind}": number for kind, number in kinds.items()})
-
-    def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
+    def judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
+        """Judge everything since then. Returns how many notes of the job were heard by now."""
         if self.replicas is not None:
-            return self._judge_tables(self.replicas, journal, heard)
+            return self.judge_tables(self.replicas, journal, heard)
         emitted = list(events.read())
         entries = self._since_begin(list(self._ours(self.site.entries())), journal)
         self.oracle.aside = self._aside(journal)
@@ -571,7 +517,7 @@ class Play:
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
         self.oracle.letters = journal.of("turn")[-1]["letters"]
         self.answers.hear(notes[heard:])
-        self.answers.trusts(self._trusted())
+        self.answers.trusts(self.trusted)
         tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
         for name, new in self.topics.new.items():
             new.settle(self.site.rows(name), incomplete=name in self.oracle.incomplete)
@@ -590,18 +536,18 @@ class Play:
             self.topics.settle(name)
         return len(notes)
 
-    def _judge_tables(self, tables: Tables, journal: JournalReader, heard: int) -> int:
+    def judge_tables(self, tables: Tables, journal: JournalReader, heard: int) -> int:
         """Judge the tables that a sink keeps, whatever was sent to it."""
         list(self.site.entries())
-        heard = self._hear(journal, heard)
+        heard = self.hear(journal, heard)
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
         without = keyless_deletes(self.script) if isinstance(tables, FilesTables) else set()
         names = [name for name in self.oracle.tables if name not in {*self._signals, *without}]
         judge(tables, self.site, names, self.figures.kinds)
         return heard
 
-    def _hear(self, journal: JournalReader, heard: int) -> int:
-        """Hear the answers since then."""
+    def hear(self, journal: JournalReader, heard: int) -> int:
+        """Hear the answers since then. Returns how many notes of the job were heard by now."""
         notes = journal.read()
         self.answers.hear(notes[heard:])
         return len(notes)

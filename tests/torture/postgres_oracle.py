@@ -134,9 +134,8 @@ class PostgresOracle(Oracle):
     def take_in(self, event: Emitted) -> None:
         """Process one event."""
         self._turn = event.turn
-        if event.op == "d" and (stranger := (event.table, (event.before or {}).get("k"))) in self.strangers:
+        if self.sends_away(event):
             self.events += 1
-            self.strangers.discard(stranger)
             return
         if event.op != "r":
             self._come_to(event)

@@ -57,7 +57,7 @@ _BLOWS = {
     },
     "sqlserver": {1: "sleep", 2: "freeze job", 3: "skew slices", 4: "sleep"},
 }
-_ASKS = {0: "scope", 2: "blocking", 3: "pause"}
+_ASKS = {0: "scope", 2: "blocking", 3: "pause", 4: "verify"}
 _EACH_EVERY = 5
 """In a long run, one in this many histories has each of these."""
 _KAFKA_BLOWS = {

@@ -7,7 +7,7 @@ not decide how the writers' sessions interleave: that depends on the machine.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tests.torture.tables import TableShape
@@ -41,7 +41,7 @@ class Wanted:
     `hard`: a SIGKILL of the job. `restart`: a restart of the server. `broken`: a SIGKILL of the broker.
     `kafka`: events go to Kafka. `tables`: into tables. `losses`: logs are lost. `initial`: whether it begins
     with an initial snapshot; None: its seed decides. `moves`: what replaces the server, if anything. `asks`:
-    blocking, scope or pause, what it must request.
+    blocking, scope, pause or verify, what it must request.
     `blow`: what it must have; its seed decides about the others.
 
         PostgreSQL  skew, network, stall, disguise, freeze job, administration (`wild.py`)
@@ -227,6 +227,10 @@ class Script:
             for transaction in writer
             for step in transaction.steps
         ]
+
+    def upto(self, number: int) -> Script:
+        """The script with its rounds up to this one, counted from 0."""
+        return replace(self, rounds=self.rounds[: number + 1])
 
     @property
     def size(self) -> int:

@@ -22,6 +22,7 @@ from tests.torture.requests import varied
 from tests.torture.script import ANYTHING, Script, Sent, Transaction, Wanted, collections
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
+from tests.torture.verified import with_verifications
 
 if TYPE_CHECKING:
     from tests.torture.statements import Step
@@ -37,7 +38,8 @@ _MALFORMED = malformed_signals("alpha.dbo", ("execute-snapshot", '{"data-collect
 
 def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
-    return _with_schemas(_written(seed, wanted))
+    script = with_verifications(_with_schemas(_written(seed, wanted)), wanted.asks)
+    return sliced(script) if "slices" in wanted.blow else script
 
 
 def _with_schemas(script: Script) -> Script:
@@ -67,8 +69,7 @@ def _written(seed: str, wanted: Wanted) -> Script:
     mode = {"snapshot.mode": "initial" if begins else "schema_only"}
     script = timed(replace(script, initial=begins, properties={**script.properties, **mode}), wanted.blow)
     if not begins:
-        script = varied(pressed(script, asleep=asleep), wanted.asks)
-        return sliced(script) if "slices" in wanted.blow else script
+        return varied(pressed(script, asleep=asleep), wanted.asks)
     if script.properties["snapshot.isolation.mode"] == "exclusive":
         # A dropped job would keep its locks, which an ended process does not.
         fuses = [replace(fuse, hard=True) for fuse in early(draw)[:1]]

@@ -168,7 +168,8 @@ class SqlServerOracle(Oracle):
         """Process one event."""
         self.events += 1
         self.reads += event.op == "r"
-        self._log(event.table).take_in(event)
+        if not self.sends_away(event):
+            self._log(event.table).take_in(event)
 
     def left(self) -> list[Entry]:
         """The entries without an event so far."""

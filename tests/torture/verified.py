@@ -1,13 +1,17 @@
 """Verifications in histories: what they say of right copies, and of faults put there behind the job's back.
 
-While writers write, no verification may reject a copy that the judge knows to be right. At a round's end,
-where nothing moves, faults are put into the files of the sink. Each must be found, and nothing else:
+While writers write, no verification and no repair may reject a copy that the judge knows to be right. At a
+round's end, where nothing moves, faults are put into the files of the sink. Each must be found, and nothing
+else:
 
     round ── at rest ── verify ── faults ── verify ── repair ── judged ──► next round
                         accepts             rejects   accepts
 
+Nothing tells consumers of MongoDB that a collection was dropped, or renamed. So the first verification must
+find the documents that consumers still have, and the repair must delete them, too.
+
 The repair's events are judged as all others: a READ must show the row, and a delete must be of a row that was
-put there. Jobs may crash meanwhile. Knows the files sink's lines, and nothing of the engine.
+put there, or left behind. Jobs may crash meanwhile. `faults.py` puts the faults there.
 """
 
 from __future__ import annotations
@@ -16,11 +20,9 @@ import json
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, Final
 
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent, collections
@@ -28,34 +30,41 @@ from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tests.torture.answers import Asked
+    from tests.torture.faults import Faults
     from tests.torture.oracle import Table
-    from tests.torture.script import Script
+    from tests.torture.script import Round, Script
+    from tests.torture.statements import Step
     from tests.torture.tables import TableShape
 
+COMPARES: Final = frozenset({"verify", "repair"})
+"""Kinds of signals."""
 ON_CLUSTER: Final = "TIDEMARK_TORTURE_CLUSTER"
 """Set if jobs run on a cluster."""
-_STRANGE: Final = 100_000_000
-"""Keys from here on are of no row."""
 _DIFFERENCES = re.compile(r"(\d+) (missing|different|older|extra)\b")
 _REJECTED = " is rejected "
-_NUMBERED: Final = frozenset({"int", "sparse", "parts"})
-"""Kinds of keys with a column `k` of numbers."""
+_OTHER_KEYS: Final = frozenset(
+    {"int", "sparse", "parts", "text", "icu", "loose", "number", "words", "wide", "cased"}
+)
+"""Kinds of keys with a column `k` of which there are always more values: numbers or texts."""
 _OUTSIDE_THE_LOG: Final = frozenset({"unpublish", "exchange", "empty", "sql"})
-"""Steps on tables after which a copy may differ, and the log does not say in what."""
-_VERIFIED, _FAULTY, _MOST_FAULTS = 0.4, 0.3, 12
+"""Steps on PostgreSQL's tables after which a copy may differ, and the log does not say in what."""
+_UNTOLD: Final = frozenset({"drop", "exile", "replace", "succeed", "away", "out", "wipe"})
+"""Steps on collections of documents of which no event tells."""
+_INCOMPLETE_FOR_A_WHILE: Final = frozenset({"swell", "spoil"})
+"""Steps after which events lack documents: they are too large, or can't be decoded."""
+_VERIFIED, _REPAIRED, _FAULTY, _MOST_FAULTS = 0.4, 0.4, 0.3, 12
 
 
 def with_verifications(script: Script, wanted: str = "") -> Script:
-    """The script with verifications beside the writers, and with faults at the ends of some rounds.
+    """The script with verifications and repairs beside the writers, and with faults at some rounds' ends.
 
     On a cluster without a shared disk nothing is verified: its executors don't see the copy.
     """
     if os.environ.get(ON_CLUSTER):
         return script
-    draw = Random(f"{script.seed}/verified")
+    draw, mends = Random(f"{script.seed}/verified"), Random(f"{script.seed}/repaired")
     certain = "verify" in wanted
     names = verifiable(script)
     rounds = []
@@ -64,6 +73,10 @@ def with_verifications(script: Script, wanted: str = "") -> Script:
         if names and (draw.random() < _VERIFIED or certain):
             sent = signal(f"v{number}", "verify", names, draw.random())
             signals.insert(draw.choice([0, len(signals)]), sent)
+        # No copy is known to be right before the first round's end.
+        if names and number and (mends.random() < _REPAIRED or certain):
+            sent = signal(f"m{number}", "repair", names, mends.random())
+            signals.insert(mends.choice([0, len(signals)]), sent)
         faults = draw.randint(1, _MOST_FAULTS) if draw.random() < _FAULTY or certain else 0
         rounds.append(replace(drawn, signals=signals, faults=faults))
     return replace(script, rounds=rounds)
@@ -87,17 +100,25 @@ def keyless_deletes(script: Script) -> set[str]:
 
 
 def _verifiable(script: Script) -> Iterator[tuple[TableShape, str]]:
-    """The collections that can be verified, with the tables that they are of.
-
-    Under the identity of another index no log shows that a primary key changed, and consumers keep the row
-    under the old one. That is rightly found.
-    """
+    """The collections that can be verified, with the tables that they are of."""
     for shape in script.tables:
-        if shape.documents or shape.database:
-            continue
-        if shape.keyed and not (shape.kind.alike or shape.leaf or shape.identity == "i"):
+        if _is_verifiable(shape, script):
             for name in collections(shape, via_root=script.via_root):
                 yield shape, name
+
+
+def _is_verifiable(shape: TableShape, script: Script) -> bool:
+    """Whether a table can be verified.
+
+    Rows without a key can't be told apart. MongoDB's updates must bring the document, or verifications are
+    refused. On PostgreSQL, no log shows that a primary key changed under the identity of another index, and
+    consumers keep the row under the old one. That is rightly found.
+    """
+    if shape.documents:
+        return "update_full" in script.properties.get("capture.mode", "")
+    if shape.database:
+        return shape.keyed
+    return shape.keyed and not (shape.kind.alike or shape.leaf or shape.identity == "i")
 
 
 def trusted(
@@ -105,12 +126,12 @@ def trusted(
 ) -> list[str]:
     """The collections of which the sink has every row as it is, by all that the judge knows.
 
-    `altered` are tables whose columns were changed outside the script: events have the old types' values.
+    It may also have rows that the source has no more. `script` is what has been played of it. `altered` are
+    tables whose columns were changed outside the script: events have the old types' values.
     """
     if any(step[0] == "retract" for step in script.steps):
         return []
-    outside = {place for step in script.steps if step[0] in _OUTSIDE_THE_LOG for place in step[1:]}
-    outside |= {blow.amount for drawn in script.rounds for blow in drawn.blows if blow.kind == "disguise"}
+    outside = _outside_the_log(script)
     found = []
     for shape, name in _verifiable(script):
         table = tables.get(name)
@@ -124,103 +145,39 @@ def trusted(
     return found
 
 
-# Faults.
+def _outside_the_log(script: Script) -> set[float]:
+    """The places of tables that have changed in a way that the log does not tell of."""
+    found = {blow.amount for drawn in script.rounds for blow in drawn.blows if blow.kind == "disguise"}
+    if any(shape.database for shape in script.tables):
+        return found | {step[1] for step in script.steps if _is_untold(step)}
+    return found | {place for step in script.steps if step[0] in _OUTSIDE_THE_LOG for place in step[1:]}
 
 
-@dataclass(slots=True)
-class Faults:
-    """Faults in the files of a sink: how many of each kind by collection, and the keys of extra rows."""
+def _is_untold(step: Step) -> bool:
+    """Whether a step on a table of SQL Server gives rows values of which no event tells.
 
-    kinds: dict[str, Counter[str]] = field(default_factory=dict)
-    extra: set[tuple[str, int]] = field(default_factory=set)
-
-
-class _Line(NamedTuple):
-    """Where an event stands."""
-
-    path: Path
-    number: int
-
-
-def numbered(script: Script) -> frozenset[str]:
-    """The collections into which extra rows can be put."""
-    return frozenset(name for shape, name in _verifiable(script) if shape.key in _NUMBERED)
-
-
-def put(
-    parts: Sequence[Path], topics: Mapping[str, str], takes_extra: Collection[str], draw: Random, count: int
-) -> Faults:
-    """Put up to `count` faults into the copies of collections, which `topics` names.
-
-    `parts` are the files of committed turns, in order. Those that `takes_extra` names get extra rows, too.
+    Nothing tells what is written while a table is not captured, nor of the value that all rows have in a new
+    column that is not null. A new column of nulls is like one that events lack.
     """
-    last = _last_events(parts, topics)
-    live = sorted(key for key, (_line, event) in last.items() if event["value"]["op"] != "d")
-    faults = Faults()
-    wrong: dict[_Line, dict[str, Any]] = {}
-    gone, added = set(), []
-    for number, (topic, key) in enumerate(draw.sample(live, min(count, len(live)))):
-        name, (line, event) = topics[topic], last[topic, key]
-        kind = draw.choice(["missing", "different", *(["extra"] if name in takes_extra else [])])
-        faults.kinds.setdefault(name, Counter())[kind] += 1
-        if kind == "missing":
-            gone.add((topic, key))
-        elif kind == "different":
-            wrong[line] = _said(event, event["key"], ver=-1)
-        else:
-            strange = _STRANGE + number
-            faults.extra.add((name, strange))
-            added.append(_said(event, event["key"] | {"k": strange}, k=strange))
-    _write(parts, wrong, gone, added)
-    return faults
+    return step[0] == "dark" or (step[0] in {"sql", "switch"} and "NOT NULL" in step[2])
 
 
-def _said(event: dict[str, Any], key: dict[str, Any], **values: Any) -> dict[str, Any]:
-    """The event as one that says other values under a key."""
-    value = event["value"]
-    return event | {
-        "key": key,
-        "value": value | {"op": "c", "before": None, "after": value["after"] | values},
-    }
+def steady(script: Script, drawn: Round) -> set[str]:
+    """The collections whose copies no step of a round makes wrong, not even for a while."""
+    steps = [step for writer in drawn.writers for transaction in writer for step in transaction.steps]
+    steps += [strike.step for strike in drawn.strikes]
+    if any(step[0] == "wipe" for step in steps):
+        return set()
+    moved = {step[1] for step in steps if step[0] in _UNTOLD | _INCOMPLETE_FOR_A_WHILE}
+    moved |= {step[2] for step in steps if step[0] == "succeed"}
+    return {name for shape, name in _verifiable(script) if script.tables.index(shape) not in moved}
 
 
-def _last_events(
-    parts: Sequence[Path], topics: Collection[str]
-) -> dict[tuple[str, str], tuple[_Line, dict[str, Any]]]:
-    """The last event of each key, by topic and key."""
-    found: dict[tuple[str, str], tuple[_Line, dict[str, Any]]] = {}
-    for path in parts:
-        for number, line in enumerate(path.read_bytes().splitlines()):
-            event = orjson.loads(line)
-            topic, value = event["topic"], event["value"]
-            if topic not in topics or value is None:
-                continue
-            if value["op"] == "t":
-                found = {known: place for known, place in found.items() if known[0] != topic}
-            elif event["key"] is not None:
-                found[topic, orjson.dumps(event["key"]).decode()] = _Line(path, number), event
-    return found
-
-
-def _write(
-    parts: Sequence[Path],
-    wrong: Mapping[_Line, dict[str, Any]],
-    gone: Collection[tuple[str, str]],
-    added: Sequence[dict[str, Any]],
-) -> None:
-    """Replace lines by `wrong` ones, remove those of the keys `gone`, and add lines to the last file."""
-    for path in parts:
-        lines = path.read_bytes().splitlines()
-        kept = []
-        for number, line in enumerate(lines):
-            event = orjson.loads(line)
-            if (event["topic"], orjson.dumps(event["key"]).decode()) not in gone:
-                other = wrong.get(_Line(path, number))
-                kept.append(line if other is None else orjson.dumps(other))
-        if path == parts[-1]:
-            kept += map(orjson.dumps, added)
-        if kept != lines:
-            path.write_bytes(b"".join(line + b"\n" for line in kept))
+def other_keys(script: Script) -> frozenset[str]:
+    """The collections into which extra rows can be put."""
+    return frozenset(
+        name for shape, name in _verifiable(script) if shape.documents or shape.key in _OTHER_KEYS
+    )
 
 
 # Verdicts.

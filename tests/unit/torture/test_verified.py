@@ -1,25 +1,23 @@
-"""Faults in the files of a sink, and the judge of verdicts about them."""
+"""What histories verify, which copies the judge trusts, and the judge of verdicts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import orjson
 import pytest
 
 from tests.torture.answers import Answers, Asked
 from tests.torture.drawn import write
+from tests.torture.faults import Faults
+from tests.torture.mongo_drawn import write_documents
 from tests.torture.oracle import Table, Violation
-from tests.torture.script import Blow, Round, Script, Transaction
+from tests.torture.script import Blow, Round, Script, Strike, Transaction, Wanted
+from tests.torture.sqlserver_drawn import write_sqlserver
 from tests.torture.tables import TableShape
 from tests.torture.truth import UNCHANGED
-from tests.torture.verified import Faults, differences, judge, numbered, put, signal, trusted
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.torture.verified import differences, judge, other_keys, signal, steady, trusted
 
 T = "public.t0"
 SHAPE = TableShape("t0", "int", "d", 40)
@@ -27,64 +25,6 @@ REJECTED = (
     f'{T}: the copy is rejected at 0/1: 2 missing (["1"], …), 1 different (["3"]), 1 older (["4"]),'
     " 3 extra; 12 rows are equal"
 )
-
-
-def line(key: int, op: str = "c", topic: str = f"tm.{T}") -> dict[str, Any]:
-    after = None if op == "d" else {"k": key, "ver": key}
-    return {"topic": topic, "key": {"k": key}, "value": {"before": None, "after": after, "op": op}}
-
-
-def parts(directory: Path, *turns: list[dict[str, Any]]) -> list[Path]:
-    found = []
-    for number, events in enumerate(turns):
-        path = directory / f"part-{number}.jsonl"
-        path.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
-        found.append(path)
-    return found
-
-
-def rows(paths: list[Path]) -> dict[int, int]:
-    held: dict[int, int] = {}
-    for event in (orjson.loads(text) for path in paths for text in path.read_bytes().splitlines()):
-        if event["topic"] == f"tm.{T}":
-            held.pop(event["key"]["k"], None)
-            if (after := event["value"]["after"]) is not None:
-                held[after["k"]] = after["ver"]
-    return held
-
-
-def test_faults_are_what_a_consumer_of_the_files_has_then(tmp_path):
-    others = [line(key, topic="tm.public.other") for key in range(5)]
-    paths = parts(
-        tmp_path,
-        [line(key) for key in range(30)],
-        [line(key, "u") for key in range(10)],
-        [*(line(key, "d") for key in range(5)), *others],
-    )
-    before = rows(paths)
-
-    faults = put(paths, {f"tm.{T}": T}, {T}, Random(3), 12)
-
-    after = rows(paths)
-    extra = {(T, key) for key in after.keys() - before.keys()}
-    found = Counter(
-        missing=len(before.keys() - after.keys()),
-        different=sum(before[key] != after[key] for key in before.keys() & after.keys()),
-        extra=len(extra),
-    )
-    assert faults.kinds == {T: found}
-    assert min(found.values()) > 0
-    assert faults.extra == extra
-    assert sum(text.count(b"public.other") for text in paths[2].read_bytes().splitlines()) == len(others)
-
-
-def test_a_collection_that_takes_no_extra_rows_gets_none(tmp_path):
-    paths = parts(tmp_path, [line(key) for key in range(30)])
-
-    faults = put(paths, {f"tm.{T}": T}, set(), Random(3), 30)
-
-    assert faults.extra == set()
-    assert faults.kinds[T].keys() == {"missing", "different"}
 
 
 def test_a_verdict_is_read_by_kind():
@@ -173,16 +113,100 @@ def test_only_verdicts_about_copies_that_are_right_are_held_against_the_job():
     with pytest.raises(Violation, match="rejects a copy that is right"):
         answers.settle({})
 
+    sent = replace(asked.sent, kind="repair")
+    answers.asked["v"] = replace(asked, sent=sent)
+    with pytest.raises(Violation, match="rejects a copy that is right"):
+        answers.settle({})
 
-def test_extra_rows_go_where_keys_are_numbers():
-    script = Script("s", [SHAPE, TableShape("t1", "uuid", "d", 3), TableShape("t2", "int", "i", 3)], [])
 
-    assert numbered(script) == {T}
+DOCUMENTS, ROWS = "shop.t0", "alpha.dbo.t0"
 
 
-def test_histories_verify():
-    scripts = [write(f"s/{number}") for number in range(60)]
+def documents(mode: str = "change_streams_update_full", **round_: Any) -> Script:
+    shapes = [TableShape("t0", "int32", "-", 3), TableShape("t1", "oid", "-", 3)]
+    return Script("s", shapes, [Round([], [], **round_)], properties={"capture.mode": mode})
+
+
+def rows(*steps: list[Any], key: str = "number") -> Script:
+    return Script("s", [TableShape("t0", key, "-", 3, "alpha")], [Round([[Transaction(list(steps))]], [])])
+
+
+def tables(name: str) -> dict[str, Table]:
+    return {name: Table(name, ("k",), {}, whole=True)}
+
+
+@pytest.mark.parametrize("mode", ["change_streams_update_full", "change_streams_update_full_with_pre_image"])
+def test_documents_are_verified_where_updates_bring_them(mode):
+    assert trusted(documents(mode), tables(DOCUMENTS), (), ()) == [DOCUMENTS]
+    assert trusted(documents("change_streams"), tables(DOCUMENTS), (), ()) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "others"),
+    [
+        (["touch", 0, [1]], {DOCUMENTS, "shop.t1"}),
+        (["replace", 0, 1], {"shop.t1"}),
+        (["swell", 0, [1]], {"shop.t1"}),
+        (["spoil", 0, [1]], {"shop.t1"}),
+        (["succeed", 0, 1], set()),
+        (["wipe", 0], set()),
+    ],
+)
+def test_a_copy_of_documents_that_a_step_makes_wrong_is_not_steady(step, others):
+    struck = documents(strikes=[Strike(step)])
+    stepped = replace(struck, rounds=[Round([[Transaction([step])]], [])])
+
+    assert steady(struck, struck.rounds[0]) == others
+    assert steady(stepped, stepped.rounds[0]) == others
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        (["switch", 0, ""], [ROWS]),
+        (["switch", 0, "ALTER TABLE {table} ADD c1 int NULL"], [ROWS]),
+        (["sql", 0, "ALTER TABLE {table} DROP COLUMN c1"], [ROWS]),
+        (["switch", 0, "ALTER TABLE {table} ADD c1 nvarchar(20) NOT NULL DEFAULT N'seven'"], []),
+        (["dark", 0], []),
+    ],
+)
+def test_rows_of_sql_server_are_trusted_unless_a_change_is_in_no_log(step, found):
+    assert trusted(rows(step), tables(ROWS), (), ()) == found
+
+
+def test_rows_of_sql_server_without_a_key_are_not_verified():
+    assert trusted(rows(key="heap"), tables(ROWS), (), ()) == []
+
+
+def test_what_is_not_played_yet_does_not_count():
+    script = rows(["touch", 0, [1]])
+    script = replace(script, rounds=[*script.rounds, *rows(["dark", 0]).rounds])
+
+    assert trusted(script.upto(0), tables(ROWS), (), ()) == [ROWS]
+    assert trusted(script.upto(1), tables(ROWS), (), ()) == []
+
+
+def test_extra_rows_go_where_other_keys_are_known():
+    shapes = [SHAPE, TableShape("t1", "uuid", "d", 3), TableShape("t2", "int", "i", 3)]
+
+    assert other_keys(Script("s", shapes, [])) == {T}
+    assert other_keys(documents()) == {DOCUMENTS, "shop.t1"}
+    assert other_keys(rows(key="wide")) == {ROWS}
+    assert other_keys(rows(key="guid")) == set()
+
+
+@pytest.mark.parametrize("draw", [write, write_documents, write_sqlserver])
+def test_histories_verify(draw):
+    scripts = [draw(f"s/{number}") for number in range(60)]
     rounds = [drawn for script in scripts for drawn in script.rounds]
+    kinds = {sent.kind for drawn in rounds for sent in drawn.signals}
 
     assert any(drawn.faults for drawn in rounds)
-    assert any(sent.kind == "verify" for drawn in rounds for sent in drawn.signals)
+    assert kinds >= {"verify", "repair"}
+
+
+@pytest.mark.parametrize("draw", [write, write_documents, write_sqlserver])
+def test_a_history_that_must_verify_does(draw):
+    scripts = [draw(f"s/{number}", Wanted(asks="verify")) for number in range(20)]
+
+    assert all(drawn.faults for script in scripts for drawn in script.rounds)

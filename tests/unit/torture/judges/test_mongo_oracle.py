@@ -295,3 +295,16 @@ def test_a_collection_that_is_taken_up_in_the_turn_that_set_it_aside_is_known_by
 
     assert [found.turn_of(T, place) for place in (5, 15, 25)] == [None, 2, None]
     assert (found.begun, found.ended) == (1, 1)
+
+
+def test_a_document_that_a_drop_left_behind_is_deleted_by_a_repair_alone():
+    judge = oracle(doc("a"))
+    judge.follow([Entry(1, DROPPED, (T,))], [])
+    assert judge.left() == []
+    judge.strangers = {(T, (key_of(1),))}
+
+    judge.follow([], [event("d")])
+
+    assert judge.strangers == set()
+    with pytest.raises(Violation, match="not in the log"):
+        judge.follow([], [event("d")])

@@ -135,3 +135,17 @@ def test_a_column_that_was_added_must_have_been_sent_with_its_values():
     assert oracle.happened["rows with a column that was added"] == 2
     with pytest.raises(Violation, match=r"nobody has sent 'c0' of row \('2',\) of public\.t"):
         oracle.check_columns("public.t", [{"k": "2", "c0": "7"}])
+
+
+def deleted(key: int) -> Emitted:
+    return Emitted(1, T, "d", image(key, "strange"), None, None)
+
+
+def test_a_repair_deletes_what_only_the_sink_has_and_nothing_else(oracle: Oracle):
+    oracle.strangers = {(T, ("7",)), ("public.u", ("8",))}
+
+    assert not oracle.sends_away(read(7, "strange"))
+    assert oracle.sends_away(deleted(7))
+    assert not oracle.sends_away(deleted(7))
+    assert not oracle.sends_away(deleted(8))
+    assert oracle.strangers == {("public.u", ("8",))}

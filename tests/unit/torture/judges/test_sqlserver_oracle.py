@@ -180,3 +180,14 @@ def test_an_events_value_is_the_databases_text(kind: str, value: object, text: s
 
 def test_every_guard_of_sql_server_has_its_scene():
     assert {mutant.scene for mutant in SQLSERVER_MUTANTS.values()} == set(SCENES)
+
+
+def test_a_row_that_only_the_sink_has_is_deleted_by_a_repair_alone():
+    judge = oracle(row(1))
+    judge.strangers = {(A, ("7",))}
+
+    judge.follow([], [event(row(1, key=7), None)])
+
+    assert judge.strangers == set()
+    with pytest.raises(Violation, match="not in the log"):
+        judge.follow([], [event(row(1, key=7), None)])
