@@ -36,7 +36,7 @@ def main() -> int:
         help="kafka: a real broker, killed too; others: tables, compared with their sources",
     )
     parser.add_argument(
-        "--losses", action="store_true", help="slots and checkpoints are lost, and copies repaired"
+        "--losses", action="store_true", help="slots, servers and checkpoints are lost, copies repaired"
     )
     parser.add_argument(
         "--initial",

@@ -67,7 +67,7 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if wanted.kafka:
         return broken(script, wanted.blow)
     if wanted.losses:
-        return with_losses(script)
+        return with_losses(script, wanted.moves)
     if wanted.tables:
         return script
     script = with_new_columns(script)

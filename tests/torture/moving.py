@@ -6,6 +6,8 @@ everyone else, is asked what it had committed before it ended.
 
     the old one  ────── fork ─ ─ a ─ ─ b          if a was sent, the job ends
     the new one           └──────── c ───►        if neither was, the job continues with c
+
+A job that recovers (`losses.py`) never ends. A standby that replaces its server does not have its slot.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import LogRemoved, OtherHistory, PositionLost
 from tests.servers.postgres import Database, PostgresServer
 from tests.torture.grounds import PostgresGround
+from tests.torture.losses import recovers
 from tests.torture.oracle import Violation
 from tests.torture.postgres import PLAIN, PostgresSite
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tests.torture.truth import Entry
 
 _STANDBY, _SLOTS = "standby", ("job", "truth")
+_PROMOTIONS = frozenset({"promote", "fail over", "lag"})
 _SETTINGS = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1"}
 _SYNCHRONISED_S = 60.0
 _LOST = tuple(f"{kind.__name__}:" for kind in (PositionLost, LogRemoved, OtherHistory))
@@ -59,7 +63,8 @@ class MovingSite(PostgresSite):
 
     @property
     def _kind(self) -> str:
-        return next((blow.kind for round_ in self.script.rounds for blow in round_.blows), "lag")
+        kinds = (blow.kind for round_ in self.script.rounds for blow in round_.blows)
+        return next((kind for kind in kinds if kind in _PROMOTIONS), "lag")
 
     def _make_standby(self, primary: PostgresServer, *, lags: bool) -> None:
         standby = primary.standby(_STANDBY)
@@ -69,6 +74,8 @@ class MovingSite(PostgresSite):
             "primary_slot_name": _STANDBY,
         }
         standby.start()
+        if self._truth is None:
+            return
         with primary.connect(self.database.name) as there, standby.connect(self.database.name) as here:
             there.execute("SELECT pg_log_standby_snapshot()")
             for name in _SLOTS:
@@ -132,6 +139,8 @@ class MovingSite(PostgresSite):
         self.fork, self._before = fork, len(self._journal.read())
         self.proxy.aim(self.server.host, self.server.port)
         self.proxy.cut()
+        if self._truth is None:
+            return
         other.settings |= {"synchronized_standby_slots": ""} if self.script.moves == "standby" else {}
         other.start()
         with other.connect(self.database.name, options=PLAIN) as connection:
@@ -162,7 +171,7 @@ class MovingSite(PostgresSite):
     def may_end(self, error: str) -> bool:
         """Once there is another server, the position may be lost."""
         lost = self.fork is not None and error.startswith(_LOST)
-        return lost or PostgresSite.may_end(self, error)
+        return (lost and not recovers(self.script)) or PostgresSite.may_end(self, error)
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
         """Everything sent is in the old server's log, and some of it only there."""

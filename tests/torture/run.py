@@ -166,12 +166,13 @@ class Run:
     def _moves(self, seed: str, number: int, minutes: float) -> str:
         """What replaces a history's server, if anything does.
 
-        In a long run one history in five has each kind; in a short one few have any, since they take time.
+        In a long run, and where logs are lost, one history in five has each kind. In a short one few have
+        any, since they take time.
         """
         moves = self.source == "postgres" and self.version == _FAILS_OVER
-        if not moves or self.kafka or self.tables or self.losses:
+        if not moves or self.kafka or self.tables:
             return ""
-        if minutes >= LONG_MINUTES:
+        if minutes >= LONG_MINUTES or self.losses:
             return _MOVES.get(number % _EACH_EVERY, "")
         draw = Random(f"{seed}/{number}/moves")
         return draw.choice(["standby", "copy"]) if draw.random() < _SELDOM else ""

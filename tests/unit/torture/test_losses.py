@@ -1,0 +1,43 @@
+"""Histories whose logs are lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.drawn import write
+from tests.torture.losses import LOSSES, recovers
+from tests.torture.script import Wanted, from_json
+
+LOST = Wanted(initial=True, losses=True)
+
+
+def test_every_way_to_lose_a_log_is_drawn():
+    scripts = [write(f"l/{number}", LOST) for number in range(40)]
+    kinds = [[blow.kind for blow in drawn.blows] for script in scripts for drawn in script.rounds]
+
+    assert all(map(recovers, scripts))
+    assert {kind for found in kinds for kind in found} == set(LOSSES)
+    assert all(len(found) == 1 for found in kinds)
+
+
+@pytest.mark.parametrize(
+    ("moves", "wanted"), [("copy", {"restore"}), ("standby", {"promote", "fail over", "lag"})]
+)
+def test_a_server_that_is_replaced_is_so_once_and_logs_are_lost_in_other_rounds(moves, wanted):
+    for number in range(20):
+        script = write(f"l/{number}", Wanted(initial=True, losses=True, moves=moves))
+        kinds = [blow.kind for drawn in script.rounds for blow in drawn.blows]
+
+        assert len(kinds) == len(script.rounds)
+        assert len(wanted.intersection(kinds)) == 1
+        assert set(kinds) <= wanted | LOSSES.keys()
+        assert (script.initial, script.moves, recovers(script)) == (True, moves, True)
+        assert from_json(script.to_json()) == script
+
+
+def test_nothing_is_paused_since_the_signal_to_resume_may_be_lost():
+    scripts = [write(f"l/{number}", LOST) for number in range(40)]
+    sent = {sent.kind for script in scripts for drawn in script.rounds for sent in drawn.signals}
+
+    assert "execute" in sent
+    assert not sent & {"pause", "resume"}
