@@ -54,8 +54,8 @@ def _blind(says: Callable[[Any], bool]) -> Callable[..., Any]:
 RULES: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "changes-do-not-wait": (WindowsInProgress, "give_way", lambda _windows, _encoded: None),
     "a-window-given-up-does-not-wait": (RowsBeside, "stop", lambda rows: rows._on_their_way.clear()),
-    "truncates-do-not-wait": (RunInFlight, "touched", _blind(lambda newer: newer.truncated)),
-    "copies-do-not-wait": (RunInFlight, "touched", _blind(lambda newer: newer.taken.num_rows)),
+    "truncates-do-not-wait": (RunInFlight, "is_touched_by", _blind(lambda newer: newer.truncated)),
+    "copies-do-not-wait": (RunInFlight, "is_touched_by", _blind(lambda newer: newer.taken.num_rows)),
     "runs-start-inside-turns": (Windows, "emit", _started_inside_turns(Windows.emit)),
 }
 """What takes each rule out."""

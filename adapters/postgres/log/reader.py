@@ -250,9 +250,8 @@ class PostgresLog:
             room = most_bytes - self._assembler.bytes
             rows = most_rows - self._assembler.entries
             if self._intake.replaying:
-                self._silence.heard_s = (
-                    self._clock.monotonic()
-                )  # nothing is read meanwhile, so this is no silence
+                # Nothing is read meanwhile, so this is no silence.
+                self._silence.heard_s = self._clock.monotonic()
             size = self._intake.take(rows, room)
             self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
             if self._assembler.position > before or self._assembler.passing != passing:

@@ -191,7 +191,7 @@ class TopicEnds:
             if self._clock.monotonic() > until:
                 hint = "look for producers that have begun one and not ended it"
                 raise SourceError("a transaction in it stays open", where=topic, hint=hint)
-            self._clock.sleep(_DECIDED_S)
+            self._clock.sleep(_DECIDED_S)  # less once the job is to stop: this turn's ends are still noted
 
     def forget(self) -> None:
         """Drop the connections."""
