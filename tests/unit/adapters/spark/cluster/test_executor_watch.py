@@ -110,7 +110,7 @@ class FakeSpark:
 def test_a_job_whose_executors_do_nothing_ends_with_the_reason(monkeypatch):
     monkeypatch.setattr(executor_watch, "_LOOK_S", 0.01)
     moments = iter([Seen(waits=True), Seen(waits=True, ended=ended(*range(10)))])
-    monkeypatch.setattr(executor_watch, "seen_in", lambda _context: next(moments))
+    monkeypatch.setattr(executor_watch, "look_at", lambda _context: next(moments))
     spark: Any = FakeSpark("spark://host:7077")
 
     with pytest.raises(ExecutorsFailed, match="exit code 9"), watched(spark, 0, time.monotonic) as watching:  # noqa: PT012
@@ -122,7 +122,7 @@ def test_a_job_whose_executors_do_nothing_ends_with_the_reason(monkeypatch):
 def test_a_local_master_has_no_executors_to_watch(monkeypatch):
     monkeypatch.setattr(executor_watch, "_LOOK_S", 0.01)
     looked: list[SimpleNamespace] = []
-    monkeypatch.setattr(executor_watch, "seen_in", looked.append)
+    monkeypatch.setattr(executor_watch, "look_at", looked.append)
     spark: Any = FakeSpark("local[*]")
     with watched(spark, 0, time.monotonic) as watching:
         watching._over.wait(0.05)
