@@ -141,7 +141,9 @@ def _queued(
 ) -> State:
     snapshot = execute(state.snapshot, command)
     for table in snapshot.tables:
-        if any(request.signal == command.signal for request in table.requests):
+        # Another command of this turn may have the same label.
+        mine = table.target.collection in whys
+        if mine and any(request.signal == command.signal for request in table.requests):
             parts.listener.appeared(table, command.signal, whys[table.target.collection])
     return replace(state, snapshot=snapshot)
 

@@ -380,6 +380,17 @@ def test_a_gap_under_its_own_repair_begins_that_anew(tmp_path):
     assert bench.job.state.incomplete == ()
 
 
+def test_two_collections_may_be_repaired_in_one_turn_for_different_reasons(tmp_path):
+    """One has a gap, and the other is captured again."""
+    bench = copying(tmp_path)
+    state = bench.job.state
+
+    for name in (T, U):
+        state = recovery.repairing(state, [Incomplete(name, Cause.GAP, "8", "lost")], bench.job._parts)
+
+    assert [table.target.collection for table in state.snapshot.tables] == [T, U]
+
+
 def test_what_was_left_out_on_purpose_is_not_repaired(tmp_path):
     """The next such change would undo it."""
     bench = copying(tmp_path)
