@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 T = CollectionId(("public", "t"))
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 Row = tuple[int, str | None]
 """A key and its value; None: the row is gone."""
 
