@@ -252,9 +252,13 @@ class Turns:
             deletes.sent()
 
     def _alone(self, events: pa.RecordBatch) -> tuple[State, list[Part]]:
-        """The next turn's state and parts, if these are all of its events. They are the first part."""
+        """The next turn's state and parts, if these are all of its events. They are the first part.
+
+        Rows may be on their way meanwhile, but none of these events' keys. A topic that refused events gets
+        no rows until it has taken all that was kept for it. A delete is due only while no span touches its
+        key, and a row of that key goes out only after the span that inserted it.
+        """
         job_parts = self._parts
-        self._windows.in_progress.wait_for_rows()
         after = self.state.next_turn()
         writer = job_parts.sink.writer(after.turn)
         part = writer.write(0, [events])

@@ -142,11 +142,6 @@ class RowsBeside:
             if not taking.way.done() and taking.is_touched_by(touching.of(taking.staged.collection)):
                 taking.way.result()
 
-    def wait(self) -> None:
-        """Wait for everything. Raises as `take_finished` does."""
-        for taking in self._on_their_way:
-            taking.way.result()
-
     def stop(self) -> None:
         """Let nothing be on its way any more, taken or not."""
         while self._on_their_way:

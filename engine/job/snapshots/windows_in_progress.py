@@ -118,11 +118,6 @@ class WindowsInProgress:
         for opened in self.opened:
             opened.beside.wait_for(_superseded_in(opened, encoded))
 
-    def wait_for_rows(self) -> None:
-        """Wait until the sink has every row on its way. Raises SinkError or SourceError."""
-        for opened in self.opened:
-            opened.beside.wait()
-
 
 def _superseded_in(opened: OpenedWindow, encoded: EncodingResult) -> SupersededKeys:
     """What a span superseded of a window's rows."""
