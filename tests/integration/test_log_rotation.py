@@ -13,6 +13,7 @@ from tests.demo import source
 from tests.demo.tidemark import Folder, JobFailed, Tidemark, write_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.servers.postgres import Database
@@ -30,6 +31,14 @@ def folder(database: Database, tmp_path: Path) -> Folder:
     return made
 
 
+@pytest.fixture
+def hangups_end() -> Iterator[None]:
+    """Processes begun meanwhile end at a hangup, though this one may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def streaming(database: Database) -> bool:
     query = f"SELECT FROM pg_replication_slots WHERE slot_name = '{source.SLOT}' AND active"
     with database.connect() as connection:
@@ -43,6 +52,7 @@ def leave_a_line(database: Database, message: str) -> None:
         connection.execute(f"INSERT INTO {source.SIGNALS} VALUES ('{message}', 'log', '{data}')".encode())
 
 
+@pytest.mark.usefixtures("hangups_end")
 def test_a_log_is_rotated_by_moving_and_by_copying_and_a_hangup_ends_the_job(
     folder: Folder, database: Database
 ):
