@@ -16,7 +16,7 @@ TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint format unit test integration test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration class-archive test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -46,15 +46,18 @@ format: setup ## put files into the form that check asks for
 unit: setup ## the tests that need no server
 	$(PYTEST) -m "not integration" $(ARGS)
 
-integration: setup ## the tests on real, embedded servers
+integration: class-archive ## the tests on real, embedded servers
 	$(PYTEST) -m integration $(ARGS)
 
 # The suites wait for servers half of the time, so the types are checked beside them.
-test: lint ## everything that must pass: check, and every suite, by three processes; PROCESSES=2
+test: lint class-archive ## everything that must pass: check, and every suite, by three processes; PROCESSES=2
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; status=0; \
 	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)"; \
 	$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS) || status=$$?; \
 	wait $$checking || status=1; cat "$$types"; rm -f "$$types"; exit $$status
+
+class-archive: setup
+	@$(BIN)/python -m tests.servers.class_archive
 
 golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \

@@ -7,6 +7,7 @@ It is one KRaft node from Maven's archives, on free ports of 127.0.0.1. Clients 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -476,6 +477,7 @@ def _text(value: str | bytes | None) -> str | None:
 def _java(heap: str) -> list[str]:
     return [
         *("java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto"),
+        *os.environ.get("KAFKA_OPTS", "").split(),
         *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.net.preferIPv4Stack=true"),
         *("-cp", f"{_archives()}/*"),
     ]
