@@ -16,7 +16,9 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 
 from tests.servers.maven import CACHE, one_process_at_a_time, package_folder
 
@@ -26,7 +28,7 @@ _LOAD = "load"
 def option() -> str:
     """What tells a JVM to use the archive; empty if there is none."""
     found = _path()
-    return f"-XX:SharedArchiveFile={found} -Xlog:cds=off" if found and found.exists() else ""
+    return f"{quote(f'-XX:SharedArchiveFile={found}')} -Xlog:cds=off" if found and found.exists() else ""
 
 
 def write() -> None:
@@ -37,7 +39,8 @@ def write() -> None:
     with one_process_at_a_time("class-archive"):
         if not path.exists():
             partial = path.with_suffix(".partial")
-            options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={partial} -Xlog:cds=off"
+            archive = quote(f"-XX:ArchiveClassesAtExit={partial}")
+            options = f"-XX:TieredStopAtLevel=1 {archive} -Xlog:cds=off"
             command = [sys.executable, "-m", "tests.servers.class_archive", _LOAD]
             done = subprocess.run(
                 command,
@@ -77,7 +80,7 @@ def _path() -> Path | None:
     java = shutil.which("java")
     if java is None:
         return None
-    used = f"{Path(java).resolve()}\n{package_folder('pyspark')}"
+    used = f"{Path(java).resolve()}\n{package_folder('pyspark')}\n{version('pyspark')}"
     return CACHE / f"spark-classes-{hashlib.sha256(used.encode()).hexdigest()[:12]}.jsa"
 
 
