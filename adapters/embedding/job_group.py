@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from adapters.embedding.threaded_job import ThreadedJob
-from adapters.sinks.settings import FilesSettings
+from adapters.source.assembly.job_sink import wiring_of
 from adapters.source.assembly.spark_wanted import wanted_by
 from adapters.spark.shared_session import OF_PROCESS, wanted_by_all
 from engine.errors import ConfigError
@@ -48,15 +48,13 @@ def refuse_sharing(settings: Sequence[Settings]) -> None:
     """Raise ConfigError where two jobs would use the same checkpoint, directory or port."""
     used: dict[str, list[object]] = {
         "tidemark.checkpoint": [of_job.job.checkpoint for of_job in settings],
-        "tidemark.sink.files.dir": [
-            of_job.sink.own.directory for of_job in settings if isinstance(of_job.sink.own, FilesSettings)
-        ],
+        "directory of the sink": [wiring_of(of_job.sink).owned(of_job.sink.own) for of_job in settings],
         "tidemark.http.port": [of_job.http.port for of_job in settings if of_job.http.port > 0],
     }
     for what, values in used.items():
         found = _twice(value for value in values if value)
         if found:
-            raise ConfigError(f"two of the jobs have {what}={found}", hint="give each its own")
+            raise ConfigError(f"two of the jobs have the same {what}: {found}", hint="give each its own")
 
 
 def _twice(values: Iterable[object]) -> object:

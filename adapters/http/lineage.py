@@ -12,15 +12,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import orjson
 
-from adapters.jdbc.settings import JdbcSettings
-from adapters.kafka.settings import KafkaSettings
-from adapters.lakehouse.settings import LakeSettings
 from adapters.release import release
-from adapters.sinks.settings import FilesSettings
 from engine.errors import TidemarkError
 from engine.events.names import topic_of
 
@@ -101,22 +96,9 @@ _JOB: Final = {"processingType": "STREAMING", "integration": "TIDEMARK", "jobTyp
 
 
 def _outputs(settings: Settings, captured: Iterable[CollectionId]) -> list[dict[str, str]]:
-    """Topics on Kafka, a directory or a database; other sinks keep nothing that has a name."""
-    match settings.sink.own:
-        case FilesSettings(directory=directory):
-            return [{"namespace": "file", "name": directory}]
-        case JdbcSettings(database=target):
-            server, _slash, database = target.address.rpartition("/")
-            return [{"namespace": f"postgres://{server}", "name": database}]
-        case LakeSettings(warehouse=warehouse) if warehouse:
-            place = urlsplit(warehouse)
-            authority = f"{place.scheme}://{place.netloc}" if place.scheme else "file"
-            return [{"namespace": authority, "name": place.path}]
-        case KafkaSettings(servers=servers):
-            broker = servers.partition(",")[0].strip()
-            topics = dict.fromkeys(topic_of(collection, settings.events) for collection in captured)
-            return [{"namespace": f"kafka://{broker}", "name": topic} for topic in topics]
-    return []
+    """Where the events of these collections are; nothing if the sink keeps none that have a name."""
+    topics = dict.fromkeys(topic_of(collection, settings.events) for collection in captured)
+    return [{"namespace": space, "name": name} for space, name in settings.sink.datasets(topics)]
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

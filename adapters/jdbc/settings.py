@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from engine.config.sinks.settings import SchemaEvolution, TopicRecreated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.config.sinks.postgres_target import PostgresTarget
 
 
@@ -23,3 +25,8 @@ class JdbcSettings:
     def shown(self) -> str:
         """The sink and its database, for people."""
         return f"jdbc, tables in {self.database.address}"
+
+    def datasets(self, _topics: Iterable[str], /) -> list[tuple[str, str]]:
+        """The database."""
+        server, _slash, database = self.database.address.rpartition("/")
+        return [(f"postgres://{server}", database)]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from engine.config.sinks.settings import TopicRecreated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Fencing(StrEnum):
@@ -54,3 +58,8 @@ class KafkaSettings:
     def shown(self) -> str:
         """The sink and its brokers, for people."""
         return f"kafka at {self.servers or '?'}"
+
+    def datasets(self, topics: Iterable[str], /) -> list[tuple[str, str]]:
+        """The topics, at the first of the brokers."""
+        broker = self.servers.partition(",")[0].strip()
+        return [(f"kafka://{broker}", topic) for topic in topics]

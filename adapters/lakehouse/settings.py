@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from engine.config.sinks.settings import SchemaEvolution, TopicRecreated
 from engine.config.text.hidden import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class LakeFormat(StrEnum):
@@ -69,3 +70,10 @@ class LakeSettings:
     def shown(self) -> str:
         """The sink and where its tables are, for people."""
         return f"{self.format}, tables in {without_secrets(self.location)}"
+
+    def datasets(self, _topics: Iterable[str], /) -> list[tuple[str, str]]:
+        """The warehouse; none if a catalog knows where it is."""
+        if not self.warehouse:
+            return []
+        place = urlsplit(self.warehouse)
+        return [(f"{place.scheme}://{place.netloc}" if place.scheme else "file", place.path)]

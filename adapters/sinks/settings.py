@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +20,7 @@ class FilesSettings:
     def shown(self) -> str:
         """The sink and its directory, for people."""
         return f"files in {self.directory}"
+
+    def datasets(self, _topics: Iterable[str], /) -> list[tuple[str, str]]:
+        """The directory."""
+        return [("file", self.directory)]

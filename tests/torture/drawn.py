@@ -34,6 +34,7 @@ from tests.torture.script import (
     Wanted,
     collections,
 )
+from tests.torture.slot_losses import SLOT_LOSSES
 from tests.torture.tables import KEYS, TableShape
 from tests.torture.verified import with_verifications
 from tests.torture.wild import wild
@@ -67,7 +68,7 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if wanted.kafka:
         return broken(script, wanted.blow)
     if wanted.losses:
-        return with_losses(script, wanted.moves)
+        return with_losses(script, SLOT_LOSSES, wanted.moves)
     if wanted.tables:
         return script
     script = with_new_columns(script)

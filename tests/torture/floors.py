@@ -34,6 +34,17 @@ _VERIFIED: Mapping[str, int] = {
     "faults found, missing": 2,
     "faults found, different": 2,
 }
+_COMPARED: Mapping[str, int] = {
+    "tables compared": 20,
+    "rows compared": 1000,
+    "checkpoint lost": 2,
+    "checkpoint put back": 1,
+    "verifications that accept": 5,
+    "faults found, missing": 3,
+    "faults found, different": 3,
+    "faults found, extra": 1,
+}
+"""Where logs are lost."""
 FLOORS: Mapping[str, Mapping[str, int]] = {
     "postgres": {
         SUPERSEDED: 55,
@@ -120,19 +131,18 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "topic recreated": 2,
     },
     "losses": {
-        "tables compared": 20,
-        "rows compared": 1000,
+        **_COMPARED,
         "slot dropped": 2,
         "slot moved by somebody else": 2,
         "slot invalidated": 2,
-        "checkpoint lost": 2,
-        "checkpoint put back": 1,
         "standby promoted": 1,
         "volume restored": 1,
-        "verifications that accept": 5,
-        "faults found, missing": 3,
-        "faults found, different": 3,
-        "faults found, extra": 1,
+    },
+    "mongodb losses": {**_COMPARED, "oplog passed": 2, "servers put back to older files": 2},
+    "sqlserver losses": {
+        **_COMPARED,
+        "change tables cleaned up": 2,
+        "databases put back to older copies": 2,
     },
     "tables": {"tables compared": 20, "rows compared": 1000, "taken over": 1},
 }

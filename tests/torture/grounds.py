@@ -12,12 +12,15 @@ from tests.servers.sqlserver import SqlServer
 from tests.torture.drawn import write
 from tests.torture.large import WORK_MEM
 from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_losses import SMALL_OPLOG_MB
 from tests.torture.mongo_site import MongoSite
 from tests.torture.postgres import PASSWORD, ROLE, PostgresSite
 from tests.torture.sqlserver_drawn import write_sqlserver
 from tests.torture.sqlserver_site import SqlServerSite
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from pymongo import MongoClient
 
     from tests.servers.binaries import Version
@@ -107,15 +110,21 @@ class WrapGround(PostgresGround):
         PostgresGround.start(self)
 
 
+_EXPIRES = "ttlMonitorSleepSecs=1"
+
+
 @dataclass(slots=True)
 class MongoGround:
     """A MongoDB replica set with one member, and one with three if a history needs it."""
 
-    server: MongoServer = field(
-        default_factory=lambda: MongoServer(oplog_mb=1024, settings=["ttlMonitorSleepSecs=1"])
-    )
+    server: MongoServer = field(default_factory=lambda: MongoServer(oplog_mb=1024, settings=[_EXPIRES]))
     three: MongoSet | None = None
     _clients: dict[int, MongoClient[dict[str, Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def forgetful(cls) -> Self:
+        """With an oplog that is soon passed. It is cut up to the last checkpoint."""
+        return cls(MongoServer(oplog_mb=SMALL_OPLOG_MB, settings=[_EXPIRES], checkpoint_s=1))
 
     def start(self) -> None:
         """Start the replica set with one member."""
@@ -139,7 +148,7 @@ class MongoGround:
         if script.database.get("members") != "3":
             return MongoSite(script, self.server, self._clients[1])
         if self.three is None:
-            self.three = MongoSet(oplog_mb=512, settings=["ttlMonitorSleepSecs=1"])
+            self.three = MongoSet(oplog_mb=512, settings=[_EXPIRES])
             self._clients[3] = self._client(self.three)
         self.three.start()
         return MongoSite(script, self.three, self._clients[3])

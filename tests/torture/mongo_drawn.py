@@ -12,6 +12,7 @@ from tests.torture.blows import timed
 from tests.torture.course import drawn_course, drawn_lulls, drawn_signal, malformed_signals
 from tests.torture.documents import IDS
 from tests.torture.drawn import INITIAL, early, pressed, sliced
+from tests.torture.mongo_losses import with_lost_logs
 from tests.torture.requests import varied
 from tests.torture.script import (
     ANYTHING,
@@ -69,7 +70,8 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     script = varied(pressed(timed(script, wanted.blow)), wanted.asks)
     script = with_verifications(script, wanted.asks)
-    return sliced(script) if "slices" in wanted.blow else script
+    script = sliced(script) if "slices" in wanted.blow else script
+    return with_lost_logs(script) if wanted.losses else script
 
 
 _PLAIN = TableShape("t0", "int32", "-", 40)

@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import WriteConcern
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from tests.servers.mongodb import MongoSet
+from tests.servers.mongodb import MongoServer, MongoSet
 from tests.strict_json import CODEC, bson_of, value_of
 from tests.torture.documents import (
     DATABASE,
@@ -30,6 +30,8 @@ from tests.torture.documents import (
     row,
 )
 from tests.torture.emitted import Emitted
+from tests.torture.losses import recovers
+from tests.torture.mongo_losses import lose_log
 from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle, Documents, time_of
 from tests.torture.mongo_scenes import play_scene
 from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from pymongo import MongoClient
 
-    from tests.servers.mongodb import MongoServer
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
     from tests.torture.script import Blow, Round, Script, Sent, Strike
@@ -234,8 +235,9 @@ class MongoSite(Lasting):
     # At rest.
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """There are none on MongoDB."""
-        raise NotImplementedError(blow)
+        """Lose the log."""
+        assert isinstance(self.server, MongoServer)
+        return lose_log(blow, play, journal, self.server, self.client)
 
     def settle(self) -> None:
         """Let a lagging member catch up, and wait until expired documents are gone.
@@ -274,7 +276,12 @@ class MongoSite(Lasting):
         return time_of(position)
 
     def entries(self) -> list[Entry]:
-        """From the driver's change stream, with the images of updated documents."""
+        """From the driver's change stream, with the images of updated documents.
+
+        Where logs are lost only the documents count, and nobody follows the log.
+        """
+        if recovers(self.script):
+            return []
         self.client[_TRUTH]["ends"].insert_one({"at": time.time()})
         found: list[Entry] = []
         until = time.monotonic() + _PATIENCE_S

@@ -17,9 +17,10 @@ from tests.torture.answers import Answers, Asked
 from tests.torture.aside import Aside
 from tests.torture.emitted import Events
 from tests.torture.figures import Figures
+from tests.torture.files_tables import FilesTables
 from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
-from tests.torture.losses import FilesTables, recovers
+from tests.torture.losses import recovers
 from tests.torture.new_columns import NEW
 from tests.torture.oracle import Oracle, Violation
 from tests.torture.over import Over

@@ -16,7 +16,7 @@ from tests.torture.aim import Aimer
 from tests.torture.bags import Bag, create_bag
 from tests.torture.emitted import emitted
 from tests.torture.journal import JournalReader
-from tests.torture.losses import LOSSES, lose, recovers
+from tests.torture.losses import recovers
 from tests.torture.oracle import Table, Violation
 from tests.torture.postgres_oracle import PostgresOracle, Untold
 from tests.torture.postgres_writers import Session, Writer, settle_all_prepared
@@ -24,6 +24,7 @@ from tests.torture.publication import create as published
 from tests.torture.publication import publish_all
 from tests.torture.row_filters import FILTERS, where
 from tests.torture.script import collections
+from tests.torture.slot_losses import SLOT_LOSSES, lose_slot
 from tests.torture.stall import Staller
 from tests.torture.statements import statements
 from tests.torture.tables import COLLATIONS, MOOD, WITHOUT_ICU, create, disguised
@@ -202,9 +203,9 @@ class PostgresSite:
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """Deal a blow to the network or to a table."""
-        if blow.kind in LOSSES:
+        if blow.kind in SLOT_LOSSES:
             with self.connect_again() as connection:
-                return lose(blow, play, journal, connection)
+                return lose_slot(blow, play, journal, connection)
         if blow.kind == "disguise":
             return self._disguise(int(blow.amount), play, journal)
         assert self.proxy is not None

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import ACLS, KafkaBroker
 from tests.torture.figures import Figures
+from tests.torture.files_tables import FilesTables
 from tests.torture.floors import LONG_MINUTES, SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
 from tests.torture.guards import GUARDS
-from tests.torture.losses import FilesTables, recovers
+from tests.torture.losses import recovers
 from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.moving import MovingGround
 from tests.torture.on_cluster import LAKE
@@ -35,6 +36,8 @@ from tests.torture.shrink import shrunk
 from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.servers.binaries import Version
     from tests.torture.grounds import Ground
     from tests.torture.replicas import Tables
@@ -99,7 +102,10 @@ class Run:
     replicas: Replicas | None = None
 
     def __enter__(self) -> Self:
-        grounds = {"mongodb": MongoGround, "sqlserver": SqlServerGround}
+        grounds: dict[str, Callable[[], Ground]] = {
+            "mongodb": MongoGround.forgetful if self.losses else MongoGround,
+            "sqlserver": SqlServerGround,
+        }
         self.ground = grounds[self.source]() if self.source in grounds else PostgresGround(self.version)
         self.ground.start()
         self.child = Child(self.folder / "job.log")
@@ -133,7 +139,8 @@ class Run:
     @property
     def _judged(self) -> str:
         """By which floors."""
-        kinds = {"losses": self.losses, "tables": bool(self.tables), "kafka": self.kafka}
+        losses = "losses" if self.source == "postgres" else f"{self.source} losses"
+        kinds = {losses: self.losses, "tables": bool(self.tables), "kafka": self.kafka}
         return next((kind for kind, is_one in kinds.items() if is_one), self.source)
 
     def _until_the_end(self, seed: str, minutes: float) -> None:
@@ -204,7 +211,7 @@ class Run:
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
         site, prefix = self.ground.site(number, script), f"history_{number}" if self.broker else "tm"
-        tables: Tables | None = FilesTables(folder / "events") if recovers(script) else None
+        tables: Tables | None = FilesTables(folder / "events", site.emitted) if recovers(script) else None
         if self.replicas is not None:
             assert isinstance(site, PostgresSite)
             tables = self.replicas.of(number, folder, site.server)

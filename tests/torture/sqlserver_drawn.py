@@ -20,6 +20,7 @@ from tests.torture.course import (
 from tests.torture.drawn import INITIAL, early, pressed, sliced
 from tests.torture.requests import varied
 from tests.torture.script import ANYTHING, Script, Sent, Transaction, Wanted, collections
+from tests.torture.sqlserver_losses import with_lost_changes
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
 from tests.torture.verified import with_verifications
@@ -39,7 +40,8 @@ _MALFORMED = malformed_signals("alpha.dbo", ("execute-snapshot", '{"data-collect
 def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
     script = with_verifications(_with_schemas(_written(seed, wanted)), wanted.asks)
-    return sliced(script) if "slices" in wanted.blow else script
+    script = sliced(script) if "slices" in wanted.blow else script
+    return with_lost_changes(script) if wanted.losses else script
 
 
 def _with_schemas(script: Script) -> Script:

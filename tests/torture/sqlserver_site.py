@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from tests.torture.emitted import Emitted
+from tests.torture.losses import recovers
 from tests.torture.oracle import Table
 from tests.torture.site import Lasting
 from tests.torture.sqlserver_clerk import LSN, Clerk, one
+from tests.torture.sqlserver_losses import lose_changes
 from tests.torture.sqlserver_oracle import SqlServerOracle
 from tests.torture.sqlserver_tables import create, first_rows, key_of, kinds, told
 from tests.torture.sqlserver_truth import Truth, commit_of, number, table_rows
@@ -57,6 +59,8 @@ class SqlServerSite(Lasting):
     clerk: Clerk = field(init=False)
     _truths: dict[str, Truth] = field(default_factory=dict)
     _marks: int = 0
+    _journal: JournalReader | None = None
+    _before: int = 0
 
     def __post_init__(self) -> None:
         names = self.script.database["databases"].split(",")
@@ -159,8 +163,10 @@ class SqlServerSite(Lasting):
         return sum(truth.commits for truth in self._truths.values())
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """There are no blows on SQL Server."""
-        raise NotImplementedError(blow)
+        """Lose the log of one of the databases."""
+        lost = Random(f"{self.script.seed}/{play.figures.kinds.total()}").choice(self.databases)
+        self._before, self._journal = len(journal.read()), journal
+        return lose_changes(blow, play, journal, self.server.databases[lost])
 
     def settle(self) -> None:
         """Do nothing: the server ends transactions whose client is gone."""
@@ -179,7 +185,10 @@ class SqlServerSite(Lasting):
             return commit_of(number(one(connection, LSN.format("mssql.numbered()"))))
 
     def passed(self, position: Sequence[Any], end: tuple[str, ...]) -> bool:
-        """By the commit of each database's place."""
+        """By the commit of each database's place. A place in a log that is lost counts for nothing."""
+        notes = [note["what"] for note in self._journal.read()[self._before :]] if self._journal else []
+        if self._journal and ("opened" not in notes or "turn" not in notes[notes.index("opened") :]):
+            return False
         return all(commit >= mark for commit, mark in zip(position[::_PLACE_PARTS], end, strict=True))
 
     def place_of(self, position: Sequence[Any]) -> int:  # noqa: ARG002  no table is set aside here
@@ -187,7 +196,12 @@ class SqlServerSite(Lasting):
         return 0
 
     def entries(self) -> list[Entry]:
-        """From the change tables. Afterwards fully read capture instances may be dropped."""
+        """From the change tables. Afterwards fully read capture instances may be dropped.
+
+        Where logs are lost only the rows count, and nobody follows the log.
+        """
+        if recovers(self.script):
+            return []
         found = [entry for name, truth in self._truths.items() for entry in self._on(name, truth.read)]
         self.clerk.tidy()
         return found

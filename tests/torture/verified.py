@@ -50,9 +50,9 @@ _OTHER_KEYS: Final = frozenset(
 """Kinds of keys with a column `k` of which there are always more values: numbers or texts."""
 _OUTSIDE_THE_LOG: Final = frozenset({"unpublish", "exchange", "empty", "sql"})
 """Steps on PostgreSQL's tables after which a copy may differ, and the log does not say in what."""
-_UNTOLD: Final = frozenset({"drop", "exile", "replace", "succeed", "away", "out", "wipe"})
+UNTOLD: Final = frozenset({"drop", "exile", "replace", "succeed", "away", "out", "wipe"})
 """Steps on collections of documents of which no event tells."""
-_INCOMPLETE_FOR_A_WHILE: Final = frozenset({"swell", "spoil"})
+INCOMPLETE_FOR_A_WHILE: Final = frozenset({"swell", "spoil"})
 """Steps after which events lack documents: they are too large, or can't be decoded."""
 _VERIFIED, _REPAIRED, _FAULTY, _MOST_FAULTS = 0.4, 0.4, 0.3, 12
 
@@ -168,7 +168,7 @@ def steady(script: Script, drawn: Round) -> set[str]:
     steps += [strike.step for strike in drawn.strikes]
     if any(step[0] == "wipe" for step in steps):
         return set()
-    moved = {step[1] for step in steps if step[0] in _UNTOLD | _INCOMPLETE_FOR_A_WHILE}
+    moved = {step[1] for step in steps if step[0] in UNTOLD | INCOMPLETE_FOR_A_WHILE}
     moved |= {step[2] for step in steps if step[0] == "succeed"}
     return {name for shape, name in _verifiable(script) if script.tables.index(shape) not in moved}
 

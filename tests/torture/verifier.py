@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.torture.faults import Event
+    from tests.torture.files_tables import FilesTables
     from tests.torture.journal import JournalReader
-    from tests.torture.losses import FilesTables
     from tests.torture.oracle import Key
     from tests.torture.play import Play
     from tests.torture.script import Round

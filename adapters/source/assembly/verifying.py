@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from adapters.jdbc.settings import JdbcSettings
-from adapters.kafka.settings import KafkaSettings
-from adapters.lakehouse.settings import LakeSettings
-from adapters.sinks.settings import FilesSettings
-from adapters.spark.executors import ThreadExecutors
-from adapters.verify.events.files_copy import FilesCopy
-from adapters.verify.events.topic_copy import TopicCopy
+from adapters.verify.kept_events import CopyTools, KeepsCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.tables import foreign_copy
 from adapters.verify.tables.marker import Marker
@@ -79,14 +73,6 @@ class ComparisonTools:
     database: str = ""
 
 
-@runtime_checkable
-class MakesCopy(Protocol):
-    """A sink whose own tables are compared."""
-
-    def copy(self, work: str, executors: Executors, database: str) -> Copy:
-        """The tables as a copy, which works below a directory. `database` is the source's."""
-
-
 def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiable | None) -> Verification:
     """The verifications of a job.
 
@@ -94,9 +80,9 @@ def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiabl
     """
     if told is None:
         return Verification(Copies(why="this source does not tell how its events can be compared"))
-    if why := told.why or _refusal(settings, shared_disk=ground.shared_disk):
-        return Verification(Copies(why=why))
-    copy = _copy(settings, ground, told.traits)
+    copy = told.why or _refusal(settings) or _copy(ground, told.traits)
+    if isinstance(copy, str):
+        return Verification(Copies(why=copy))
     return Verification(
         Copies(copy, others=_others(settings, ground, told, copy)),
         SeenRowsFiles(ground.verified),
@@ -138,32 +124,22 @@ def _marker(
     return Marker(collection, topic_of(collection, settings.events), told.mark, clock, why)
 
 
-def _copy(settings: Settings, ground: ComparisonTools, traits: Traits) -> Copy:
-    executors, work = ground.executors, f"{ground.staging}/compared"
-    if isinstance(ground.sink, MakesCopy):
-        tasks = executors if ground.shared_disk else ThreadExecutors(1)
-        return ground.sink.copy(work, tasks, ground.database)
-
-    def files(directory: str, in_order: bool = True) -> FilesCopy:  # noqa: FBT001, FBT002
-        return FilesCopy(directory, f"{work}/sorted", executors, replace(traits, in_order=in_order))
-
-    if isinstance(settings.sink.own, KafkaSettings):
-        # A topic may be compacted.
-        traits = replace(traits, thins=True)
-        return TopicCopy(settings.sink.own, work, ground.verified, executors, files, ground.clock)
-    return files(settings.sink_as(FilesSettings).directory)
-
-
-def _refusal(settings: Settings, *, shared_disk: bool) -> str:
-    if not isinstance(settings.sink.own, FilesSettings | KafkaSettings | JdbcSettings | LakeSettings):
-        return (
-            "only the sinks files, kafka, jdbc, delta and iceberg keep what they were sent where it can be"
-            " compared"
-        )
-    if not shared_disk and not isinstance(settings.sink.own, JdbcSettings):
-        return "executors must share the directories of the sink and of the staging"
+def _refusal(settings: Settings) -> str:
     if settings.events.kept_faults:
         return "tidemark.keep.debezium.faults makes streamed rows differ from rows that are read"
     if left_out := sorted(settings.events.skipped_operations & {"c", "u", "d"}):
         return f"skipped.operations leaves changes out: {', '.join(left_out)}"
     return ""
+
+
+def _copy(ground: ComparisonTools, traits: Traits) -> Copy | str:
+    if not isinstance(ground.sink, KeepsCopy):
+        return (
+            "only the sinks files, kafka, jdbc, delta and iceberg keep what they were sent where it can be"
+            " compared"
+        )
+    work = f"{ground.staging}/compared"
+    tools = CopyTools(
+        ground.executors, work, ground.verified, ground.clock, ground.shared_disk, traits, ground.database
+    )
+    return ground.sink.copy(tools)

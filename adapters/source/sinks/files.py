@@ -1,4 +1,4 @@
-"""Puts the sink `files` into a job."""
+"""Puts the sink `files` into a job, whose events verifications can compare with the source's rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from adapters.sinks.files import FilesSink
 from adapters.sinks.settings import FilesSettings
 from adapters.source.sinks.wiring import SinkWiring
 from adapters.spark.cluster.preflight import Requirements
+from adapters.verify.events.files_copy import FilesCopy
+from adapters.verify.kept_events import NOT_SHARED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
 
@@ -27,7 +30,21 @@ def _make(
     /,
 ) -> FilesSink:
     files = settings.sink_as(FilesSettings)
-    return FilesSink(files.directory, leased.sink_epoch, files.mode)
+    sink = _VerifiedFiles(files.directory, leased.sink_epoch, files.mode)
+    sink.settings = files
+    return sink
+
+
+class _VerifiedFiles(FilesSink):
+    """The sink with the copy that its events are."""
+
+    settings: FilesSettings
+
+    def copy(self, tools: CopyTools) -> FilesCopy | str:
+        """Its events as a copy."""
+        if not tools.shared_disk:
+            return NOT_SHARED
+        return FilesCopy(self.settings.directory, f"{tools.work}/sorted", tools.executors, tools.traits)
 
 
 def _directory(settings: FilesSettings) -> str:

@@ -8,6 +8,7 @@ from adapters.jdbc.placeholders import placeholders_of
 from adapters.jdbc.settings import JdbcSettings
 from adapters.jdbc.sink import Holder, JdbcSink
 from adapters.source.sinks.wiring import SinkWiring
+from adapters.spark.executors import ThreadExecutors
 from adapters.verify.tables.table_copy import TableCopy
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.ports.executors import Executors
 
 
 def _make(
@@ -36,9 +37,10 @@ def _make(
 class _VerifiedTables(JdbcSink):
     """The sink with the copy that its tables are."""
 
-    def copy(self, work: str, executors: Executors, database: str) -> TableCopy:
-        """Its tables as a copy."""
-        return TableCopy(self, work, executors, database)
+    def copy(self, tools: CopyTools) -> TableCopy:
+        """Its tables as a copy. Without a shared disk the driver compares."""
+        executors = tools.executors if tools.shared_disk else ThreadExecutors(1)
+        return TableCopy(self, tools.work, executors, tools.database)
 
 
 WIRING: Final = SinkWiring(_make)

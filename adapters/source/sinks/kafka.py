@@ -1,7 +1,8 @@
-"""Puts the sink `kafka` into a job."""
+"""Puts the sink `kafka` into a job, whose topics verifications can compare with the source's rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.beside.lease_answers import LeaseAnswers
@@ -12,6 +13,9 @@ from adapters.kafka.sink import KafkaSink
 from adapters.kafka.turn_sending import Producers
 from adapters.source.sinks.wiring import SinkWiring
 from adapters.spark.cluster.preflight import Requirements
+from adapters.verify.events.files_copy import FilesCopy
+from adapters.verify.events.topic_copy import TopicCopy
+from adapters.verify.kept_events import NOT_SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.ports.state_store import Lease
@@ -39,7 +44,7 @@ def _make(
         senders.answer_with(_answers(leased.leases, spark))
     staging = f"{leased.staging}/sink"
     producers = Producers(tasks, leased.name)
-    return KafkaSink(
+    sink = _VerifiedTopics(
         kafka,
         stages.senders,
         staging,
@@ -47,6 +52,25 @@ def _make(
         producers=producers,
         senders=senders,
     )
+    sink.settings = kafka
+    return sink
+
+
+class _VerifiedTopics(KafkaSink):
+    """The sink with the copy that its topics are."""
+
+    settings: KafkaSettings
+
+    def copy(self, tools: CopyTools) -> TopicCopy | str:
+        """Its topics as a copy. A topic may be compacted."""
+        if not tools.shared_disk:
+            return NOT_SHARED
+        traits, executors = replace(tools.traits, thins=True), tools.executors
+
+        def files(directory: str, in_order: bool) -> FilesCopy:  # noqa: FBT001
+            return FilesCopy(directory, f"{tools.work}/sorted", executors, replace(traits, in_order=in_order))
+
+        return TopicCopy(self.settings, tools.work, tools.verified, executors, files, tools.clock)
 
 
 def _answers(lease: Lease, spark: SparkSession) -> LeaseAnswers:

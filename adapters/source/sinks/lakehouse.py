@@ -15,6 +15,7 @@ from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
 from adapters.lakehouse.tables.spark_tables import SparkTables
 from adapters.source.sinks.wiring import SinkWiring
 from adapters.system import start_thread
+from adapters.verify.kept_events import NOT_SHARED
 from adapters.verify.tables.lake_copy import LakeCopy
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
-    from engine.ports.executors import Executors
 
 _GATHERS_S: Final = 3.0
 """Turns gather so long at least: each write makes a file."""
@@ -58,9 +59,11 @@ class _VerifiedTables(LakeSink):
     reads: SparkTables
     settings: LakeSettings
 
-    def copy(self, work: str, executors: Executors, database: str) -> LakeCopy:
+    def copy(self, tools: CopyTools) -> LakeCopy | str:
         """Its tables as a copy."""
-        return LakeCopy(self, self.reads, self.settings, (work, executors, database))
+        if not tools.shared_disk:
+            return NOT_SHARED
+        return LakeCopy(self, self.reads, self.settings, (tools.work, tools.executors, tools.database))
 
 
 def _journal(settings: LakeSettings) -> str:

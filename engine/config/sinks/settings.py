@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.ports.executors import Executors
     from engine.ports.sink import Sink
 
@@ -54,6 +56,14 @@ class MakeSink(Protocol):
         """
 
 
+@runtime_checkable
+class NamesDatasets(Protocol):
+    """Settings of a sink that say where OpenLineage finds what it has written."""
+
+    def datasets(self, topics: Iterable[str], /) -> list[tuple[str, str]]:
+        """Namespace and name of each dataset that has the events of these topics."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
     """Where events go. `kind` is the name of the sink, `own` what only that sink reads.
@@ -72,3 +82,7 @@ class SinkSettings:
     def shown(self) -> str:
         """The sink and where it writes, for people."""
         return str(getattr(self.own, "shown", self.kind))
+
+    def datasets(self, topics: Iterable[str]) -> list[tuple[str, str]]:
+        """Namespace and name of each dataset with the events of these topics; none if the sink names none."""
+        return self.own.datasets(topics) if isinstance(self.own, NamesDatasets) else []

@@ -5,19 +5,29 @@ from __future__ import annotations
 import pytest
 
 from tests.torture.drawn import write
-from tests.torture.losses import LOSSES, recovers
+from tests.torture.losses import recovers
+from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_losses import LOG_LOSSES
 from tests.torture.script import Wanted, from_json
+from tests.torture.slot_losses import SLOT_LOSSES
+from tests.torture.sqlserver_drawn import write_sqlserver
+from tests.torture.sqlserver_losses import CHANGE_LOSSES
 
 LOST = Wanted(initial=True, losses=True)
 
 
-def test_every_way_to_lose_a_log_is_drawn():
+@pytest.mark.parametrize(
+    ("write", "losses"),
+    [(write, SLOT_LOSSES), (write_documents, LOG_LOSSES), (write_sqlserver, CHANGE_LOSSES)],
+)
+def test_every_way_to_lose_a_log_is_drawn(write, losses):
     scripts = [write(f"l/{number}", LOST) for number in range(40)]
     kinds = [[blow.kind for blow in drawn.blows] for script in scripts for drawn in script.rounds]
 
     assert all(map(recovers, scripts))
-    assert {kind for found in kinds for kind in found} == set(LOSSES)
-    assert all(len(found) == 1 for found in kinds)
+    assert {kind for found in kinds for kind in found if kind in losses} == set(losses)
+    assert all(len(losses.keys() & found) == 1 for found in kinds)
+    assert all(from_json(script.to_json()) == script for script in scripts)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +40,7 @@ def test_a_server_that_is_replaced_is_so_once_and_logs_are_lost_in_other_rounds(
 
         assert len(kinds) == len(script.rounds)
         assert len(wanted.intersection(kinds)) == 1
-        assert set(kinds) <= wanted | LOSSES.keys()
+        assert set(kinds) <= wanted | SLOT_LOSSES.keys()
         assert (script.initial, script.moves, recovers(script)) == (True, moves, True)
         assert from_json(script.to_json()) == script
 

@@ -22,15 +22,15 @@ def settings(at: int, **more: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "said"),
     [
-        ("tidemark__checkpoint", "/state"),
-        ("tidemark__sink__files__dir", "/events"),
-        ("tidemark__http__port", "8080"),
+        ("tidemark__checkpoint", "/state", "tidemark.checkpoint"),
+        ("tidemark__sink__files__dir", "/events", "directory of the sink"),
+        ("tidemark__http__port", "8080", "tidemark.http.port"),
     ],
 )
-def test_two_jobs_share_no_checkpoint_directory_or_port(name: str, value: str):
-    with pytest.raises(ConfigError, match=f"two of the jobs have {name.replace('__', '.')}={value}"):
+def test_two_jobs_share_no_checkpoint_directory_or_port(name: str, value: str, said: str):
+    with pytest.raises(ConfigError, match=f"two of the jobs have the same {said}: {value}"):
         refuse_sharing([settings(1, **{name: value}), settings(2, **{name: value})])
 
 
