@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.ready
-PYTEST := $(BIN)/python -m pytest
+PYTEST = $(BYTECODE) $(BIN)/python -m pytest
 COMPILE := $(BIN)/python -m uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
 LOCK := $(COMPILE) pyproject.toml --all-extras --output-file requirements.lock
@@ -14,9 +14,11 @@ LOCK_IMAGE := $(COMPILE) pyproject.toml --extra mongodb --extra sqlserver --cons
 LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 3
+# Hundreds of processes start in the tests. Each would compile all that it imports.
+BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint format unit test integration class-archive test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
+.PHONY: help setup check lint format unit test integration thorough class-archive test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -44,10 +46,10 @@ format: setup ## put files into the form that check asks for
 	$(BIN)/ruff check --fix
 
 unit: setup ## the tests that need no server
-	$(PYTEST) -m "not integration" $(ARGS)
+	$(PYTEST) -m "not integration and not thorough" $(ARGS)
 
 integration: class-archive ## the tests on real, embedded servers
-	$(PYTEST) -m integration $(ARGS)
+	$(PYTEST) -m "integration and not thorough" $(ARGS)
 
 # The suites wait for servers half of the time, so the types are checked beside them.
 test: lint class-archive ## everything that must pass: check, and every suite, by three processes; PROCESSES=2
@@ -55,6 +57,9 @@ test: lint class-archive ## everything that must pass: check, and every suite, b
 	echo "$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)"; \
 	$(PYTEST) -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS) || status=$$?; \
 	wait $$checking || status=1; cat "$$types"; rm -f "$$types"; exit $$status
+
+thorough: class-archive ## the tests that `make test` leaves out, as they take long; samples of their kinds are in it
+	$(PYTEST) -m thorough -n $(PROCESSES) --dist worksteal --durations 30 $(ARGS)
 
 class-archive: setup
 	@$(BIN)/python -m tests.servers.class_archive

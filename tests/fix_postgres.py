@@ -41,9 +41,9 @@ def database15(postgres15: PostgresServer) -> Iterator[Database]:
     yield from _fresh(postgres15)
 
 
-@pytest.fixture(params=["postgres15", "postgres18"])
+@pytest.fixture(params=[pytest.param("postgres15", marks=pytest.mark.thorough), "postgres18"])
 def each_database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """A fresh database on every version that has binaries, one after the other."""
+    """A fresh database on every version that has binaries, one after the other; the older one is thorough."""
     yield from _fresh(request.getfixturevalue(request.param))
 
 

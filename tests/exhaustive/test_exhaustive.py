@@ -88,6 +88,7 @@ def test_the_counterexamples_are_in_the_documentation():
     assert COUNTEREXAMPLES.read_text() == document()
 
 
+@pytest.mark.thorough
 def test_the_command_searches_in_processes_and_prints_figures():
     command = [sys.executable, "-m", "tests.exhaustive"]
     bounds = ["--keys", "2", "--transactions", "1", "--every", "40", "--processes", "2"]

@@ -74,6 +74,7 @@ def test_memory_is_that_of_driver_jvm_and_workers_at_each_size(bench: Bench) -> 
         assert abs(sum(parts) - measure["peak_mib"]) <= 2
 
 
+@pytest.mark.thorough
 def test_many_tables_are_streamed_and_snapshotted_with_few_jobs(bench: Bench) -> None:
     found = measured(bench, "tables --tables 60 --runs 2")
 
@@ -87,6 +88,7 @@ def test_many_tables_are_streamed_and_snapshotted_with_few_jobs(bench: Bench) ->
     assert all(0 < measure["jobs"] < 60 for measure in found[3:])
 
 
+@pytest.mark.thorough
 def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench: Bench) -> None:
     found = measured(bench, "latency --rows 5000 --seconds 1 --table customers")
 

@@ -196,6 +196,7 @@ def test_every_type_is_read_as_the_source_has_it_from_a_snapshot_and_from_the_st
     assert sorted(map(str, from_records)) == sorted(map(str, changes.drop(*CHANGE_COLUMNS[1::2]).collect()))
 
 
+@pytest.mark.thorough
 def test_a_query_that_fails_and_is_started_again_has_each_change_exactly_once(
     database: Database, tmp_path: Path, spark: SparkSession
 ):

@@ -12,6 +12,7 @@ from tests.demo.__main__ import main
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.thorough
 def test_the_demo_on_mongodb_finds_both_sides_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     code = main(["--source", "mongodb", "--rows", "5000", "--sink-dir", str(tmp_path / "demo")])
 

@@ -465,6 +465,7 @@ class TestCustom:
             pass
 
 
+@pytest.mark.thorough
 def test_a_thousand_small_tables_take_few_windows(database, tmp_path, spark, caplog):
     caplog.set_level(logging.INFO)
     with database.connect() as connection:

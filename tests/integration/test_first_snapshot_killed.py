@@ -49,6 +49,7 @@ def drained(database: Database, end: str) -> bool:
     return database.value(query) is True
 
 
+@pytest.mark.thorough
 def test_it_goes_on_wherever_it_is_killed_and_the_events_equal_the_tables(
     database: Database, tmp_path: Path, record_property: Callable[[str, object], None]
 ):

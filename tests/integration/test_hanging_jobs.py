@@ -73,6 +73,7 @@ def test_on_mongodb(mongodb: MongoServer, tmp_path: Path):
         ended(said, tmp_path, proxy, lambda: client["inventory"]["t"].insert_one({"_id": 1}))
 
 
+@pytest.mark.thorough
 def test_on_sqlserver(shop: StandInDatabase, sqlserver: SqlServer, tmp_path: Path):
     shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
     shop.execute(SIGNALS)

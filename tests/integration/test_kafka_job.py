@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
+FENCINGS = (pytest.param(Fencing.NONE, marks=pytest.mark.thorough), Fencing.TRANSACTIONS)
 
 TABLE = ("public", "items")
 TOPIC = "tm.public.items"
@@ -128,7 +129,7 @@ def _run(job: Job, stop: threading.Event, died: list[BaseException]) -> None:
         died.append(error)
 
 
-@pytest.mark.parametrize("fencing", Fencing)
+@pytest.mark.parametrize("fencing", FENCINGS)
 def test_topics_replayed_are_the_source(broker, items, tmp_path, spark, fencing):
     more = {"topic__creation__default__partitions": "3", "tidemark__sink__kafka__fencing": fencing.value}
     with driven(items, tmp_path, spark, **into(broker, **more)) as job:
@@ -143,7 +144,7 @@ def test_topics_replayed_are_the_source(broker, items, tmp_path, spark, fencing)
     assert_replayed(broker, items, tmp_path)
 
 
-@pytest.mark.parametrize("fencing", Fencing)
+@pytest.mark.parametrize("fencing", FENCINGS)
 def test_rows_sent_beside_the_turns_replayed_are_the_source(
     broker, items, tmp_path, spark, fencing, monkeypatch
 ):
@@ -200,6 +201,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return sent
 
 
+@pytest.mark.thorough
 def test_a_job_killed_between_sending_and_saving_repeats_and_loses_nothing(
     broker, items, tmp_path, spark, monkeypatch
 ):
@@ -247,6 +249,7 @@ def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_pa
     assert_replayed(broker, items, tmp_path)
 
 
+@pytest.mark.thorough
 def test_two_jobs_with_checkpoints_of_their_own_share_topics(broker, items, tmp_path, spark):
     # Each tells everything, so what a consumer has in the end is right, and neither fences the other.
     fenced = into(broker, tidemark__sink__kafka__fencing="transactions")
@@ -267,6 +270,7 @@ def test_two_jobs_with_checkpoints_of_their_own_share_topics(broker, items, tmp_
     assert_replayed_over(broker, items)
 
 
+@pytest.mark.thorough
 def test_a_topic_made_anew_stops_the_job_where_that_is_wanted(broker, items, tmp_path, spark, monkeypatch):
     monkeypatch.setattr("adapters.kafka.topics._LOOK_EVERY_S", 0.0)
     with driven(items, tmp_path, spark, **into(broker, tidemark__sink__topic__recreated="stop")) as job:
@@ -282,6 +286,7 @@ def test_a_topic_made_anew_stops_the_job_where_that_is_wanted(broker, items, tmp
     assert broker.count(TOPIC) == 0
 
 
+@pytest.mark.thorough
 def test_what_is_too_large_for_its_topic_stops_the_job_where_that_is_wanted(broker, items, tmp_path, spark):
     with driven(items, tmp_path, spark, **into(broker, tidemark__table__errors="stop")) as job:
         with items.connect() as connection:
@@ -318,6 +323,7 @@ def test_a_topic_that_refuses_events_holds_up_its_own_table_alone(broker, items,
     assert_replayed(broker, items, tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_topic_that_takes_events_again_gets_what_was_kept_before_anything_newer(
     broker, items, tmp_path, spark, monkeypatch
 ):

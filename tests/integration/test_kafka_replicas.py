@@ -44,6 +44,7 @@ def send(sink: Turns, turn: int, keys: range) -> None:
     sink.commit(turn)
 
 
+@pytest.mark.thorough
 def test_min_insync_replicas_is_waited_for(brokers: list[KafkaBroker], tmp_path: Path):
     brokers[0].create_topic(TOPIC, 2, 3, min__insync__replicas="2")
     settings = {

@@ -250,6 +250,7 @@ class TestFencing:
         assert keys_in(kafka, topic) == [0, *range(2, 20)]
         assert lease.asked == 3
 
+    @pytest.mark.thorough
     def test_executors_of_a_job_that_was_frozen_behind_its_look_at_the_lease_send_nothing(
         self, kafka, sink, spark, area, topic
     ):
@@ -314,6 +315,7 @@ def test_who_sends_ends_with_the_driver_even_in_the_middle_of_a_run():
     assert _ends(sender)
 
 
+@pytest.mark.thorough
 def test_a_process_with_nothing_to_do_ends_and_another_takes_its_place():
     senders = ProcessSenders(1, idle_s=0.3)
     before = senders.submit(0, _process_id, None).result()

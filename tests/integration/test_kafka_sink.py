@@ -437,6 +437,7 @@ def test_a_topic_made_anew_while_no_job_ran_is_noticed(kafka, sink, topic, made_
     assert opened.memory()[topic] not in {"", saved[topic]}
 
 
+@pytest.mark.thorough
 def test_a_turn_larger_than_a_quota_takes_within_the_timeout_is_sent_once(kafka, sink, topic, caplog):
     kafka.slow_down(topic, 200_000)
     opened = sink(client={"client.id": topic, "delivery.timeout.ms": "6000"})
@@ -553,6 +554,7 @@ class TestOutage:
         for target in sinks:
             target.close()
 
+    @pytest.mark.thorough
     def test_a_commit_waits_for_a_broker_that_comes_back(self, broker, opened, topic):
         sink = opened("60000")
         send(sink, [changes(topic, range(10))])
@@ -564,6 +566,7 @@ class TestOutage:
 
         assert [record.key() for record in broker.records(topic)] == [b'{"id":%d}' % key for key in range(20)]
 
+    @pytest.mark.thorough
     def test_a_turn_that_was_not_delivered_is_sent_again_in_order(self, broker, opened, topic):
         sink = opened("4000")
         send(sink, [changes(topic, range(10))])

@@ -15,6 +15,7 @@ SAMPLE = "test_a_turn_is_in_all_tables_once_though_a_process_dies_between_two_of
 """A merge into a table of Delta Lake takes some times as long."""
 
 
+@pytest.mark.thorough
 def test_a_turn_is_in_all_tables_once_though_a_process_dies_between_two_of_them():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS), "-k", SAMPLE]
     # The workers of a run in parallel tell those below them what they are.

@@ -81,6 +81,7 @@ def test_a_window_of_large_rows_keeps_to_its_bytes(table, tmp_path, spark):
         assert max(size for batches in windows for size in batches) < 12 * MEGABYTE
 
 
+@pytest.mark.thorough
 def test_rows_that_turn_out_large_are_fetched_a_few_at_a_time(table, tmp_path, spark, caplog):
     """Neither the table's size nor its last rows tell of the large ones, which stand together."""
     caplog.set_level("INFO")

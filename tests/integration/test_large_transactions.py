@@ -140,6 +140,7 @@ def table(database: Database) -> Database:
     return database
 
 
+@pytest.mark.thorough
 def test_a_long_transaction_killed_in_the_middle_arrives_once_and_in_order(table, tmp_path):
     """Then another one updates what a window reads, and is held by the engine until that closes."""
     spans = {"tidemark__span__max__rows": str(min(200_000, ROWS // 8)), "tidemark__max__lag__ms": "600000"}
@@ -189,6 +190,7 @@ def check_long(job: Measured) -> None:
     assert set(ops) == {"u", "r"}
 
 
+@pytest.mark.thorough
 def test_a_row_of_100_mb_arrives_from_the_log_and_from_the_table(table, tmp_path):
     job = Measured(table, tmp_path, tidemark__span__max__rows="400")
     with job, table.connect() as connection:

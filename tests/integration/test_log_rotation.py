@@ -52,6 +52,7 @@ def leave_a_line(database: Database, message: str) -> None:
         connection.execute(f"INSERT INTO {source.SIGNALS} VALUES ('{message}', 'log', '{data}')".encode())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("hangups_end")
 def test_a_log_is_rotated_by_moving_and_by_copying_and_a_hangup_ends_the_job(
     folder: Folder, database: Database

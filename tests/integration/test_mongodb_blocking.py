@@ -122,6 +122,7 @@ def test_a_stop_of_one_collection_lets_the_others_be_read_behind_it(mongodb, tmp
         until_same(one, client, "b")
 
 
+@pytest.mark.thorough
 def test_the_rest_is_read_after_a_crash(mongodb, tmp_path, spark):
     with mongodb.connect() as client:
         with job(mongodb, tmp_path, spark) as one:

@@ -42,6 +42,7 @@ def secured(authority: Authority) -> Iterator[MongoServer]:
         yield server
 
 
+@pytest.mark.thorough
 def test_a_password_that_changes_under_load_is_asked_for_again(
     secured: MongoServer,
     authority: Authority,

@@ -71,6 +71,7 @@ def expire(client: Any) -> None:
     keep("off")
 
 
+@pytest.mark.thorough
 def test_an_initial_snapshot_that_outlives_what_the_server_keeps_goes_on_in_windows(
     mongodb: MongoServer, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ):

@@ -13,6 +13,7 @@ from tests.servers.mongodb import MongoServer
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.thorough
 def test_an_initial_snapshot_reads_what_its_filter_leaves(
     mongodb: MongoServer, tmp_path: Path, spark: SparkSession
 ):

@@ -38,6 +38,7 @@ SOON = {"retriable.restart.connector.wait.ms": "500"}
 """Short pauses before something is tried again."""
 
 
+@pytest.mark.thorough
 def test_a_snapshot_whose_states_are_always_gone_fails_and_names_the_parameter(
     mongodb: MongoServer, tmp_path: Path, spark: SparkSession
 ):

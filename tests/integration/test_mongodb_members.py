@@ -64,6 +64,7 @@ def test_a_snapshot_is_measured_and_read_on_the_primary_whatever_the_string_says
         assert len(read) == 2 * 3990
 
 
+@pytest.mark.thorough
 def test_a_collection_that_the_named_member_does_not_know_yet_is_read(
     members: MongoSet, tmp_path: Path, spark: SparkSession
 ):

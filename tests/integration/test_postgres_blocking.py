@@ -141,6 +141,7 @@ class TestDebezium:
             assert reads(one, "a") == list(range(1, 501))
             assert not one.events("b")
 
+    @pytest.mark.thorough
     def test_an_error_during_blocking_snapshot_should_leave_the_connector_in_a_good_state(
         self, database, tmp_path, spark
     ):

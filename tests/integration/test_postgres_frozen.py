@@ -170,7 +170,10 @@ def parameters(database: Database) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("frozen", [False, True], ids=["flowing", "frozen"])
+@pytest.mark.parametrize(
+    "frozen",
+    [pytest.param(False, id="flowing", marks=pytest.mark.thorough), pytest.param(True, id="frozen")],
+)
 def test_a_signal_ends_the_command_in_time_and_leaves_no_process(
     shop: Database, tmp_path: Path, proxy: Proxy, *, frozen: bool
 ):

@@ -87,6 +87,7 @@ class TestShrinking:
             assert took
             return bool(job.answered("finished"))
 
+    @pytest.mark.thorough
     def test_the_table_is_read_to_its_end(self, table, tmp_path, spark, monkeypatch, caplog):
         slow_readers(monkeypatch, 0.0005)
 

@@ -85,6 +85,7 @@ def ops_of(job: Driven, id_: int) -> list[str]:
     return [event["value"]["op"] for event in job.events("t") if event["key"]["id"] == id_]
 
 
+@pytest.mark.thorough
 def test_a_log_that_is_held_goes_on_by_itself(table, tmp_path, spark):
     with driven(table, tmp_path, spark) as job, table.connect() as connection:
         log = job.job._session()

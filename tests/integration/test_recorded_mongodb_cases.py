@@ -1,4 +1,4 @@
-"""Every third recorded MongoDB case gives the recorded events, or our own.
+"""Every tenth recorded MongoDB case gives the recorded events, or our own.
 
 All of them take five minutes: `make golden` runs them.
 """
@@ -20,7 +20,7 @@ from tests.servers.mongodb import MongoServer
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 
-CASES = case_folders(OWN_CASES / "mongodb")[::3]
+CASES = case_folders(OWN_CASES / "mongodb")[::10]
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)

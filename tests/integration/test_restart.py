@@ -63,6 +63,7 @@ def ask_for_orders(database: Database) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder: Folder, database: Database):
     with Tidemark(folder) as job:
         job.until(lambda: streaming(database))

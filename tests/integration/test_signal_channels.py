@@ -193,6 +193,7 @@ def test_a_new_partition_is_read_too(
         assert [answer.label for answer in job.answered("accepted")] == [f"{topic}-0@0", f"{topic}-4@0"]
 
 
+@pytest.mark.thorough
 def test_while_the_broker_is_down_the_log_is_streamed_and_the_fault_is_told_once(
     tables: Database, tmp_path: Path, spark: SparkSession, topic: str, caplog: pytest.LogCaptureFixture
 ):

@@ -52,6 +52,7 @@ def test_short_keys_that_the_server_writes_at_length_are_refused(
         assert "3 rows read, 3 of 3 keys found" in job.answered("finished")[0].text
 
 
+@pytest.mark.thorough
 def test_dry_runs_with_conditions_that_are_planned_for_long_do_not_add_up(
     database: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):

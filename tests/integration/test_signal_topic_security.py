@@ -103,6 +103,7 @@ def test_a_wrong_password_is_told_once_and_shown_to_nobody(broker, authority, to
     assert "wr0ng-h0rse" not in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_broker_of_another_authority_is_told_once(broker, tmp_path, topic, caplog):
     broker.create_topic(topic)
     broker.send(topic, LOG, "shop")

@@ -93,6 +93,7 @@ def test_a_select_that_is_not_taken_is_refused(sqlserver, signals, tmp_path, spa
         assert said in driven.answered("rejected")[0].text
 
 
+@pytest.mark.thorough
 def test_the_rest_is_read_after_a_crash(sqlserver, signals, tmp_path, spark):
     filled(signals, 2000)
     sqlserver.start_capture(0.05)

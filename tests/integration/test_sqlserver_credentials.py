@@ -116,7 +116,7 @@ def test_a_login_that_is_refused_has_expired_if_one_served(
     assert "password-" not in f"{mistaken.value}{refused.value}"
 
 
-@pytest.mark.parametrize("road", ["near", "far"])
+@pytest.mark.parametrize("road", ["near", pytest.param("far", marks=pytest.mark.thorough)])
 def test_a_password_that_changes_under_load_is_asked_for_again(
     login: Login,
     shop: StandInDatabase,

@@ -127,6 +127,7 @@ def test_a_transaction_larger_than_a_span_comes_whole_and_in_order(
         assert driven.job.state.turn > 4
 
 
+@pytest.mark.thorough
 def test_many_rows_are_read_by_spark(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):

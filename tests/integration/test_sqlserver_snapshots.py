@@ -357,7 +357,16 @@ LONGEST = "x" * 124 + "lang"
 ODD = ("key1", "task", "run", "r", "select", "a]b", "it's", 'say "so"', "t", LONGEST)
 
 
-@pytest.mark.parametrize("keys", [("key0",), ("task", "key0"), ("key1", "key0"), ("a]b", "r")])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("key1", "key0"),
+        *(
+            pytest.param(keys, marks=pytest.mark.thorough)
+            for keys in [("key0",), ("task", "key0"), ("a]b", "r")]
+        ),
+    ],
+)
 def test_columns_may_be_called_as_the_adapter_calls_its_own(
     sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession, keys: tuple[str, ...]
 ):

@@ -124,6 +124,7 @@ def test_each_group_has_its_mutants():
     assert min(groups.values()) > 40
 
 
+@pytest.mark.thorough
 def test_another_process_plays_the_same_histories():
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert pool.submit(play, 1, 2).result() == play(1, 2)

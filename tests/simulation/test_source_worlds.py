@@ -18,7 +18,10 @@ _WORLDS = ("mongodb", "postgres", "sqlserver")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", _WORLDS)
+@pytest.mark.parametrize(
+    "world",
+    ["postgres", *(pytest.param(other, marks=pytest.mark.thorough) for other in ("mongodb", "sqlserver"))],
+)
 def test_a_seed_gives_the_same_history_to_the_byte_in_every_process(world):
     stories = printed_elsewhere(_PRINTS.format(world=world))
 
