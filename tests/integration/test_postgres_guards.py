@@ -283,6 +283,16 @@ class TestReaders:
             self.read(table, spark, replace(held.exported, text="1:2:"), 100)
 
 
+def until_sent(database: Database) -> None:
+    """Wait until the server has sent the job all that is committed, so that it comes in the open window."""
+    end, deadline = database.value("SELECT pg_current_wal_flush_lsn()::text"), time.monotonic() + 30
+    sent = f"SELECT bool_and(sent_lsn >= '{end}') FROM pg_stat_replication"
+    while not database.value(sent):
+        assert time.monotonic() < deadline, "the log is not sent"
+        time.sleep(0.05)
+    time.sleep(0.2)
+
+
 class TestLargeValues:
     """A large value that an update leaves alone is not in the log."""
 
@@ -299,6 +309,7 @@ class TestLargeValues:
             connection.execute(SNAPSHOT)
             job.until(lambda: job.job.window is not None)
             connection.execute(statement)
+            until_sent(documents)
             job.until_answered("finished")
             job.until_drained(documents)
             found: dict[int, str] = {}
