@@ -51,8 +51,6 @@ def lose_changes(blow: Blow, play: Play, journal: JournalReader, database: Stand
         if not blow.amount:
             play.child.kill()
         database.take_over(copied)
-        # Sessions that began meanwhile don't have the copy's settings.
-        database.plan_failover()
         return CHANGE_LOSSES["take over"] if sent else ""
     play.child.kill()
     time.sleep(blow.amount)

@@ -365,18 +365,27 @@ class StandInDatabase:
             self.generation += 1
             dropped = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
             connection.execute(dropped)
-            made = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(of))
-            for _attempt in range(_ATTEMPTS):
-                connection.execute(_END_SESSIONS, [of])
-                try:
+            # Nobody connects to the original meanwhile, nor to a copy without its settings.
+            closed = sql.SQL("CREATE DATABASE {} TEMPLATE {} ALLOW_CONNECTIONS false")
+            made = closed.format(sql.Identifier(name), sql.Identifier(of))
+            refuse = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false")
+            admit = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true")
+            connection.execute(refuse.format(sql.Identifier(of)))
+            try:
+                for _attempt in range(_ATTEMPTS):
+                    connection.execute(_END_SESSIONS, [of])
+                    try:
+                        connection.execute(made)
+                    except psycopg.errors.ObjectInUse:
+                        continue
+                    break
+                else:
                     connection.execute(made)
-                except psycopg.errors.ObjectInUse:
-                    continue
-                break
-            else:
-                connection.execute(made)
+            finally:
+                connection.execute(admit.format(sql.Identifier(of)))
             path = sql.SQL("ALTER DATABASE {} SET search_path = dbo, mssql, public")
             connection.execute(path.format(sql.Identifier(name)))
+            connection.execute(admit.format(sql.Identifier(name)))
 
     def set(self, name: str, value: str | None) -> None:
         """Set what the server reports: `updateability`, `group`, `snapshots`, `offset` (minutes)…"""
