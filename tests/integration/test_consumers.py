@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.thorough
 def test_connect_s_converters_read_what_they_would_have_written(
     database15: Database, kafka: KafkaBroker, tmp_path: Path, spark: SparkSession
 ) -> None:

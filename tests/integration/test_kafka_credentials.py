@@ -147,6 +147,7 @@ def test_tokens_are_asked_for_again_before_they_expire(broker, tmp_path, topic):
         go_on(broker, made, tmp_path, topic, changes, 12)
 
 
+@pytest.mark.thorough
 def test_a_password_that_changes_is_asked_for_again(broker, tmp_path, topic, caplog):
     broker.create_topic(f"{topic}-signals")
     admin = AdminClient(broker.plain)

@@ -230,6 +230,7 @@ def test_a_job_killed_between_sending_and_saving_repeats_and_loses_nothing(
     assert_replayed(broker, items, tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_path, spark, caplog):
     with running(items, tmp_path, spark, **into(broker, producer__delivery__timeout__ms="1500")) as job:
         until(lambda: job.job.state.position)

@@ -73,6 +73,7 @@ def slow_reading(job: Any) -> None:
     reader.read = late
 
 
+@pytest.mark.thorough
 def test_a_window_that_outlives_what_the_server_keeps_is_read_in_smaller_ones(
     mongodb: MongoServer, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ):

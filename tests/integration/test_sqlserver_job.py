@@ -235,6 +235,7 @@ class TestSilence:
         assert (said in caplog.messages) != running
         assert len(events) == 1
 
+    @pytest.mark.thorough
     def test_changes_that_were_cleaned_up_stop_the_job(
         self, sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
     ):

@@ -108,6 +108,7 @@ def test_updates_without_their_document_can_not_be_compared(mongodb, tmp_path, s
     assert (answer.outcome, "leaves the document out" in answer.text) == ("rejected", True)
 
 
+@pytest.mark.thorough
 def test_a_collection_that_somebody_else_keeps_is_verified_once_it_has_settled(mongodb, tmp_path, spark):
     """Somebody copies the documents late. The first verification comes while they are written."""
     more = {
