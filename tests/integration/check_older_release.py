@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.job.saved.state_document import beside_to_json, from_json, to_json
 from engine.model import NO_LIMIT
+from engine.verify.certificate import Chain
 from tests.demo import source
 from tests.demo.tidemark import Folder, Tidemark, write_properties
 from tests.integration.test_restart import (
@@ -135,7 +136,7 @@ def as_the_older_knows_it(state: State) -> State:
         failed=tuple(plain_failed(failed) for failed in snapshot.failed if failed.target.scope is None),
         paused=False,
     )
-    return replace(state, snapshot=plain)
+    return replace(state, snapshot=plain, certificates=Chain(), recovery=None, attempt=None)
 
 
 def plain_entry(table: Table) -> Table:
@@ -157,9 +158,9 @@ def plain_target(target: Target) -> Target:
 
 
 def plain_progress(progress: Progress) -> Progress:
-    """Progress without what only entries with a scope have."""
-    extent = replace(progress.extent, scoped=None)
-    return replace(progress, extent=extent, missing=plain_gaps(progress.missing), points=(), found=0)
+    """Progress without certificates, comparisons, and what only entries with a scope have."""
+    extent, missing = replace(progress.extent, scoped=None, schema=""), plain_gaps(progress.missing)
+    return replace(progress, extent=extent, missing=missing, points=(), found=0, certified=None, noted=None)
 
 
 def plain_failed(failed: FailedSnapshot) -> FailedSnapshot:
