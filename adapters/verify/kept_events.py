@@ -20,27 +20,33 @@ NOT_SHARED: Final = "executors must share the directories of the sink and of the
 
 @dataclass(frozen=True, slots=True)
 class CopyTools:
-    """What a copy works with.
+    """What the copies of a job work with.
 
-    - `executors` run its tasks, which read and write the driver's files if `shared_disk`
-    - below `work` files wait; what the job's next session goes on with is in the directory `verified`
+    - `executors` run their tasks, which read and write the driver's files if `shared_disk`
+    - below `staging` files wait; what the job's next session goes on with is in the directory `verified`
     - `clock` is the job's
-    - `traits` are those of the source's events
     - `database` has all collections, if their names don't have it
     """
 
     executors: Executors
-    work: str
+    staging: str
     verified: str
     clock: Clock
     shared_disk: bool
-    traits: Traits
     database: str = ""
+
+    @property
+    def work(self) -> str:
+        """Where the files of the sink's own copy wait."""
+        return f"{self.staging}/compared"
 
 
 @runtime_checkable
 class KeepsCopy(Protocol):
     """A sink whose content can be compared with its source."""
 
-    def copy(self, tools: CopyTools) -> Copy | str:
-        """Its content as a copy, or why it can't be compared here."""
+    def copy(self, tools: CopyTools, traits: Traits, /) -> Copy | str:
+        """Its content as a copy, or why it can't be compared here.
+
+        `traits` are those of the source's events.
+        """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.verify.kept_events import CopyTools, KeepsCopy
+from adapters.verify.kept_events import KeepsCopy
 from adapters.verify.seen_rows import SeenRowsFiles
 from adapters.verify.tables import foreign_copy
 from adapters.verify.tables.marker import Marker
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.verify.events.copied_events import Traits
+    from adapters.verify.kept_events import CopyTools
     from adapters.verify.tables.foreign_tables import ForeignTables
     from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.config.sinks.against import Against
     from engine.model import CollectionId
-    from engine.ports.executors import Executors
     from engine.ports.sink import Sink
     from engine.verify.copy import Copy, Settled
     from engine.verify.deletes import DeleteEvents
@@ -55,60 +55,42 @@ class Verifiable:
     truncates: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonTools:
-    """Where a job compares: its sink, who runs the tasks, and the directory below which files wait.
-
-    What the job's next session goes on with is in the directory `verified`. `clock` is the job's.
-    `shared_disk`: tasks read and write the driver's files. `database` has all collections, if their names
-    don't have it.
-    """
-
-    sink: Sink
-    executors: Executors
-    staging: str
-    verified: str
-    clock: Clock
-    shared_disk: bool
-    database: str = ""
-
-
-def verification_of(settings: Settings, ground: ComparisonTools, told: Verifiable | None) -> Verification:
+def verification_of(
+    settings: Settings, sink: Sink, tools: CopyTools, told: Verifiable | None
+) -> Verification:
     """The verifications of a job.
 
     `told` is what the source says of its events; None: its rows can't be compared.
     """
     if told is None:
         return Verification(Copies(why="this source does not tell how its events can be compared"))
-    copy = told.why or _refusal(settings) or _copy(ground, told.traits)
+    copy = told.why or _refusal(settings) or _copy(sink, tools, told.traits)
     if isinstance(copy, str):
         return Verification(Copies(why=copy))
     return Verification(
-        Copies(copy, others=_others(settings, ground, told, copy)),
-        SeenRowsFiles(ground.verified),
+        Copies(copy, others=_others(settings, tools, told, copy)),
+        SeenRowsFiles(tools.verified),
         deletes=told.deletes,
         settled=told.settled,
         settled_then=told.settled_then,
     )
 
 
-def _others(
-    settings: Settings, ground: ComparisonTools, told: Verifiable, own: Copy
-) -> dict[str, Copy | str]:
+def _others(settings: Settings, tools: CopyTools, told: Verifiable, own: Copy) -> dict[str, Copy | str]:
     """The copies that somebody else keeps, by name, or why one can't be compared."""
     if isinstance(own, HoldsRows):
         # Only rendered rows can be compared with them.
         why = "tables that somebody else keeps are compared in jobs with the sink files or kafka"
         return dict.fromkeys(settings.job.against, why)
-    place = foreign_copy.ForeignCopyTools(own, ground.executors)
+    place = foreign_copy.ForeignCopyTools(own, tools.executors)
     settle_s = settings.job.verify_settle_ms / 1000
     found: dict[str, Copy | str] = {}
     for name, target in settings.job.against.items():
-        tables, work = told.others(target), f"{ground.staging}/against/{name}"
+        tables, work = told.others(target), f"{tools.staging}/against/{name}"
         if isinstance(tables, str):
             found[name] = tables
         else:
-            marker = _marker(settings, ground.clock, told, target.marker)
+            marker = _marker(settings, tools.clock, told, target.marker)
             found[name] = foreign_copy.ForeignCopy(tables, settle_s, work, place, marker)
     return found
 
@@ -132,14 +114,8 @@ def _refusal(settings: Settings) -> str:
     return ""
 
 
-def _copy(ground: ComparisonTools, traits: Traits) -> Copy | str:
-    if not isinstance(ground.sink, KeepsCopy):
-        return (
-            "only the sinks files, kafka, jdbc, delta and iceberg keep what they were sent where it can be"
-            " compared"
-        )
-    work = f"{ground.staging}/compared"
-    tools = CopyTools(
-        ground.executors, work, ground.verified, ground.clock, ground.shared_disk, traits, ground.database
-    )
-    return ground.sink.copy(tools)
+def _copy(sink: Sink, tools: CopyTools, traits: Traits) -> Copy | str:
+    if isinstance(sink, KeepsCopy):
+        return sink.copy(tools, traits)
+    sinks = "files, kafka, jdbc, delta and iceberg"
+    return f"only the sinks {sinks} keep what they were sent where it can be compared"

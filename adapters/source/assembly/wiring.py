@@ -23,13 +23,14 @@ from adapters.source.assembly.supplied import (
     Site,
     SuppliedSource,
 )
-from adapters.source.assembly.verifying import ComparisonTools, verification_of
+from adapters.source.assembly.verifying import verification_of
 from adapters.spark.cluster.slots import slots_of
 from adapters.storage.certificate_files import DIRECTORY, CertificateDirectory
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
 from adapters.storage.workspace import VERIFIED, workspace_of
+from adapters.verify.kept_events import CopyTools
 from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.settings import Destination, SinkAhead
 from engine.errors import ConfigError
@@ -107,8 +108,7 @@ def job_parts(
     """What the job's loop works with."""
     leased, clock = site.checkpoint, site.locations.clock
     verified = str(Path(leased.staging).parent / VERIFIED)
-    ground = ComparisonTools(
-        site.made,
+    tools = CopyTools(
         site.locations.encoders,
         leased.staging,
         verified,
@@ -116,7 +116,7 @@ def job_parts(
         site.shared_disk,
         database=wired.database,
     )
-    verification = verification_of(settings, ground, wired.verifiable)
+    verification = verification_of(settings, site.made, tools, wired.verifiable)
     if settings.snapshot.recovery is Recovery.REPAIR and verification.copies.own is None:
         raise ConfigError(
             f"'tidemark.recovery' is 'repair', but nothing can be repaired here: {verification.copies.why}",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.events.copied_events import Traits
     from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -30,21 +31,17 @@ def _make(
     /,
 ) -> FilesSink:
     files = settings.sink_as(FilesSettings)
-    sink = _VerifiedFiles(files.directory, leased.sink_epoch, files.mode)
-    sink.settings = files
-    return sink
+    return _VerifiedFiles(files.directory, leased.sink_epoch, files.mode)
 
 
 class _VerifiedFiles(FilesSink):
     """The sink with the copy that its events are."""
 
-    settings: FilesSettings
-
-    def copy(self, tools: CopyTools) -> FilesCopy | str:
+    def copy(self, tools: CopyTools, traits: Traits, /) -> FilesCopy | str:
         """Its events as a copy."""
         if not tools.shared_disk:
             return NOT_SHARED
-        return FilesCopy(self.settings.directory, f"{tools.work}/sorted", tools.executors, tools.traits)
+        return FilesCopy(str(self._directory), f"{tools.work}/sorted", tools.executors, traits)
 
 
 def _directory(settings: FilesSettings) -> str:

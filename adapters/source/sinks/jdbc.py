@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.events.copied_events import Traits
     from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -37,7 +38,7 @@ def _make(
 class _VerifiedTables(JdbcSink):
     """The sink with the copy that its tables are."""
 
-    def copy(self, tools: CopyTools) -> TableCopy:
+    def copy(self, tools: CopyTools, _traits: Traits, /) -> TableCopy:
         """Its tables as a copy. Without a shared disk the driver compares."""
         executors = tools.executors if tools.shared_disk else ThreadExecutors(1)
         return TableCopy(self, tools.work, executors, tools.database)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.events.copied_events import Traits
     from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -61,11 +62,11 @@ class _VerifiedTopics(KafkaSink):
 
     settings: KafkaSettings
 
-    def copy(self, tools: CopyTools) -> TopicCopy | str:
+    def copy(self, tools: CopyTools, traits: Traits, /) -> TopicCopy | str:
         """Its topics as a copy. A topic may be compacted."""
         if not tools.shared_disk:
             return NOT_SHARED
-        traits, executors = replace(tools.traits, thins=True), tools.executors
+        traits, executors = replace(traits, thins=True), tools.executors
 
         def files(directory: str, in_order: bool) -> FilesCopy:  # noqa: FBT001
             return FilesCopy(directory, f"{tools.work}/sorted", executors, replace(traits, in_order=in_order))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from adapters.source.assembly.staging import Staging
     from adapters.source.assembly.supplied import LeasedCheckpoint
+    from adapters.verify.events.copied_events import Traits
     from adapters.verify.kept_events import CopyTools
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -59,7 +60,7 @@ class _VerifiedTables(LakeSink):
     reads: SparkTables
     settings: LakeSettings
 
-    def copy(self, tools: CopyTools) -> LakeCopy | str:
+    def copy(self, tools: CopyTools, _traits: Traits, /) -> LakeCopy | str:
         """Its tables as a copy."""
         if not tools.shared_disk:
             return NOT_SHARED

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.sinks.null import NullSink
-from adapters.source.assembly.verifying import ComparisonTools, Verifiable, verification_of
+from adapters.source.assembly.verifying import Verifiable, verification_of
 from adapters.spark.executors import ThreadExecutors
 from adapters.system import system_clock
 from adapters.verify.events.copied_events import Traits
-from adapters.verify.kept_events import NOT_SHARED
+from adapters.verify.kept_events import NOT_SHARED, CopyTools
 from engine.config import parse
 from engine.config.sinks.settings import SinkSettings
 from tests.unit.engine.config.least import POSTGRES
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from adapters.verify.kept_events import CopyTools
 
 KEPT: Any = SimpleNamespace()
 NOTHING: Mapping[str, str] = {}
@@ -31,10 +30,11 @@ class Keeps:
     """A sink of another package whose content can be compared, if tasks see the driver's files."""
 
     tools: CopyTools
+    traits: Traits
 
-    def copy(self, tools: CopyTools) -> Any:
+    def copy(self, tools: CopyTools, traits: Traits) -> Any:
         """Its content."""
-        self.tools = tools
+        self.tools, self.traits = tools, traits
         return KEPT if tools.shared_disk else NOT_SHARED
 
 
@@ -42,18 +42,18 @@ def compared(
     sink: Any, tmp_path: Path, *, shared_disk: bool = True, more: Mapping[str, str] = NOTHING
 ) -> Any:
     """What a job with this sink compares with."""
-    ground = ComparisonTools(
-        sink, ThreadExecutors(1), str(tmp_path), f"{tmp_path}/verified", system_clock(), shared_disk, "shop"
+    tools = CopyTools(
+        ThreadExecutors(1), str(tmp_path), f"{tmp_path}/verified", system_clock(), shared_disk, "shop"
     )
     verifiable = Verifiable(Traits(looked_up=True), deletes=lambda _collection: KEPT)
-    return verification_of(parse({**POSTGRES, **more}), ground, verifiable).copies
+    return verification_of(parse({**POSTGRES, **more}), sink, tools, verifiable).copies
 
 
 def test_a_sink_that_keeps_a_copy_is_given_what_a_copy_needs(tmp_path: Path):
     sink = Keeps()
 
     assert compared(sink, tmp_path).own is KEPT
-    assert sink.tools.traits == Traits(looked_up=True)
+    assert sink.traits == Traits(looked_up=True)
     assert (sink.tools.work, sink.tools.database) == (f"{tmp_path}/compared", "shop")
 
 
