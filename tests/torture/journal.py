@@ -51,3 +51,8 @@ class JournalReader:
     def of(self, *kinds: str) -> list[dict[str, Any]]:
         """The notes of these kinds so far."""
         return [note for note in self.read() if note["what"] in kinds]
+
+    def streams_since(self, count: int) -> bool:
+        """Whether a job has opened its log behind so many notes, and sent a turn since."""
+        notes = [note["what"] for note in self.read()[count:]]
+        return "opened" in notes and "turn" in notes[notes.index("opened") :]

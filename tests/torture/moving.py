@@ -154,8 +154,7 @@ class MovingSite(PostgresSite):
 
     def passed(self, position: Sequence[Any], end: int) -> bool:
         """By the place in the log. A place in the old server's log counts for nothing."""
-        notes = [note["what"] for note in self._journal.read()[self._before :]] if self._journal else []
-        if self._journal and ("opened" not in notes or "turn" not in notes[notes.index("opened") :]):
+        if self._journal and not self._journal.streams_since(self._before):
             return False
         return PostgresSite.passed(self, position, end)
 

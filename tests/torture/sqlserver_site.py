@@ -186,8 +186,7 @@ class SqlServerSite(Lasting):
 
     def passed(self, position: Sequence[Any], end: tuple[str, ...]) -> bool:
         """By the commit of each database's place. A place in a log that is lost counts for nothing."""
-        notes = [note["what"] for note in self._journal.read()[self._before :]] if self._journal else []
-        if self._journal and ("opened" not in notes or "turn" not in notes[notes.index("opened") :]):
+        if self._journal and not self._journal.streams_since(self._before):
             return False
         return all(commit >= mark for commit, mark in zip(position[::_PLACE_PARTS], end, strict=True))
 
