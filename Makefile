@@ -4,7 +4,9 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.ready
-PYTEST = $(BYTECODE) $(BIN)/python -m pytest
+# Hundreds of processes start in the tests. Each would compile all that it imports.
+BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
+PYTEST := $(BYTECODE) $(BIN)/python -m pytest
 COMPILE := $(BIN)/python -m uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
 LOCK := $(COMPILE) pyproject.toml --all-extras --output-file requirements.lock
@@ -14,8 +16,6 @@ LOCK_IMAGE := $(COMPILE) pyproject.toml --extra mongodb --extra sqlserver --cons
 LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 PROCESSES := 3
-# Hundreds of processes start in the tests. Each would compile all that it imports.
-BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint format unit test integration thorough class-archive test-cluster debezium-cases test-page test-sqlserver test-newest delta-table lake lake-killed verify-jdbc verify-lake verify-against jvm-ends jdbc-killed older-release manifests server-move recovery slot-failover import-offsets bench bench-peers floats consumers idle many-jobs torture demo demo-verify demo-kafka demo-lake demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants prove
