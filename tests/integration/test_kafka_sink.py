@@ -404,16 +404,28 @@ class TestFencing:
 
         assert [len(kafka.records(name)) for name in (topic, f"{topic}-b")] == [3, 3]
 
-    def test_a_refused_topic_is_named_and_the_turn_done_again_without_it(self, kafka, sink, topic):
+    @pytest.mark.parametrize("answered", ["before the rest is sent", "while the rest is sent"])
+    def test_a_refused_topic_is_named_and_the_turn_done_again_without_it(
+        self, kafka, sink, topic, answered, monkeypatch
+    ):
         kafka.create_topic(topic, cleanup__policy="compact")
-        opened = sink(fencing=Fencing.TRANSACTIONS)
-        refused, other = batch((topic, None, "{}", None)), changes(f"{topic}-a", range(3))
-        with pytest.raises(TopicsRefused, match="a compacted topic takes no record without a key"):
-            send(opened, [refused, other])
+        opened, rest = sink(fencing=Fencing.TRANSACTIONS), range(30_000)
+        refused, other = batch((topic, None, "{}", None)), changes(f"{topic}-a", rest, "x" * 1000)
+        produce = Delivery._produce
+
+        def produce_late(delivery: Delivery, sent: pa.RecordBatch) -> None:
+            produce(delivery, sent)
+            if answered == "before the rest is sent":
+                time.sleep(1)  # the answer is there, and nobody has asked for it
+
+        with monkeypatch.context() as slowed:
+            slowed.setattr(Delivery, "_produce", produce_late)
+            with pytest.raises(TopicsRefused, match="a compacted topic takes no record without a key"):
+                send(opened, [refused, other])
         send(opened, [other])
 
         assert [record.key() for record in kafka.records(f"{topic}-a")] == [
-            b'{"id":%d}' % key for key in range(3)
+            b'{"id":%d}' % key for key in rest
         ]
 
 

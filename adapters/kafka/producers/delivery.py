@@ -116,13 +116,18 @@ class Delivery:
     def _send_batch(self, batch: pa.RecordBatch) -> None:
         ends = ends_of(batch)
         start = 0
-        while start < batch.num_rows:
+        while start < batch.num_rows and not self._aborted:
             end = slice_end(ends, start, self._flow.window // _SLICES)
             sent = without(batch.slice(start, end - start), self._undelivered.refused)
             self._produce(sent)
             self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
             self._await_room()
             start = end
+
+    @property
+    def _aborted(self) -> bool:
+        """Whether a refused event has ended the transaction: nothing more of it will be delivered."""
+        return self._transaction is not None and bool(self._undelivered.refused)
 
     def prepare(self) -> None:
         """Make the producer the only one with its id, if it has one. Raises SinkError."""
@@ -150,6 +155,8 @@ class Delivery:
         now_s = time.monotonic()
         self._flow.note_unacknowledged(len(self._producer), now_s)
         self._undelivered.settle()
+        if self._aborted:
+            self._producer.purge(in_flight=False)  # what waits in the queue would wait until it times out
         if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
             self._renewed_s = now_s
             self._renew()
@@ -212,12 +219,16 @@ class Delivery:
         if headers.null_count < len(headers):
             for record, own in zip(records, headers.to_pylist(), strict=True):
                 self._insist(produce, record, headers_of(own))
+                if self._aborted:
+                    return
             return
         for record in records:
             try:
                 produce(*record)
             except (BufferError, KafkaException):
                 self._insist(produce, record, None)
+                if self._aborted:
+                    return
 
     def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
         """Produce one record, waiting for room; a failure that waiting can't repair is recorded."""
@@ -235,11 +246,21 @@ class Delivery:
                 if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
                     raise self._stalled() from None
             except KafkaException as exc:
+                ends = self._undelivered.is_end(exc.args[0])
+                if ends:
+                    self._await_cause()
                 self._undelivered.note_unsent(record, exc.args[0])
                 self._rejected += 1
+                if ends:
+                    self._undelivered.settle()
                 return
             else:
                 return
+
+    def _await_cause(self) -> None:
+        """Wait for the answer that has ended the transaction: it says which topic refuses which event."""
+        self._producer.purge(in_flight=False)
+        self._serve(self._producer.flush, self._timeout_ms / 1000)
 
     def _flush(self) -> None:
         while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):

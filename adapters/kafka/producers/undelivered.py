@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from adapters.kafka.settings import KafkaSettings
 
 _log = logging.getLogger("adapters")
-_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+# Public names of librdkafka's.
+_ENDED: Final = frozenset(
+    {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
+)
+"""Errors of the other records of a transaction that a broker's refusal has ended."""
 
 
 class UndeliveredRecords:
@@ -65,14 +69,20 @@ class UndeliveredRecords:
             return
         self._note_refused()
         records = self.take()
-        too_large = [failure for failure in records if failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
-        for failure in records:
-            if failure not in too_large:
-                text = f"{len(records)} events were not delivered: {message_of(failure.error)}"
-                raise sink_error(failure.error, text, failure.record[0])
-        for failure in too_large:
+        causes = [failure for failure in records if not self.is_end(failure.error)]
+        for failure in causes:
+            if failure.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise _undelivered(failure, len(records))
+        for failure in causes:
             if failure.record[0] not in self.refused:
-                self._settle_large(failure, too_large)
+                self._settle_large(failure, causes)
+        # A refused event aborts a transaction with everything in it; the turn is sent again.
+        if len(causes) < len(records) and not self.refused:
+            raise _undelivered(records[0], len(records))
+
+    def is_end(self, error: KafkaError) -> bool:
+        """Whether an error says only that the transaction has ended, and not why."""
+        return self._aborts and error.code() in _ENDED
 
     def _note_refused(self) -> None:
         """Note topics that refuse events. Other undelivered records for them no longer count."""
@@ -81,10 +91,7 @@ class UndeliveredRecords:
             if refuses(failure.error) and topic not in self.refused:
                 text = f"the topic refuses events: {message_of(failure.error)}"
                 self.refused[topic] = sink_error(failure.error, text, topic)
-        # A refused event aborts a transaction with everything in it; the turn is sent again.
-        ended = _PURGED if self._aborts and self.refused else frozenset[int]()
-        left = (failure for failure in self._records if failure.error.code() not in ended)
-        self._records = [failure for failure in left if failure.record[0] not in self.refused]
+        self._records = [failure for failure in self._records if failure.record[0] not in self.refused]
 
     def _settle_large(self, failure: UndeliveredRecord, too_large: list[UndeliveredRecord]) -> None:
         topic, value, key = failure.record
@@ -111,3 +118,8 @@ class UndeliveredRecords:
         _log.warning(
             "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
         )
+
+
+def _undelivered(failure: UndeliveredRecord, count: int) -> SinkError:
+    text = f"{count} events were not delivered: {message_of(failure.error)}"
+    return sink_error(failure.error, text, failure.record[0])
