@@ -57,6 +57,8 @@ class FilesTables:
         return any(UNCHANGED in row.values() for row in self.rows(name, types) or [])
 
     def _apply(self, rows: dict[str, Row], event: dict[str, Any], types: Mapping[str, str]) -> None:
+        if event["key"] is None and event["value"] is None:
+            return  # the tombstone of a row without a key names no row
         before, after = _keys(event)
         told = self.read(0, event["topic"], event["key"], event["value"])
         if told is not None and told.op == "t":
