@@ -67,8 +67,8 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     # A consumer of topics or tables can't be judged by changes that have no events.
     if wanted.kafka:
         return broken(script, wanted.blow)
-    if wanted.losses:
-        return with_losses(script, SLOT_LOSSES, wanted.moves)
+    if wanted.losses is not None:
+        return with_losses(script, SLOT_LOSSES, wanted.losses, wanted.moves)
     if wanted.tables:
         return script
     script = with_new_columns(script)

@@ -38,17 +38,18 @@ _FAULTY: Final = 0.6
 _PAUSES: Final = frozenset({"pause", "resume"})
 
 
-def with_losses(script: Script, kinds: Collection[str], moves: str = "") -> Script:
-    """The script with a job that recovers, and with a loss of one of these kinds in each round.
+def with_losses(script: Script, kinds: Collection[str], first: int, moves: str = "") -> Script:
+    """The script with a job that recovers, and with a loss in each round.
 
-    `moves` replaces its server, too. Nothing is paused: the signal to resume may be lost.
+    The kinds of loss take turns, beginning with number `first`. `moves` replaces the script's server, too.
+    Nothing is paused: the signal to resume may be lost.
     """
     draw = Random(f"{script.seed}/losses")
     properties = {**script.properties, **RECOVERS}
     rounds = []
-    for drawn in script.rounds:
-        kind, missed_s = draw.choice([*kinds]), draw.choice([0.0, 0.3, 1.0])
-        loss = Blow(round(draw.uniform(0.3, 2.0), 2), kind, missed_s)
+    for number, drawn in enumerate(script.rounds):
+        kind = [*kinds][(first + number) % len(kinds)]
+        loss = Blow(round(draw.uniform(0.3, 2.0), 2), kind, draw.choice([0.0, 0.3, 1.0]))
         faults = draw.randint(1, 8) if draw.random() < _FAULTY else 0
         signals = [sent for sent in drawn.signals if sent.kind not in _PAUSES]
         rounds.append(replace(drawn, signals=signals, blows=[*drawn.blows, loss], faults=faults))

@@ -71,7 +71,7 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
     script = varied(pressed(timed(script, wanted.blow)), wanted.asks)
     script = with_verifications(script, wanted.asks)
     script = sliced(script) if "slices" in wanted.blow else script
-    return with_lost_logs(script) if wanted.losses else script
+    return script if wanted.losses is None else with_lost_logs(script, wanted.losses)
 
 
 _PLAIN = TableShape("t0", "int32", "-", 40)

@@ -34,8 +34,8 @@ _MODES: Final = ("change_streams_update_full", "change_streams_update_full_with_
 _PASSED_S: Final = 120.0
 
 
-def with_lost_logs(script: Script) -> Script:
-    """The script on one server, with losses, and without what no event tells of."""
+def with_lost_logs(script: Script, first: int) -> Script:
+    """The script on one server, with losses from this one on, and without what no event tells of."""
     draw = Random(f"{script.seed}/lossy")
     left_out = UNTOLD | INCOMPLETE_FOR_A_WHILE
     rounds = [
@@ -51,7 +51,8 @@ def with_lost_logs(script: Script) -> Script:
         for drawn in script.rounds
     ]
     properties = {**script.properties, "capture.mode": draw.choice(_MODES)}
-    return with_losses(replace(script, rounds=rounds, properties=properties, database={}), LOG_LOSSES)
+    script = replace(script, rounds=rounds, properties=properties, database={})
+    return with_losses(script, LOG_LOSSES, first)
 
 
 def lose_log(

@@ -72,6 +72,8 @@ _KAFKA_BLOWS = {
 }
 """With Kafka, each history of a long run has these."""
 _SELDOM = 0.05
+_LOSSES_ON = 3
+"""How many kinds of loss further the next history begins. No source has 3 or 6 kinds."""
 _HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
 """One in this many histories has a SIGKILL, a server restart, a SIGKILL of the broker."""
 
@@ -156,7 +158,7 @@ class Run:
                 kafka=self.kafka,
                 initial=self.tables != "" or self.losses or (False if asks == "blocking" else self.initial),
                 tables=self.tables != "",
-                losses=self.losses,
+                losses=number * _LOSSES_ON if self.losses else None,
                 moves=self._moves(seed, number, minutes),
                 blow=self._blow(number, minutes),
                 asks=asks,

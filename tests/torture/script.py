@@ -39,9 +39,10 @@ class Wanted:
     """What a history must contain.
 
     `hard`: a SIGKILL of the job. `restart`: a restart of the server. `broken`: a SIGKILL of the broker.
-    `kafka`: events go to Kafka. `tables`: into tables. `losses`: logs are lost. `initial`: whether it begins
-    with an initial snapshot; None: its seed decides. `moves`: what replaces the server, if anything. `asks`:
-    blocking, scope, pause or verify, what it must request.
+    `kafka`: events go to Kafka. `tables`: into tables. `losses`: a log is lost in each round, by the
+    kinds of loss in turn from this one on; None: no log is. `initial`: whether it begins with an initial
+    snapshot; None: its seed decides. `moves`: what replaces the server, if anything. `asks`: blocking, scope,
+    pause or verify, what it must request.
     `blow`: what it must have; its seed decides about the others.
 
         PostgreSQL  skew, network, stall, disguise, freeze job, administration (`wild.py`)
@@ -61,7 +62,7 @@ class Wanted:
     blow: str = ""
     asks: str = ""
     tables: bool = False
-    losses: bool = False
+    losses: int | None = None
 
 
 ANYTHING = Wanted()

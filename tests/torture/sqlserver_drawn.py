@@ -41,7 +41,7 @@ def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
     script = with_verifications(_with_schemas(_written(seed, wanted)), wanted.asks)
     script = sliced(script) if "slices" in wanted.blow else script
-    return with_lost_changes(script) if wanted.losses else script
+    return script if wanted.losses is None else with_lost_changes(script, wanted.losses)
 
 
 def _with_schemas(script: Script) -> Script:

@@ -29,8 +29,8 @@ CHANGE_LOSSES: Final = {
 """The losses on SQL Server, and how they are counted."""
 
 
-def with_lost_changes(script: Script) -> Script:
-    """The script with losses, and without definitions."""
+def with_lost_changes(script: Script, first: int) -> Script:
+    """The script with losses from this one on, and without definitions."""
     rounds = [
         replace(
             drawn,
@@ -38,7 +38,7 @@ def with_lost_changes(script: Script) -> Script:
         )
         for drawn in script.rounds
     ]
-    return with_losses(replace(script, rounds=rounds), CHANGE_LOSSES)
+    return with_losses(replace(script, rounds=rounds), CHANGE_LOSSES, first)
 
 
 def lose_changes(blow: Blow, play: Play, journal: JournalReader, database: StandInDatabase) -> str:
