@@ -70,7 +70,7 @@ def ours(job: Driven) -> list[RecordTexts]:
     ]
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_we_go_on_from_its_slot_and_what_is_repeated_is_counted(
     database: Database,
     tmp_path: Path,

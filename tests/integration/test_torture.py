@@ -28,6 +28,7 @@ def test_no_history_violates_what_must_always_hold_and_a_guard_is_missed(
     assert reads > 0, said
 
 
+@pytest.mark.thorough
 def test_no_history_on_mongodb_violates_it_either_and_a_guard_is_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
