@@ -65,6 +65,16 @@ class NotDelivered(SinkError):
         self.topic = topic
 
 
+class TransactionEnded(SinkError):
+    """A transaction has ended, and no record says why. One of these `topics` may let nobody write."""
+
+    def __init__(
+        self, message: str, *, topics: frozenset[str] = frozenset(), where: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, where=where or next(iter(sorted(topics)), ""), hint=hint)
+        self.topics = topics
+
+
 class Reason:
     """The last error of a client's connections, and a hint. librdkafka itself keeps retrying."""
 

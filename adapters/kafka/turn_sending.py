@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.kafka.beside.row_task import SendRows, keeps_producers
 from adapters.kafka.beside.sending import RowSending
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.errors import NotDelivered
+from adapters.kafka.errors import NotDelivered, TransactionEnded
 from adapters.kafka.partitions import shares
 from adapters.kafka.producers.delivery import Delivery
 from adapters.kafka.producers.fencing import Fence, is_fence
@@ -187,11 +187,21 @@ class TurnSending:
     def handle_failure(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""
         said = self.topics.obstacle(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
+        denied = self._denied(error.topics) if isinstance(error, TransactionEnded) else {}
         self.give_up()
+        if denied:
+            return TopicsRefused(denied)
         if not isinstance(error, NotDelivered):
             return error
         text = f"{error.message}: {said}" if said else error.message
         return SinkError(text, where=error.where, hint=error.hint)
+
+    def _denied(self, topics: frozenset[str]) -> dict[str, SinkError]:
+        """Those of the topics that we may not write to: no record is told so in a transaction."""
+        try:
+            return self.topics.refusals(topics)
+        except SinkError:
+            return {}  # the brokers don't answer, and the turn is sent again
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """From now on send smaller batches than the one that was refused."""

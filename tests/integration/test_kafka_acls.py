@@ -86,8 +86,9 @@ def test_a_job_that_may_write_to_no_topic_makes_no_slot(broker, tables, tmp_path
     assert not any(broker.count(name) for name in before if name.startswith(f"{tables.name}."))
 
 
+@pytest.mark.parametrize("fencing", ["none", "transactions"])
 def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allowed(
-    broker, tables, tmp_path, spark, caplog, monkeypatch
+    broker, tables, tmp_path, spark, caplog, monkeypatch, fencing
 ):
     pace_of = wiring.pace
     monkeypatch.setattr(
@@ -98,10 +99,9 @@ def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allo
         broker.create_topic(name)
     broker.allow("job", AclOperation.WRITE, topic_b)
     broker.allow("job", AclOperation.DESCRIBE, topic_a)
-    with (
-        caplog.at_level(logging.WARNING),
-        driven(tables, tmp_path, spark, **into(broker, tables)) as job,
-    ):
+    broker.allow_transactions("job", AclOperation.WRITE, f"tidemark-{tables.name}-")
+    said = into(broker, tables, tidemark__sink__kafka__fencing=fencing)
+    with caplog.at_level(logging.WARNING), driven(tables, tmp_path, spark, **said) as job:
         told = caplog.text
         made = slots(tables)
         for key in range(3):

@@ -411,6 +411,7 @@ class TestFencing:
         kafka.create_topic(topic, cleanup__policy="compact")
         opened, rest = sink(fencing=Fencing.TRANSACTIONS), range(30_000)
         refused, other = batch((topic, None, "{}", None)), changes(f"{topic}-a", rest, "x" * 1000)
+        behind = changes(topic, rest, "x" * 100)  # comes back to the queue, to be sent again
         produce = Delivery._produce
 
         def produce_late(delivery: Delivery, sent: pa.RecordBatch) -> None:
@@ -421,7 +422,7 @@ class TestFencing:
         with monkeypatch.context() as slowed:
             slowed.setattr(Delivery, "_produce", produce_late)
             with pytest.raises(TopicsRefused, match="a compacted topic takes no record without a key"):
-                send(opened, [refused, other])
+                send(opened, [refused, behind, other])
         send(opened, [other])
 
         assert [record.key() for record in kafka.records(f"{topic}-a")] == [

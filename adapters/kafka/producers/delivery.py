@@ -48,6 +48,7 @@ _log = logging.getLogger("adapters")
 _SLICES: Final = 4
 """The least number of slices in flight per window."""
 _WAIT_S: Final = 0.005
+_CAUSE_S: Final = 0.2
 _TOLD_EVERY_S: Final = 5.0
 _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
@@ -89,7 +90,8 @@ class Delivery:
 
         Truncates of topics in `barriers`, which have several partitions, are sent alone: all events before
         them are delivered by then, and none behind them is sent yet. A topic that refuses an event gets no
-        more of them; the others get theirs. Raises SinkError.
+        more of them; the others get theirs. With a transactional id they don't: all is to be sent again,
+        without that topic's. Raises SinkError.
         """
         self._truncated.clear()
         self._undelivered.refused.clear()
@@ -97,6 +99,8 @@ class Delivery:
         if self._transaction is not None:
             self._transaction.begin()
         for batch in batches:
+            if self._aborted:
+                break
             found = truncated(batch)
             self._truncated |= found
             if found.isdisjoint(barriers):
@@ -126,7 +130,7 @@ class Delivery:
 
     @property
     def _aborted(self) -> bool:
-        """Whether a refused event has ended the transaction: nothing more of it will be delivered."""
+        """Whether an event was refused, so that the transaction is aborted: no more of it need be sent."""
         return self._transaction is not None and bool(self._undelivered.refused)
 
     def prepare(self) -> None:
@@ -154,9 +158,9 @@ class Delivery:
         """Check how far the brokers are."""
         now_s = time.monotonic()
         self._flow.note_unacknowledged(len(self._producer), now_s)
-        self._undelivered.settle()
+        self._settle()
         if self._aborted:
-            self._producer.purge(in_flight=False)  # what waits in the queue would wait until it times out
+            self._purge()
         if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
             self._renewed_s = now_s
             self._renew()
@@ -240,27 +244,39 @@ class Delivery:
                 self._serve(self._producer.poll, 0.05)
                 if self._reason.take_refusal():
                     self._renew()
-                self._undelivered.settle()
+                self._settle()
                 if len(self._producer) != held:
                     held, since_s = len(self._producer), time.monotonic()
                 if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
                     raise self._stalled() from None
             except KafkaException as exc:
-                ends = self._undelivered.is_end(exc.args[0])
-                if ends:
-                    self._await_cause()
                 self._undelivered.note_unsent(record, exc.args[0])
                 self._rejected += 1
-                if ends:
-                    self._undelivered.settle()
+                if self._undelivered.lacks_cause:
+                    self._settle()
                 return
             else:
                 return
 
-    def _await_cause(self) -> None:
-        """Wait for the answer that has ended the transaction: it says which topic refuses which event."""
+    def _settle(self) -> None:
+        """Settle what was not delivered, once it is known why.
+
+        A refused event ends a transaction. What is reported of it may come after the end of others.
+        """
+        until_s = time.monotonic() + self._timeout_ms / 1000
+        while self._undelivered.lacks_cause and time.monotonic() < until_s:
+            self._purge()
+            if not self._serve(self._producer.flush, _CAUSE_S):
+                break
+        self._undelivered.settle()
+
+    def _purge(self) -> None:
+        """Discard what waits in the queue.
+
+        Nothing of a transaction that has ended is sent any more, and what comes back to be sent again would
+        wait until it times out.
+        """
         self._producer.purge(in_flight=False)
-        self._serve(self._producer.flush, self._timeout_ms / 1000)
 
     def _flush(self) -> None:
         while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):

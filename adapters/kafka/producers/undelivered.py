@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError
 
 from adapters.kafka.client import batch_bytes
-from adapters.kafka.errors import BatchRefused, message_of, refuses, sink_error
+from adapters.kafka.errors import BatchRefused, TransactionEnded, message_of, refuses, sink_error
 from adapters.kafka.producers.delivered import UndeliveredRecord
 from engine.errors import SinkError, SinkRefused
 
@@ -30,7 +30,7 @@ _log = logging.getLogger("adapters")
 _ENDED: Final = frozenset(
     {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
 )
-"""Errors of the other records of a transaction that a broker's refusal has ended."""
+"""Errors of the other records of a transaction that an answer of a broker has ended."""
 
 
 class UndeliveredRecords:
@@ -64,23 +64,46 @@ class UndeliveredRecords:
         return records
 
     def settle(self) -> None:
-        """Set records aside that are too large. Raises SinkError if others were not delivered."""
+        """Set records aside that are too large. Raises SinkError if others were not delivered.
+
+        Raises TransactionEnded if no record says why a transaction has ended.
+        """
         if not self._records:
             return
         self._note_refused()
         records = self.take()
-        causes = [failure for failure in records if not self.is_end(failure.error)]
+        causes = [failure for failure in records if not self._is_end(failure.error)]
         for failure in causes:
             if failure.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                raise _undelivered(failure, len(records))
+                text = f"{len(records)} events were not delivered: {message_of(failure.error)}"
+                raise sink_error(failure.error, text, failure.record[0])
+        if self._lacks_cause(records):
+            raise TransactionEnded(
+                f"{len(records)} events were not delivered: {message_of(records[-1].error)}",
+                topics=frozenset(failure.record[0] for failure in records),
+            )
+        # From here on, the ends of a transaction follow from topics that refuse. The turn is sent again.
         for failure in causes:
             if failure.record[0] not in self.refused:
                 self._settle_large(failure, causes)
-        # A refused event aborts a transaction with everything in it; the turn is sent again.
-        if len(causes) < len(records) and not self.refused:
-            raise _undelivered(records[0], len(records))
 
-    def is_end(self, error: KafkaError) -> bool:
+    @property
+    def lacks_cause(self) -> bool:
+        """Whether a transaction has ended, and no record says why, so far."""
+        return self._lacks_cause(self._records)
+
+    def _lacks_cause(self, records: list[UndeliveredRecord]) -> bool:
+        ended = False
+        for failure in () if self.refused else records:
+            # A record that is too large for the producer itself does not reach the transaction.
+            local = failure.partition < 0 and failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            if self._is_end(failure.error):
+                ended = True
+            elif not local:
+                return False
+        return ended
+
+    def _is_end(self, error: KafkaError) -> bool:
         """Whether an error says only that the transaction has ended, and not why."""
         return self._aborts and error.code() in _ENDED
 
@@ -118,8 +141,3 @@ class UndeliveredRecords:
         _log.warning(
             "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
         )
-
-
-def _undelivered(failure: UndeliveredRecord, count: int) -> SinkError:
-    text = f"{count} events were not delivered: {message_of(failure.error)}"
-    return sink_error(failure.error, text, failure.record[0])

@@ -1,0 +1,106 @@
+"""What follows for the records of a transaction that ends."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from adapters.kafka.errors import TransactionEnded
+from adapters.kafka.producers.undelivered import UndeliveredRecords
+from adapters.kafka.settings import KafkaSettings
+from engine.errors import SinkError
+
+ENDED = KafkaError(KafkaError._STATE)
+PURGED = KafkaError(KafkaError._PURGE_QUEUE)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+REFUSED = KafkaError(KafkaError.INVALID_RECORD)
+TIMED_OUT = KafkaError(KafkaError._MSG_TIMED_OUT)
+
+
+class Sent:
+    """A record that a producer took; a message of the client can't be made."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def topic(self) -> str:
+        return self._topic
+
+    def value(self) -> bytes:
+        return b"{}"
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def partition(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def aside() -> list[bytes | None]:
+    return []
+
+
+@pytest.fixture
+def records(aside) -> UndeliveredRecords:
+    settings = KafkaSettings(dead_letter_topic="dead")
+    return UndeliveredRecords(settings, lambda record, _headers: aside.append(record[2]), aborts=True)
+
+
+def unsent(records: UndeliveredRecords, topic: str, error: KafkaError) -> None:
+    records.note_unsent((topic, b"{}", b"k"), error)
+
+
+def test_the_end_alone_sets_nothing_aside_and_names_all_that_may_be_the_cause(records, aside):
+    unsent(records, "large", TOO_LARGE)
+    unsent(records, "a", ENDED)
+    records.note(PURGED, Sent("b"))
+
+    assert records.lacks_cause
+    with pytest.raises(TransactionEnded, match="3 events were not delivered") as raised:
+        records.settle()
+    assert raised.value.topics == {"large", "a", "b"}
+    assert (aside, records.refused) == ([], {})
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_refusal_is_the_cause_whenever_it_is_noted(records, first):
+    if first:
+        records.note(REFUSED, Sent("a"))
+    unsent(records, "b", ENDED)
+    if not first:
+        assert records.lacks_cause
+        records.note(REFUSED, Sent("a"))
+
+    assert not records.lacks_cause
+    records.settle()
+    assert records.refused.keys() == {"a"}
+    unsent(records, "b", ENDED)
+    records.settle()
+    assert records.refused.keys() == {"a"}
+
+
+def test_a_record_too_large_for_the_broker_is_the_cause(records, aside):
+    records.note(TOO_LARGE, Sent("a"))
+    unsent(records, "b", ENDED)
+
+    assert not records.lacks_cause
+    records.settle()
+    assert (aside, records.refused.keys()) == ([], {"a"})
+
+
+def test_any_other_error_fails_the_delivery(records):
+    unsent(records, "b", ENDED)
+    records.note(TIMED_OUT, Sent("a"))
+
+    assert not records.lacks_cause
+    with pytest.raises(SinkError, match=r"^a: 2 events were not delivered"):
+        records.settle()
+
+
+def test_a_record_too_large_for_the_producer_is_set_aside(records, aside):
+    unsent(records, "a", TOO_LARGE)
+
+    assert not records.lacks_cause
+    records.settle()
+    assert (aside, records.refused) == ([b"k"], {})
