@@ -99,7 +99,7 @@ class Delivery:
         if self._transaction is not None:
             self._transaction.begin()
         for batch in batches:
-            if self._aborted:
+            if self._undelivered.aborted:
                 break
             found = truncated(batch)
             self._truncated |= found
@@ -120,18 +120,13 @@ class Delivery:
     def _send_batch(self, batch: pa.RecordBatch) -> None:
         ends = ends_of(batch)
         start = 0
-        while start < batch.num_rows and not self._aborted:
+        while start < batch.num_rows and not self._undelivered.aborted:
             end = slice_end(ends, start, self._flow.window // _SLICES)
             sent = without(batch.slice(start, end - start), self._undelivered.refused)
             self._produce(sent)
             self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
             self._await_room()
             start = end
-
-    @property
-    def _aborted(self) -> bool:
-        """Whether an event was refused, so that the transaction is aborted: no more of it need be sent."""
-        return self._transaction is not None and bool(self._undelivered.refused)
 
     def prepare(self) -> None:
         """Make the producer the only one with its id, if it has one. Raises SinkError."""
@@ -159,8 +154,6 @@ class Delivery:
         now_s = time.monotonic()
         self._flow.note_unacknowledged(len(self._producer), now_s)
         self._settle()
-        if self._aborted:
-            self._purge()
         if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
             self._renewed_s = now_s
             self._renew()
@@ -223,7 +216,7 @@ class Delivery:
         if headers.null_count < len(headers):
             for record, own in zip(records, headers.to_pylist(), strict=True):
                 self._insist(produce, record, headers_of(own))
-                if self._aborted:
+                if self._undelivered.aborted:
                     return
             return
         for record in records:
@@ -231,7 +224,7 @@ class Delivery:
                 produce(*record)
             except (BufferError, KafkaException):
                 self._insist(produce, record, None)
-                if self._aborted:
+                if self._undelivered.aborted:
                     return
 
     def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
@@ -261,22 +254,18 @@ class Delivery:
     def _settle(self) -> None:
         """Settle what was not delivered, once it is known why.
 
-        A refused event ends a transaction. What is reported of it may come after the end of others.
+        A refused event ends a transaction. What is reported of it may come after the end of others. What is
+        in the queue, or comes back to it, is discarded: none of it is sent any more, and it would wait until
+        it times out.
         """
         until_s = time.monotonic() + self._timeout_ms / 1000
         while self._undelivered.lacks_cause and time.monotonic() < until_s:
-            self._purge()
+            self._producer.purge(in_flight=False)
             if not self._serve(self._producer.flush, _CAUSE_S):
                 break
         self._undelivered.settle()
-
-    def _purge(self) -> None:
-        """Discard what waits in the queue.
-
-        Nothing of a transaction that has ended is sent any more, and what comes back to be sent again would
-        wait until it times out.
-        """
-        self._producer.purge(in_flight=False)
+        if self._undelivered.aborted:
+            self._producer.purge(in_flight=False)
 
     def _flush(self) -> None:
         while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):

@@ -47,6 +47,11 @@ class UndeliveredRecords:
         self._records: list[UndeliveredRecord] = []
         self.refused: dict[str, SinkError] = {}
 
+    @property
+    def aborted(self) -> bool:
+        """Whether an event was refused, so that the transaction is aborted: no more of it need be sent."""
+        return self._aborts and bool(self.refused)
+
     def note(self, error: KafkaError | None, message: Message) -> None:
         """Note how a record was delivered; the producer calls it for each."""
         if error is not None:
