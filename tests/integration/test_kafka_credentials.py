@@ -138,7 +138,7 @@ def test_tokens_are_asked_for_again_before_they_expire(broker, tmp_path, topic):
     file = tmp_path / "token"
 
     def change(_count: int) -> None:
-        replace(file, token(2.5))
+        replace(file, token(4.0))
 
     with changing(change, 0.5) as changes:
         made = settings(
