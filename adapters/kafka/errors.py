@@ -68,10 +68,8 @@ class NotDelivered(SinkError):
 class TransactionEnded(SinkError):
     """A transaction has ended, and no record says why. One of these `topics` may let nobody write."""
 
-    def __init__(
-        self, message: str, *, topics: frozenset[str] = frozenset(), where: str = "", hint: str = ""
-    ) -> None:
-        super().__init__(message, where=where or next(iter(sorted(topics)), ""), hint=hint)
+    def __init__(self, message: str, topics: frozenset[str] = frozenset()) -> None:
+        super().__init__(message, where=min(topics, default=""))
         self.topics = topics
 
 

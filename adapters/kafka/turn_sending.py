@@ -7,6 +7,7 @@ that the failure may have made wrong: the producer, the ids of producers, what w
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -186,22 +187,20 @@ class TurnSending:
 
     def handle_failure(self, error: TidemarkError) -> TidemarkError:
         """Discard what a failed delivery held; returns the error to raise, with what the brokers say."""
-        said = self.topics.obstacle(error.topic) if isinstance(error, NotDelivered) and error.topic else ""
-        denied = self._denied(error.topics) if isinstance(error, TransactionEnded) else {}
+        explained = self._explained(error)
         self.give_up()
-        if denied:
-            return TopicsRefused(denied)
+        return explained
+
+    def _explained(self, error: TidemarkError) -> TidemarkError:
+        if isinstance(error, TransactionEnded):
+            with suppress(SinkError):  # the brokers don't answer, and the turn is sent again
+                if denied := self.topics.refusals(error.topics):
+                    return TopicsRefused(denied)
         if not isinstance(error, NotDelivered):
             return error
+        said = self.topics.obstacle(error.topic) if error.topic else ""
         text = f"{error.message}: {said}" if said else error.message
         return SinkError(text, where=error.where, hint=error.hint)
-
-    def _denied(self, topics: frozenset[str]) -> dict[str, SinkError]:
-        """Those of the topics that we may not write to: no record is told so in a transaction."""
-        try:
-            return self.topics.refusals(topics)
-        except SinkError:
-            return {}  # the brokers don't answer, and the turn is sent again
 
     def make_batches_smaller(self, refused: BatchRefused) -> None:
         """From now on send smaller batches than the one that was refused."""

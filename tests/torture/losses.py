@@ -46,9 +46,9 @@ def with_losses(script: Script, kinds: Collection[str], first: int, moves: str =
     """
     draw = Random(f"{script.seed}/losses")
     properties = {**script.properties, **RECOVERS}
-    rounds = []
+    rounds, turns = [], [*kinds]
     for number, drawn in enumerate(script.rounds):
-        kind = [*kinds][(first + number) % len(kinds)]
+        kind = turns[(first + number) % len(turns)]
         loss = Blow(round(draw.uniform(0.3, 2.0), 2), kind, draw.choice([0.0, 0.3, 1.0]))
         faults = draw.randint(1, 8) if draw.random() < _FAULTY else 0
         signals = [sent for sent in drawn.signals if sent.kind not in _PAUSES]

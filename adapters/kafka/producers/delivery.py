@@ -216,16 +216,12 @@ class Delivery:
         if headers.null_count < len(headers):
             for record, own in zip(records, headers.to_pylist(), strict=True):
                 self._insist(produce, record, headers_of(own))
-                if self._undelivered.aborted:
-                    return
             return
         for record in records:
             try:
                 produce(*record)
             except (BufferError, KafkaException):
                 self._insist(produce, record, None)
-                if self._undelivered.aborted:
-                    return
 
     def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
         """Produce one record, waiting for room; a failure that waiting can't repair is recorded."""

@@ -1,6 +1,7 @@
 """Records that a producer could not deliver, and what follows for them, their topic and the delivery.
 
-refused by the topic     the topic gets no more events of the turn; the others get theirs
+refused by the topic     the topic gets no more events of the turn; the others get theirs; in a
+                         transaction they don't, and the turn is sent again without that topic
 too large                sent to the topic of dead letters, if there is one; else its topic refuses it
 anything else            the delivery fails, and everything is sent again
 """
@@ -76,18 +77,16 @@ class UndeliveredRecords:
         if not self._records:
             return
         self._note_refused()
-        records = self.take()
+        lacks_cause, records = self.lacks_cause, self.take()
+        text = f"{len(records)} events were not delivered"
+        if lacks_cause:
+            topics = frozenset(failure.record[0] for failure in records)
+            raise TransactionEnded(f"{text}: {message_of(records[-1].error)}", topics)
+        # From here on, the ends of a transaction follow from topics that refuse. The turn is sent again.
         causes = [failure for failure in records if not self._is_end(failure.error)]
         for failure in causes:
             if failure.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                text = f"{len(records)} events were not delivered: {message_of(failure.error)}"
-                raise sink_error(failure.error, text, failure.record[0])
-        if self._lacks_cause(records):
-            raise TransactionEnded(
-                f"{len(records)} events were not delivered: {message_of(records[-1].error)}",
-                topics=frozenset(failure.record[0] for failure in records),
-            )
-        # From here on, the ends of a transaction follow from topics that refuse. The turn is sent again.
+                raise sink_error(failure.error, f"{text}: {message_of(failure.error)}", failure.record[0])
         for failure in causes:
             if failure.record[0] not in self.refused:
                 self._settle_large(failure, causes)
@@ -95,18 +94,15 @@ class UndeliveredRecords:
     @property
     def lacks_cause(self) -> bool:
         """Whether a transaction has ended, and no record says why, so far."""
-        return self._lacks_cause(self._records)
-
-    def _lacks_cause(self, records: list[UndeliveredRecord]) -> bool:
-        ended = False
-        for failure in () if self.refused else records:
-            # A record that is too large for the producer itself does not reach the transaction.
-            local = failure.partition < 0 and failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-            if self._is_end(failure.error):
-                ended = True
-            elif not local:
-                return False
-        return ended
+        if not self._aborts or self.refused:
+            return False
+        # A record that is too large for the producer itself does not reach the transaction.
+        others = [
+            failure
+            for failure in self._records
+            if failure.partition >= 0 or failure.error.code() != KafkaError.MSG_SIZE_TOO_LARGE
+        ]
+        return bool(others) and all(self._is_end(failure.error) for failure in others)
 
     def _is_end(self, error: KafkaError) -> bool:
         """Whether an error says only that the transaction has ended, and not why."""
