@@ -106,9 +106,9 @@ class Desk:
         ]
         if not received:
             return []
-        at = position() if position else None
-        budget = Budget(self._monotonic)
-        named = KnownNames(known(), bounded_matcher, budget.check)
+        at, collections = position() if position else None, known()
+        budget = Budget(self._monotonic)  # for what signals say; a server that answers late is no fault of theirs
+        named = KnownNames(collections, bounded_matcher, budget.check)
         commands: list[Command] = []
         for number, signal in enumerate(received):
             if number == MAX_AT_ONCE or budget.spent:

@@ -27,6 +27,7 @@ from engine.job.reports.progress_log import resume_line
 from engine.job.retries import Retries
 from engine.job.snapshots.windows import Windows
 from engine.job.turns import Turns
+from engine.snapshot.changes.restarts import restart_unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,6 +152,7 @@ class Job:
         turns.state = job_parts.verification.courses.resume(turns.state, job_parts)
         turns.state = self._isolation.resume(turns.state)
         turns.state = startup.without_excluded(turns.state, job_parts)
+        turns.state = turns.state.with_queue(restart_unread(turns.state.snapshot))
 
     def start(self) -> None:
         """Open the log at the state's position; if it is lost, a new one, where the settings allow it."""

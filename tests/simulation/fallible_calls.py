@@ -54,6 +54,7 @@ class Process(Protocol):
 
     dead: bool
     epoch: int
+    renewing: bool
 
     def step(self, port: str) -> None:
         """Let time pass, and whatever the script wants to happen here. Raises Killed."""

@@ -98,6 +98,16 @@ def test_a_failing_history_is_cut_down_to_what_matters():
     assert small.setup == Setup()
 
 
+def test_a_renewal_of_the_lease_hides_no_state_from_a_store_that_has_listed_them():
+    duel = (("rival",), ("go", 20), ("go", 46), ("crash",), ("until", "commit", 150), ("rival",))
+    refused = (("go", 36), ("fault", "rename", "before", 1), ("stop-blocking", 3), ("go", 9))
+
+    played = World(History(Setup(long_queue=True), (*refused, *duel))).play()
+
+    assert played.violation == ""
+    assert played.happened["leases lost"] == 1
+
+
 def test_a_story_has_columns_over_time():
     lines = list(told(World(draw(5), story=True).play().story))
 

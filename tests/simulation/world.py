@@ -59,9 +59,11 @@ if TYPE_CHECKING:
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _TTL_MS = 8_000
 _MOST_TURNS = 1_000
-_ALL_ROWS = 100
+ALL_ROWS = 100
 """More than a table has."""
 _MOST_CALLS = 60_000
+_LEAP_S = 2.0
+"""As often as a job renews its lease."""
 
 
 class Life:
@@ -632,7 +634,13 @@ class World:
         """Let the rest be read by few windows and spans: nothing interleaves with them any more."""
         self.setup = self.setup.hurried()
         for name in ("chunk_rows", "window_rows"):
-            object.__setattr__(self.pace, name, _ALL_ROWS)
+            object.__setattr__(self.pace, name, ALL_ROWS)
+        self._leap()
+
+    def _leap(self) -> None:
+        """Let more time pass while the job waits: what a rate holds back needs fewer turns."""
+        for name in ("waiting_s", "idle_s"):
+            object.__setattr__(self.pace, name, _LEAP_S)
 
     def _tx(self, _life: Life, *rest: Any) -> None:
         *changes, visible = rest

@@ -20,6 +20,16 @@ def restart_all(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, tables=tuple(table.anew for table in snapshot.tables), failed=())
 
 
+def restart_unread(snapshot: Snapshot) -> Snapshot:
+    """The queue with entries unmeasured of which no window has sent anything.
+
+    A server that was restored, or failed over to a replica that lags, may have lost changes that were visible
+    when they were measured. Where rows were sent, the stream had come to what the measurement saw.
+    """
+    unread = (table.ticket for table in snapshot.tables if table.progress and table.progress.untouched)
+    return snapshot.changed(unread, lambda table: table.anew)
+
+
 def restart_collection(snapshot: Snapshot, collection: CollectionId) -> Snapshot:
     """The queue with all progress on one collection dropped."""
     tables = (table.anew if table.target.collection == collection else table for table in snapshot.tables)

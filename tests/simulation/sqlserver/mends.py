@@ -20,6 +20,7 @@ from adapters.sqlserver.log import database_log, entries
 from adapters.sqlserver.snapshot import initial, watermark
 from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
+from engine.job import loop
 from tests.simulation.mends import Mends
 from tests.simulation.sqlserver.script import draw
 
@@ -76,6 +77,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "streamed-meanwhile": lambda: patch.object(OpenWindows, "watch", lambda *_: Watch()),
     "closing-row": lambda: patch.object(watermark.SignalRows, "reached", _true),
     "end-of-the-log": lambda: patch.object(watermark.LogEnd, "reached", _true),
+    "measured-before-the-fork": lambda: patch.object(loop, "restart_unread", lambda snapshot: snapshot),
     "another-instance": lambda: patch.object(OpenWindows, "note_switch", lambda *_: None),
     "cleaned-up-while-it-was-planned": lambda: patch.object(
         database_log.DatabaseLogReader, "_check_kept", _kept_since_planned

@@ -28,7 +28,7 @@ from tests.simulation.sqlserver.oracle import SqlServerOracle
 from tests.simulation.sqlserver.questions import SimInstance, SimServer
 from tests.simulation.sqlserver.reading import SimChunks, change_reader, log_opener
 from tests.simulation.sqlserver.tables import DATABASE, NAMES, TABLES, lsn
-from tests.simulation.world import Executors, Life
+from tests.simulation.world import ALL_ROWS, Executors, Life
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -104,6 +104,8 @@ class SqlServerWorld(SourceWorld):
         self._signals: dict[str, int] = {}
         self._idle_ms = 0
         self._saved, self._whole = "", True
+        local = min(setup.local, setup.span_rows)
+        self._bounds = LogBounds(setup.span_rows, 1 << 20, local, part_rows=1, parts=3)
 
     def _begin(self) -> None:
         database = self.database
@@ -129,7 +131,7 @@ class SqlServerWorld(SourceWorld):
             SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000),
             chunks,
             change_reader(life),
-            LogBounds(setup.span_rows, 1 << 20, min(setup.local, setup.span_rows), part_rows=1, parts=3),
+            self._bounds,
             clock,
             None,
             log_opener(life),
@@ -201,6 +203,12 @@ class SqlServerWorld(SourceWorld):
         database.capture()
         if self.setup.eager and life.log is not None and not life.dead:
             life.log.steps.advance(most=3)
+
+    def _hurry(self) -> None:
+        """Read the rest of the log at once."""
+        super()._hurry()
+        for name in ("span_rows", "local_rows"):
+            object.__setattr__(self._bounds, name, ALL_ROWS)
 
     # What the job tells.
 

@@ -181,6 +181,18 @@ def test_signals_have_their_time_and_no_more(answers, monkeypatch):
     assert "are more than are taken at once" in answers[-1].text
 
 
+def test_the_time_of_signals_begins_once_the_server_has_named_its_tables(answers):
+    clock = [0.0]
+    desk = Desk(answers.append, monotonic=lambda: clock[0])
+
+    class Slow(Known):
+        def __call__(self):
+            clock[0] += 60.0
+            return super().__call__()
+
+    assert len(desk.commands([EXECUTE], Slow())) == 1
+
+
 def test_the_rows_of_a_window_are_no_signals(desk, answers):
     assert (list(desk.commands([OPEN], Known())), answers) == ([], [])
 

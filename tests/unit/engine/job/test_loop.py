@@ -613,7 +613,8 @@ class TestSessions:
         stop = iter([False, False, True, True, True])
         bench.job.run(lambda: next(stop))
 
-        assert bench.job.state == saved.from_json(bench.store.promoted[2])
+        before = saved.from_json(bench.store.promoted[2])
+        assert bench.job.state == before.with_queue(restart_unread(before.snapshot))
         assert bench.job.window is None
 
     def test_the_log_is_closed_however_the_job_ends(self, bench):

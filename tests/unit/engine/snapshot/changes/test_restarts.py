@@ -12,10 +12,36 @@ from engine.model import (
 )
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.changes.failures import remember_failures
-from engine.snapshot.changes.restarts import restart_all, restart_collection, restart_replaced
+from engine.snapshot.changes.restarts import (
+    restart_all,
+    restart_collection,
+    restart_replaced,
+    restart_unread,
+)
 from engine.snapshot.extent import Advance
 from engine.snapshot.queue import Snapshot
 from tests.unit.engine.snapshot.queues import EXTENT, A, B, C, mending, queued, run, with_gap
+
+
+class TestUnread:
+    """Entries that no window has read, at a start."""
+
+    def test_what_was_measured_and_not_read_is_measured_again(self):
+        snapshot = queued(A, B).with_extent(1, EXTENT, 5)
+
+        assert restart_unread(snapshot) == queued(A, B)
+
+    def test_what_was_read_in_part_goes_on(self):
+        begun = queued(A).with_extent(1, EXTENT, 5)
+        snapshot = begun.advanced(Advance(1, (run(None, "10"),), rows=9, emitted=9))
+
+        assert restart_unread(snapshot) == snapshot
+
+    def test_what_resumes_after_a_failure_keeps_its_gaps(self):
+        resumed = execute(with_gap(), ExecuteSnapshot("again", (A,)))
+        measured = resumed.with_extent(resumed.tables[-1].ticket, EXTENT, 5)
+
+        assert restart_unread(measured) == measured
 
 
 class TestReplaced:
