@@ -24,6 +24,7 @@ from engine.job.saved.attempt import Attempt
 from engine.job.saved.state import State
 from engine.job.snapshots.queue_limits import requests
 from engine.model import Channel, Position
+from engine.snapshot.changes.restarts import restart_unread
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
 from tests.changed_parts import change_parts
