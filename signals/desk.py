@@ -107,7 +107,7 @@ class Desk:
         if not received:
             return []
         at, collections = position() if position else None, known()
-        budget = Budget(self._monotonic)  # for what signals say; a server that answers late is no fault of theirs
+        budget = Budget(self._monotonic)  # a server that answers late takes none of it
         named = KnownNames(collections, bounded_matcher, budget.check)
         commands: list[Command] = []
         for number, signal in enumerate(received):

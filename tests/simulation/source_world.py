@@ -149,7 +149,7 @@ class SourceWorld(World):
         """Change what waits to be changed."""
 
     def _hurry(self) -> None:
-        """Read windows at once, but none of a whole table: most of these worlds' windows overlap in the end."""
+        """Read windows at once, but none of a whole table: most of them overlap in the end."""
         self.setup = replace(self.setup, reading_polls=1, opening_polls=0, joining_polls=0)
         object.__setattr__(self.pace, "window_rows", _WINDOW_ROWS)
         self._leap()

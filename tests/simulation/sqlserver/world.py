@@ -119,7 +119,7 @@ class SqlServerWorld(SourceWorld):
 
     def source_of(self, life: Life) -> SqlServerSource:
         """The adapter's source, whose tools are simulated where they would block."""
-        setup, settings = self.setup, settings_of(self.setup)
+        settings = settings_of(self.setup)
         server = SimServer(self.server, life)
         clock = Clock(self.now, self.clock, life.sleep, self.new_id)
         chosen = snapshotter(settings.snapshot)
