@@ -1,11 +1,12 @@
 """Blocks that tasks have staged, kept by Spark on the disks of the executors that wrote them.
 
-The tasks of a job give back a row for each piece of a block:
+The tasks of a job give back a row for each piece of a block. Pieces are compressed, because events repeat
+themselves, and Spark's JVMs copy, encrypt, write, read and ship each byte:
 
-    name                        piece
-    ──────────────────────────  ──────
-    "…/run-00003-17.text"       1 MiB
-    "…/run-00003-17.text"       1 MiB …
+    name                        size    piece
+    ──────────────────────────  ──────  ────────────
+    "…/run-00003-17.text"       1 MiB   its LZ4
+    "…/run-00003-17.text"       1 MiB   its LZ4 …
 
 A task's outcome, with its small blocks, comes to the driver with the end of the task (`task_reports.py`): a
 second job would read all rows again to find it.
@@ -56,11 +57,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[Iterator[tuple[str, bytes]], int], Iterator[bytes]]"
 """What is done with the pieces of a partition, of which each has the name of its block."""
-_ROWS: Final = pa.schema([("name", pa.string()), ("piece", pa.binary())])
-_SENT: Final = pa.schema([("name", pa.large_string()), ("piece", pa.large_binary())])
+_ROWS: Final = pa.schema([("name", pa.string()), ("size", pa.int32()), ("piece", pa.binary())])
+_SENT: Final = pa.schema([("name", pa.large_string()), ("size", pa.int32()), ("piece", pa.large_binary())])
 _AS_MESSAGES: Final = {"maxRecordsPerBatch": "1", "useLargeVarTypes": "true"}
 """How Spark sends the rows to Python: one in each message, of this schema."""
-_ROWS_DDL: Final = "name string, piece binary"
+_ROWS_DDL: Final = "name string, size int, piece binary"
+_CODEC: Final = "lz4_raw"
 _LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 """Spark's condition where nobody has a kept partition any more."""
 _DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, deserialized=False)
@@ -85,7 +87,8 @@ class _KeepingTask(Generic[Result]):
 
 
 def _row(name: str, piece: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"name": [name], "piece": [piece]}, _ROWS)
+    packed = pa.compress(piece, _CODEC, asbytes=True)
+    return pa.RecordBatch.from_pydict({"name": [name], "size": [len(piece)], "piece": [packed]}, _ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,8 @@ class _OnPartition:
 def _pieces(messages: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     for message in messages:
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), _SENT)
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        for name, size, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield name, pa.decompress(packed, size, _CODEC, asbytes=True)
 
 
 @dataclass(frozen=True, slots=True)
