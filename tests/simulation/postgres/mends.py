@@ -20,6 +20,7 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import BY_CTID
+from engine.job import loop
 from engine.job.saved.state import State
 from engine.snapshot import queue_entry
 from engine.snapshot.merge import SupersededKeys
@@ -78,6 +79,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(eligibility, "merge_key", _by_primary_key),
         patch.object(relations, "merge_key", _by_primary_key),
     ),
+    "measured-before-the-fork": lambda: patch.object(loop, "restart_unread", lambda snapshot: snapshot),
     "equal-rows": lambda: patch.object(
         superseded_keys, "of_entries", lambda *found: _without_copies(_by(*found))
     ),
