@@ -158,14 +158,23 @@ class PostgresWorld(SourceWorld):
         return PostgresSource(settings, own, LogOpening(settings, server, own, relations))
 
     def mended(self, error: TidemarkError) -> bool:
-        """Create the publication, or wait until a reader that sleeps has lost the slot."""
+        """Create the publication, or wait until a reader that sleeps has lost the slot.
+
+        A job has tried so often before it ends; the last attempt may have failed otherwise.
+        """
         if isinstance(error, ConfigError) and self.database.publication is None:
             self.database.create_publication()
             return True
-        if isinstance(error, SourceError) and re.search("is in use|is active for PID", error.message):
+        in_use = re.search("is in use|is active for PID", error.message) or self._is_slot_held()
+        if isinstance(error, SourceError) and in_use:
             self.pass_time(20.0)
             return True
         return False
+
+    def _is_slot_held(self) -> bool:
+        """Whether a job that sleeps reads the log."""
+        sleeping = (life for seat, life in self._lives.items() if seat != self._running)
+        return any(life.log is not None and not life.dead for life in sleeping)
 
     def buried(self, life: Life) -> None:
         """A process has ended: its connections end with it."""
