@@ -1,7 +1,7 @@
 """Blocks that tasks have staged, kept by Spark on the disks of the executors that wrote them.
 
-The tasks of a job give back a row for each piece of a block. Pieces are compressed, because events repeat
-themselves, and Spark's JVMs copy, encrypt, write, read and ship each byte:
+The tasks of a job give back a message for each piece of a block. Pieces are compressed, because events repeat
+themselves, and Spark's JVMs encrypt, write, read and ship each byte:
 
     name                        size    piece
     ──────────────────────────  ──────  ────────────
@@ -9,14 +9,15 @@ themselves, and Spark's JVMs copy, encrypt, write, read and ship each byte:
     "…/run-00003-17.text"       1 MiB   its LZ4 …
 
 A task's outcome, with its small blocks, comes to the driver with the end of the task (`task_reports.py`): a
-second job would read all rows again to find it.
+second job would read all messages again to find it.
 
-Spark keeps these rows on disk, without their lineage (`localCheckpoint`). So a task that opens a block runs
-where it is, or gets its rows over the network, and a lost block stays lost: if Spark computed it again, it
-would read other rows. Whoever needs it fails, and the window is read again.
+To Spark a message is bytes, which it never unpacks. It keeps them on disk, without their lineage
+(`localCheckpoint`). So a task that opens a block runs where it is, or gets its messages over the network, and
+a lost block stays lost: if Spark computed it again, it would read other rows. Whoever needs it fails, and the
+window is read again.
 
-Owns the rows, and where each block is. `executor_blocks.py` owns the handles, `block_executors.py` the jobs
-whose tasks open blocks.
+Owns the messages, and where each block is. `executor_blocks.py` owns the handles, `block_executors.py` the
+jobs whose tasks open blocks.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD, StorageLevel, TaskContext
+from pyspark import RDD, StorageLevel
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame, functions
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from adapters.java_faults import java_faults
 from adapters.spark import outcomes
@@ -48,7 +49,7 @@ from engine.errors import ExecutorsFailed, TidemarkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from adapters.spark.task_reports import Report
     from engine.staging.port import BlockStore
@@ -57,61 +58,61 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[Iterator[tuple[str, bytes]], int], Iterator[bytes]]"
 """What is done with the pieces of a partition, of which each has the name of its block."""
-_ROWS: Final = pa.schema([("name", pa.string()), ("size", pa.int32()), ("piece", pa.binary())])
-_SENT: Final = pa.schema([("name", pa.large_string()), ("size", pa.int32()), ("piece", pa.large_binary())])
-_AS_MESSAGES: Final = {"maxRecordsPerBatch": "1", "useLargeVarTypes": "true"}
-"""How Spark sends the rows to Python: one in each message, of this schema."""
-_ROWS_DDL: Final = "name string, size int, piece binary"
 _CODEC: Final = "lz4_raw"
 _LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 """Spark's condition where nobody has a kept partition any more."""
-_DISK: Final = StorageLevel(useDisk=True, useMemory=False, useOffHeap=False, deserialized=False)
 
 
 @dataclass(frozen=True, slots=True)
-class _KeepingTask(Generic[Result]):
-    """A task that reports its outcome and gives back what it has staged. Goes to the executors."""
+class _KeepingTask(Generic[Item, Result]):
+    """A task that reports its outcome and gives back what it has staged. Goes to the executors.
 
-    task: Callable[[Iterable[pa.RecordBatch]], Result]
+    `unpack` makes the items of its partition into what the task takes.
+    """
+
+    task: Callable[[Iterable[Item]], Result]
+    unpack: Callable[[Iterable[Any]], Iterable[Item]]
     report: Report
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
+    def __call__(self, partition: int, given: Iterable[Any]) -> Iterator[bytes]:
         with outbox() as staged:
-            outcome = Attempt(self.task)(batches)
+            outcome = Attempt(self.task)(self.unpack(given))
             large = [block.name for block in staged.large]
             self.report(pickle.dumps((partition, outcome, staged.small, large)))
             for block in staged.large:
-                yield from (_row(block.name, piece) for piece in block.pieces())
+                yield from (_message(block.name, piece) for piece in block.pieces())
 
 
-def _row(name: str, piece: bytes) -> pa.RecordBatch:
-    packed = pa.compress(piece, _CODEC, asbytes=True)
-    return pa.RecordBatch.from_pydict({"name": [name], "size": [len(piece)], "piece": [packed]}, _ROWS)
+def _message(name: str, piece: bytes) -> bytes:
+    return pickle.dumps((name, len(piece), pa.compress(piece, _CODEC, asbytes=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """Unpacks batches of Arrow. Goes to the executors."""
+
+    schema: pa.Schema
+
+    def __call__(self, messages: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        return (pa.ipc.read_record_batch(pa.py_buffer(message), self.schema) for message in messages)
 
 
 @dataclass(frozen=True, slots=True)
 class _Share(Generic[Item, Result]):
-    """Runs each of these items as a task of a job without rows. Goes to the executors."""
+    """Runs the items of a partition. Goes to the executors."""
 
     task: Callable[[Item], Result]
-    items: Sequence[Item]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> list[Result]:
-        for _batch in batches:
-            pass
-        context = TaskContext.get()
-        return [self.task(self.items[context.partitionId() if context else 0])]
+    def __call__(self, items: Iterable[Item]) -> list[Result]:
+        return [self.task(item) for item in items]
 
 
 class KeptRows:
-    """The rows of one job, until all their blocks are released."""
+    """The messages of one job, until all their blocks are released."""
 
-    def __init__(self, rows: DataFrame) -> None:
-        self.spark, self._rows = rows.sparkSession, rows
+    def __init__(self, spark: SparkSession, messages: RDD[bytes]) -> None:
+        self.spark, self._messages = spark, messages
         self._names: set[str] = set()
-        self._session: SparkSession | None = None
 
     def keeps(self, partition: int, names: Iterable[str]) -> dict[str, KeptBlock]:
         """The places of blocks that a partition has."""
@@ -120,48 +121,23 @@ class KeptRows:
         return found
 
     def release(self, name: str) -> None:
-        """Let the rows go once none of their blocks is needed."""
+        """Let the messages go once none of their blocks is needed."""
         self._names.discard(name)
         if not self._names:
             self.drop()
 
     def drop(self) -> None:
-        """Let the rows go."""
+        """Let the messages go."""
         try:
-            self._kept().unpersist(False)  # noqa: FBT003  a JVM object
+            self._messages.unpersist()
         except SPARK_ERRORS:
-            return  # Spark has ended, and the rows with it
-
-    @property
-    def partitions(self) -> int:
-        """How many there are, a task's each."""
-        return int(self._kept().getNumPartitions())
-
-    def _kept(self) -> Any:
-        return self._rows._jdf.queryExecution().logical().rdd()  # noqa: SLF001  there is no public way
+            return  # Spark has ended, and the messages with it
 
     def run(self, work: Work, wanted: Mapping[int, set[str]]) -> list[bytes]:
-        """Run `work` on the partitions in `wanted`, as a job, with the rows of the blocks wanted of each."""
-        names = sorted(set[str]().union(*wanted.values()))
-        messages = self._messages(functions.col("name").isin(names))
-        work_there = messages.mapPartitionsWithIndex(_OnPartition(work))
+        """Run `work` on the partitions in `wanted`, as a job, with the pieces of the blocks wanted there."""
+        names = frozenset[str]().union(*wanted.values())
+        work_there = self._messages.mapPartitionsWithIndex(_OnPartition(work, names))
         return list(self.spark.sparkContext.runJob(work_there, _as_it_is, sorted(wanted)))
-
-    def _messages(self, condition: Column) -> RDD[bytes]:
-        """The rows that meet a condition, each as a message of Arrow.
-
-        Spark would send rows as pickles, for which its pickler turns each byte into a character. How many
-        rows a message has is a setting of the session, which reading windows changes. So they have their own.
-        """
-        session = self._session = self._session or self.spark.newSession()
-        for name, value in _AS_MESSAGES.items():
-            session.conf.set(f"spark.sql.execution.arrow.{name}", value)
-        # There is no public way.
-        inner: Any = session._jsparkSession  # noqa: SLF001
-        schema, streams = self._rows._jdf.schema(), False  # noqa: SLF001
-        rows = DataFrame(inner.internalCreateDataFrame(self._kept(), schema, streams), session)
-        messages = rows.filter(condition)._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001
-        return RDD(messages, self.spark.sparkContext, NoOpSerializer())
 
 
 def _as_it_is(results: Iterable[bytes]) -> Iterable[bytes]:
@@ -173,16 +149,15 @@ class _OnPartition:
     """`work` as Spark calls it, with the number of its partition first."""
 
     work: Work
+    names: frozenset[str]
 
     def __call__(self, partition: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        return self.work(_pieces(messages), partition)
+        return self.work(self._pieces(messages), partition)
 
-
-def _pieces(messages: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    for message in messages:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message), _SENT)
-        for name, size, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield name, pa.decompress(packed, size, _CODEC, asbytes=True)
+    def _pieces(self, messages: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+        for name, size, packed in map(pickle.loads, messages):
+            if name in self.names:
+                yield name, pa.decompress(packed, size, _CODEC, asbytes=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +196,34 @@ def run(
     """Run a task on the rows of every partition, as `outcomes.run`; it stages in this store."""
     if not isinstance(store, ExecutorBlocks):
         return outcomes.run(frame, task)
-    with reports(frame.sparkSession.sparkContext) as told:
-        rows = frame.mapInArrow(_KeepingTask(task, told.report), _ROWS_DDL)
-        kept = KeptRows(rows.localCheckpoint(eager=True, storageLevel=_DISK))
+    spark = frame.sparkSession
+    large = spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+    schema = to_arrow_schema(frame.schema, prefers_large_types=large)
+    # There is no public way.
+    batches = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001
+    given: RDD[bytes] = RDD(batches, spark.sparkContext, NoOpSerializer())
+    return _keep(spark, given, _Batches(schema), task)
+
+
+def _keep(
+    spark: SparkSession,
+    given: RDD[Any],
+    unpack: Callable[[Iterable[Any]], Iterable[Item]],
+    task: Callable[[Iterable[Item]], Result],
+) -> list[Result]:
+    """Run a task on every partition, and keep what it stages."""
+    with reports(spark.sparkContext) as told:
+        messages = given.mapPartitionsWithIndex(_KeepingTask(task, unpack, told.report))
+        messages._jrdd_deserializer = NoOpSerializer()  # noqa: SLF001  there is no public way to give bytes back
+        messages.persist(StorageLevel.DISK_ONLY).localCheckpoint()
+        kept = KeptRows(spark, messages)
+        try:
+            messages._jrdd.count()  # noqa: SLF001  the public one has Python count
+        except BaseException:
+            kept.drop()
+            raise
     try:
-        returned = latest(told.all, kept.partitions)
+        returned = latest(told.all, given.getNumPartitions())
         results = [outcomes.result(outcome) for _partition, outcome, _small, _large in returned]
     except BaseException:
         kept.drop()
@@ -258,9 +256,9 @@ def map_staging(
     """Run a task on every item, as `SparkExecutors.map`; it stages in this store."""
     if not isinstance(store, ExecutorBlocks) or not items:
         return SparkExecutors(spark).map(task, items)
-    frame = spark.range(0, len(items), 1, len(items))
+    given = spark.sparkContext.parallelize(items, len(items))
     try:
-        return [done for results in run(frame, _Share(task, items), store) for done in results]
+        return [done for results in _keep(spark, given, iter, _Share(task)) for done in results]
     except SPARK_ERRORS as error:
         raise of_executors(error, f"a job of {len(items)} tasks") from error
 
