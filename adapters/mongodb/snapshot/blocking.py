@@ -22,24 +22,34 @@ from adapters.mongodb.log.position import has_passed
 from engine.errors import SchemaChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from adapters.mongodb.log.reader import MongoLog
     from adapters.source.signals.stop_watch import StopWatch
     from engine.errors import SnapshotGone, SourceError
     from engine.job.saved.state import State
-    from engine.model import Position
+    from engine.model import CollectionId, Position, Run
 
 _log = logging.getLogger("adapters")
 
 
 @dataclass(frozen=True, slots=True)
 class BlockingView:
-    """A cluster time, and the log that is held there: the `Watermark` of each window."""
+    """A cluster time, and the log that is held there: the `Watermark` of each window.
+
+    `keys` are those of all collections just before. One that is the same later was the same at the time.
+    """
 
     at: tuple[int, int]
+    keys: Mapping[CollectionId, tuple[str, ...]]
     log: MongoLog
     lose: Callable[[], None]
+
+    def check(self, runs: Iterable[Run]) -> None:
+        """Raise SchemaChanged if a collection may have been another one at the time than it was measured."""
+        for run in runs:
+            if self.keys.get(run.target.collection) != run.key:
+                raise SchemaChanged("it was made or renamed behind the view", where=run.target.collection)
 
     def loosen(self) -> None:
         """Do nothing: capped collections are not read in a view."""
@@ -88,17 +98,26 @@ class BlockingViews:
         """Whether the stream stays where it is: it has reached the view."""
         return self.view is not None and position is not None and self.view.reached(position)
 
-    def open(self, now: Callable[[], tuple[int, int]], streamed_to: tuple[int, int]) -> BlockingView | None:
-        """The view in progress or a new one; None where no log is streamed."""
+    def open(
+        self,
+        now: Callable[[], tuple[int, int]],
+        streamed_to: tuple[int, int],
+        keys: Callable[[], Mapping[CollectionId, tuple[str, ...]]],
+    ) -> BlockingView | None:
+        """The view in progress or a new one; None where no log is streamed.
+
+        `keys` asks for those of all collections.
+        """
         if self.view is not None and streamed_to <= self.view.at:
             return self.view
         if self._log is None:
             return None
         if self._stops is not None:
             self._stops.begin()
+        known = keys()
         at = max(now(), streamed_to)
         self._log.hold(at)
-        self.view = BlockingView(at, self._log, self._lost)
+        self.view = BlockingView(at, known, self._log, self._lost)
         _log.info("the stream waits at Timestamp(%d, %d) for a blocking snapshot", *at)
         return self.view
 

@@ -113,13 +113,18 @@ class OpenWindows:
         """The window's collections. Raises SchemaChanged if one has changed since it was measured.
 
         It is measured again then, and a view from before that would show other documents than were measured.
+        So would one from before a rename, if the collection is measured after it. The stream waits before it,
+        so it does not tell of the rename.
         """
         try:
-            return session.tables.readings(window.runs)
+            known = session.tables.readings(window.runs)
+            if window.blocking and self.blocking.view is not None:
+                self.blocking.view.check(window.runs)
         except SchemaChanged:
             if window.blocking:
                 self.blocking.release()
             raise
+        return known
 
     def _opens_no_more(self) -> None:
         self.meanwhile = None
@@ -212,7 +217,10 @@ class OpenWindows:
         if window.blocking and window.runs[0].keys:
             self.blocking.release()  # what superseded them is later
             return None
-        return self.blocking.open(self._questions.now, streamed_to()) if window.blocking else None
+        return self.blocking.open(self._questions.now, streamed_to(), self._keys) if window.blocking else None
+
+    def _keys(self) -> dict[CollectionId, tuple[str, ...]]:
+        return {name: described.key for name, described in self._questions.catalog.collections().items()}
 
 
 def _events(

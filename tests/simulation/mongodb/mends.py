@@ -17,6 +17,7 @@ from unittest.mock import patch
 from adapters.mongodb.events import decode
 from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.log.stream import ChangeStream, answer
+from adapters.mongodb.snapshot.blocking import BlockingView
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.mongodb.snapshot.windows import OpenWindows
 from engine.job.snapshots import window_scheduler
@@ -82,6 +83,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         MongoWindow, "emptied_collections", lambda *_: frozenset()
     ),
     "rename-between-check-and-time": lambda: patch.object(OpenWindows, "open", _checked_first),
+    "rename-behind-the-view": lambda: patch.object(BlockingView, "check", lambda *_: None),
     "rename-between-two-windows-times": lambda: patch.object(
         MongoWindow, "emptied_collections", _at_any_time
     ),
