@@ -213,8 +213,11 @@ def _keep(
 ) -> list[Result]:
     """Run a task on every partition, and keep what it stages."""
     with reports(spark.sparkContext) as told:
-        messages = given.mapPartitionsWithIndex(_KeepingTask(task, unpack, told.report))
-        messages._jrdd_deserializer = NoOpSerializer()  # noqa: SLF001  there is no public way to give bytes back
+        tasks = given.mapPartitionsWithIndex(_KeepingTask(task, unpack, told.report))
+        # There is no public way to give bytes back.
+        tasks._jrdd_deserializer = NoOpSerializer()  # noqa: SLF001
+        # Python knows no lineage of it, either.
+        messages: RDD[bytes] = RDD(tasks._jrdd, spark.sparkContext, NoOpSerializer())  # noqa: SLF001
         messages.persist(StorageLevel.DISK_ONLY).localCheckpoint()
         kept = KeptRows(spark, messages)
         try:
