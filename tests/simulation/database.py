@@ -56,7 +56,7 @@ Rows: TypeAlias = "dict[Key, Row]"
 
 
 def apply(rows: Rows, entry: Entry) -> None:
-    """Apply an entry to a table with keys."""
+    """Apply an entry to a table with keys. A move that a consumer gets again finds the row where it went."""
     op = entry.op
     if op == "t":
         rows.clear()
@@ -64,8 +64,9 @@ def apply(rows: Rows, entry: Entry) -> None:
     before = None if op == "c" else rows.pop(entry.old, None)
     if op != "d":
         large = entry.large
-        if large is None and before is not None:
-            large = before.large
+        known = before or rows.get(entry.key)
+        if large is None and known is not None:
+            large = known.large
         rows[entry.key] = Row(entry.at, entry.value, large, entry.place)
 
 

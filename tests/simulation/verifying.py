@@ -9,6 +9,7 @@ files of its sink while it runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,7 +36,6 @@ from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
@@ -321,6 +321,8 @@ class VerifyingWorld(World):
         self._held: dict[CollectionId, Rows] = {T: {}, U: {}}
         self._before: dict[int, dict[CollectionId, Rows]] = {}
         """What was held before each turn: a turn that is sent again begins there."""
+        self._told_in: Counter[int] = Counter()
+        """How many events each turn has, also of earlier attempts."""
         self._compared: dict[str, list[tuple[int, Compared]]] = {}
         self._seen = MemoryRows()
         self.wrong: dict[int, set[bytes]] = {}
@@ -361,7 +363,9 @@ class VerifyingWorld(World):
         again = self._before.get(turn, self._held)
         self._held = {table: dict(rows) for table, rows in again.items()}
         self._before[turn] = again
-        for number, event in enumerate(events):
+        first = self._told_in[turn]  # what is sent again comes behind what was sent before
+        self._told_in[turn] += len(events)
+        for number, event in enumerate(events, first):
             table = event.collection
             if table not in self._held:
                 continue
@@ -406,12 +410,14 @@ class VerifyingWorld(World):
         self.happened["deletes of repairs"] += 1
 
     def _check_repaired(self, event: Read) -> None:
-        """A repair sends only rows that differed."""
+        """A repair sends only rows that differed, or whose newest image lacks a value."""
         labels = [label for label, tickets in self._tickets.items() if event.ticket in tickets]
         if not labels or not all(self._asks(label, "repair") for label in labels):
             return
         self.happened["READs of repairs"] += 1
-        if _digest(event.key) not in self.wrong.get(event.ticket, ()):
+        said = [said for said in self.told[str(event.collection)].said if said.key == event.key]
+        lacks = bool(said) and said[-1].lacks
+        if not lacks and _digest(event.key) not in self.wrong.get(event.ticket, ()):
             raise Violation(f"a repair sends {event.collection.parts[-1]} {event.key}, which did not differ")
 
     def _tell(self, turn: int, number: int, entry: Entry) -> None:
