@@ -145,7 +145,7 @@ class CopyHistory:
         rows: dict[Key, str] = {}
         emptied = [(place.turn, place.offset) for place in self.truncates if place.turn <= upto]
         since = max(emptied, default=(-1, 0))
-        for line in self.said:
+        for line in sorted(self.said, key=lambda line: (line.turn, line.number)):
             if line.turn <= upto and (line.turn, line.number) > since:
                 rows.pop(line.key, None)
                 if line.text is not None:
