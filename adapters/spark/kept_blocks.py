@@ -197,7 +197,7 @@ def run(
     if not isinstance(store, ExecutorBlocks):
         return outcomes.run(frame, task)
     spark = frame.sparkSession
-    large = spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+    large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes")).strip().lower() == "true"
     schema = to_arrow_schema(frame.schema, prefers_large_types=large)
     # There is no public way.
     batches = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""What tasks report to the driver when they end, beside the rows that they give back.
+"""What tasks report to the driver when they end, beside the messages that they give back.
 
 Spark brings the reports with the ends of the tasks, in the order in which they end; those of attempts that
 fail never come. They are complete when the job is, unless Spark could not hand one over, which it only logs.

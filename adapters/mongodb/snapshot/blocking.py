@@ -46,7 +46,7 @@ class BlockingView:
     lose: Callable[[], None]
 
     def check(self, runs: Iterable[Run]) -> None:
-        """Raise SchemaChanged if a collection may have been another one at the time than it was measured."""
+        """Raise SchemaChanged if a collection may not have been, at this time, the one that was measured."""
         for run in runs:
             if self.keys.get(run.target.collection) != run.key:
                 raise SchemaChanged("it was made or renamed behind the view", where=run.target.collection)

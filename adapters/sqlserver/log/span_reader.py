@@ -185,6 +185,8 @@ class ChangeReader:
         fetched = max(1, min(_MOST_FETCHED, int(_FETCH_BYTES / self.row_bytes)))
         properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": str(fetched)}
         predicates = [f"task = {task}" for task in range(tasks)]
+        # Spark makes a batch in memory, whatever its bytes are.
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(fetched))
         try:
             frame = self._spark.read.jdbc(
                 jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties

@@ -21,7 +21,7 @@ def restart_all(snapshot: Snapshot) -> Snapshot:
 
 
 def restart_unread(snapshot: Snapshot) -> Snapshot:
-    """The queue with entries unmeasured of which no window has sent anything.
+    """The queue after a start: entries of which no window has sent anything are to be measured again.
 
     A server that was restored, or failed over to a replica that lags, may have lost changes that were visible
     when they were measured. Where rows were sent, the stream had come to what the measurement saw.
