@@ -50,7 +50,7 @@ _DEFAULTS: Mapping[str, str] = {
     # get the next free slot, ahead of windows being read (`pools.TURNS`).
     "spark.scheduler.mode": "FAIR",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # What is kept is compressed before Spark gets it (`kept_blocks.py`); PySpark's default compresses it, too.
+    # What is kept is compressed before Spark gets it (`kept_blocks.py`). PySpark's default would do it again.
     "spark.rdd.compress": "false",
     # A worker's next batch reuses the memory of the last one. If that were returned to the system, every page
     # would cost a page fault. Milliseconds for Arrow's allocator, bytes for the C library's.
