@@ -17,6 +17,7 @@ from adapters.mongodb.events.source_block import read_source
 from adapters.mongodb.snapshot import windows
 from adapters.postgres.source import PostgresSource
 from engine.job import recovery
+from engine.job.snapshots import completion
 from engine.job.verify.repair import Repair
 from engine.verify import comparison
 from tests.simulation.mends import Mends
@@ -67,6 +68,7 @@ MENDS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     },
     "postgres-recover": {
         **_TOLD,
+        "gap-closed-outside-the-log": lambda: patch.object(completion, "_is_captured", lambda *_: True),
         "deletes-of-rows-that-came-back": lambda: patch.object(Repair, "follow", _follow),
         "table-that-had-left-before-the-loss": lambda: patch.object(PostgresSource, "lasting", ()),
         "moved-row-without-its-large-value": lambda: patch.object(

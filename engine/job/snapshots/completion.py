@@ -35,11 +35,18 @@ def end_completed(state: State, parts: JobParts) -> State:
         if table.target.judged:
             continue
         left = incomplete.without_completed(state.incomplete, table)
+        if left != state.incomplete and table.initial and not _is_captured(table, parts):
+            left = state.incomplete
         if parts.certificates is not None:
             state = parts.certificates.issue(state, table, parts.notices.collections)
         parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
         state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
     return state
+
+
+def _is_captured(table: Table, parts: JobParts) -> bool:
+    """Whether the log still has the collection. Initial entries are read although it may not."""
+    return table.target.collection in parts.source.tables().captured()
 
 
 def note_steps(before: Table | None, after: Table | None, listener: SnapshotListener) -> None:
