@@ -148,6 +148,8 @@ class RecoveringSourceWorld(SourceWorld):
         self._types: dict[str, str] = {}
         self._seen: list[SeenRowsFiles] = []
         self._awaits_repairs = False
+        self._read_anyway: set[CollectionId] = set()
+        """Tables that are queued for a snapshot, which sends all rows."""
         super().__init__(history, story=story)
         self.pace = replace(self.pace, recovers=True)
 
@@ -247,6 +249,10 @@ class RecoveringSourceWorld(SourceWorld):
     def observe(self, seen: Any) -> None:
         """A turn was saved: its state may have the repairs of a recovery."""
         super().observe(seen)
+        # An old checkpoint that was put back may ask again for what was answered.
+        self._read_anyway = {
+            table.target.collection for table in seen.state.snapshot.tables if not table.target.judged
+        }
         recovery = seen.state.recovery
         if recovery is not None and recovery.begun:
             self._awaits_repairs = False
@@ -292,6 +298,7 @@ class RecoveringSourceWorld(SourceWorld):
         labels = self._open_signals(collection)
         if (
             collection not in self.keyed
+            or collection in self._read_anyway
             or not labels
             or not all(self._asks(label, "repair") for label in labels)
         ):
