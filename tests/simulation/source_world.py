@@ -152,7 +152,6 @@ class SourceWorld(World):
         """Read windows at once, but none of a whole table: most of them overlap in the end."""
         self.setup = replace(self.setup, reading_polls=1, opening_polls=0, joining_polls=0)
         object.__setattr__(self.pace, "window_rows", _WINDOW_ROWS)
-        self._leap()
 
     def _hit(self, life: Life, newest: int, what: str, index: int, other: int, visible: int) -> None:
         """Change a row of a table that a window in progress reads."""

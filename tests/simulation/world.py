@@ -62,8 +62,6 @@ _MOST_TURNS = 1_000
 ALL_ROWS = 100
 """More than a table has."""
 _MOST_CALLS = 60_000
-_LEAP_S = 2.0
-"""As often as a job renews its lease."""
 
 
 class Life:
@@ -635,12 +633,6 @@ class World:
         self.setup = self.setup.hurried()
         for name in ("chunk_rows", "window_rows"):
             object.__setattr__(self.pace, name, ALL_ROWS)
-        self._leap()
-
-    def _leap(self) -> None:
-        """Let more time pass while the job waits: what a rate holds back needs fewer turns."""
-        for name in ("waiting_s", "idle_s"):
-            object.__setattr__(self.pace, name, _LEAP_S)
 
     def _tx(self, _life: Life, *rest: Any) -> None:
         *changes, visible = rest
