@@ -106,7 +106,8 @@ class Desk:
         ]
         if not received:
             return []
-        at, collections = position() if position else None, known()
+        at = position() if position else None
+        collections = known()
         budget = Budget(self._monotonic)  # a server that answers late takes none of it
         named = KnownNames(collections, bounded_matcher, budget.check)
         commands: list[Command] = []

@@ -23,6 +23,7 @@ jobs whose tasks open blocks.
 from __future__ import annotations
 
 import pickle
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
@@ -171,7 +172,7 @@ class KeptBlock:
         """The content, brought to the driver."""
         try:
             with ahead(self.rows.spark):
-                return b"".join(self.rows.run(_Fetch(name), {self.partition: {name}}))
+                return b"".join(self.rows.run(_content, {self.partition: {name}}))
         except SPARK_ERRORS as error:
             raise lost_or_failed(error, "fetching rows that were staged") from error
 
@@ -180,14 +181,9 @@ class KeptBlock:
         self.rows.release(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetch:
-    """Gives a block's pieces back as they are."""
-
-    name: str
-
-    def __call__(self, rows: Iterator[tuple[str, bytes]], _partition: int) -> Iterator[bytes]:
-        return (piece for name, piece in rows if name == self.name)
+def _content(pieces: Iterator[tuple[str, bytes]], _partition: int) -> Iterator[bytes]:
+    """The pieces as they are."""
+    return (piece for _name, piece in pieces)
 
 
 def run(
@@ -212,25 +208,20 @@ def _keep(
     task: Callable[[Iterable[Item]], Result],
 ) -> list[Result]:
     """Run a task on every partition, and keep what it stages."""
-    with reports(spark.sparkContext) as told:
-        tasks = given.mapPartitionsWithIndex(_KeepingTask(task, unpack, told.report))
-        # There is no public way to give bytes back.
-        tasks._jrdd_deserializer = NoOpSerializer()  # noqa: SLF001
-        # Python knows no lineage of it, either.
-        messages: RDD[bytes] = RDD(tasks._jrdd, spark.sparkContext, NoOpSerializer())  # noqa: SLF001
-        messages.persist(StorageLevel.DISK_ONLY).localCheckpoint()
-        kept = KeptRows(spark, messages)
-        try:
+    with ExitStack() as failing:
+        with reports(spark.sparkContext) as told:
+            tasks = given.mapPartitionsWithIndex(_KeepingTask(task, unpack, told.report))
+            # There is no public way to give bytes back.
+            tasks._jrdd_deserializer = NoOpSerializer()  # noqa: SLF001
+            # Python knows no lineage of it, either.
+            messages: RDD[bytes] = RDD(tasks._jrdd, spark.sparkContext, NoOpSerializer())  # noqa: SLF001
+            messages.persist(StorageLevel.DISK_ONLY).localCheckpoint()
+            kept = KeptRows(spark, messages)
+            failing.callback(kept.drop)
             messages._jrdd.count()  # noqa: SLF001  the public one has Python count
-        except BaseException:
-            kept.drop()
-            raise
-    try:
         returned = latest(told.all, given.getNumPartitions())
         results = [outcomes.result(outcome) for _partition, outcome, _small, _large in returned]
-    except BaseException:
-        kept.drop()
-        raise
+        failing.pop_all()
     for partition, _outcome, small, large in returned:
         remember(small, kept.keeps(partition, large))
     if not any(large for *_others, large in returned):

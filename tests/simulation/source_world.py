@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tests.simulation.sink import SimSink
 
 _PENDING = re.compile(r"turn-(\d+)\.\d+\.pending\.json")
+_HINTS = re.compile(r"\(did you mean [^)]*\)")
 _WINDOW_ROWS = 4
 """The most that a setup draws."""
-_HINTS = re.compile(r"\(did you mean [^)]*\)")
 
 
 class RowsRead(NamedTuple):
