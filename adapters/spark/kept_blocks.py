@@ -1,9 +1,8 @@
 """Blocks that tasks have staged, kept by Spark on the disks of the executors that wrote them.
 
-The tasks of a job give back a message for each piece of a block. Pieces are compressed, because events repeat
-themselves, and Spark's JVMs encrypt, write, read and ship each byte:
+The tasks of a job give back a message for each compressed piece of a block (`pieces.py`):
 
-    name                        size    piece
+    name                        size    packed
     ──────────────────────────  ──────  ────────────
     "…/run-00003-17.text"       1 MiB   its LZ4
     "…/run-00003-17.text"       1 MiB   its LZ4 …
@@ -45,6 +44,7 @@ from adapters.staging.executor_blocks import (
     outbox,
     remember,
 )
+from adapters.staging.pieces import Piece
 from engine.errors import ExecutorsFailed, TidemarkError
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work: TypeAlias = "Callable[[Iterator[tuple[str, bytes]], int], Iterator[bytes]]"
 """What is done with the pieces of a partition, of which each has the name of its block."""
-_CODEC: Final = "lz4_raw"
 _LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 """Spark's condition where nobody has a kept partition any more."""
 
@@ -81,11 +80,7 @@ class _KeepingTask(Generic[Item, Result]):
             large = [block.name for block in staged.large]
             self.report(pickle.dumps((partition, outcome, staged.small, large)))
             for block in staged.large:
-                yield from (_message(block.name, piece) for piece in block.pieces())
-
-
-def _message(name: str, piece: bytes) -> bytes:
-    return pickle.dumps((name, len(piece), pa.compress(piece, _CODEC, asbytes=True)))
+                yield from (pickle.dumps((block.name, *piece)) for piece in block.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +153,7 @@ class _OnPartition:
     def _pieces(self, messages: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
         for name, size, packed in map(pickle.loads, messages):
             if name in self.names:
-                yield name, pa.decompress(packed, size, _CODEC, asbytes=True)
+                yield name, Piece(size, packed).content()
 
 
 @dataclass(frozen=True, slots=True)

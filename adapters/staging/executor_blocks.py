@@ -14,17 +14,18 @@ Owns the names and what this process knows of them.
 
 from __future__ import annotations
 
-import os
-import tempfile
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
 from xxhash import xxh3_64
 
+from adapters.staging.pieces import Pieces
 from engine.errors import InvariantError
 from engine.model import Checksum
 from engine.staging.checksum import checksum_of
@@ -34,10 +35,6 @@ from engine.staging.files import sink_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-_IN_MEMORY: Final = 8 << 20
-"""A task's block that grows beyond it is written to the executor's disk."""
-PIECE: Final = 1 << 20
-"""A block goes to Spark in pieces of this size."""
 _SMALL: Final = 256 << 10
 """A block of at most this size goes to the driver with the task's result, up to `_SMALL_IN_ALL` per task."""
 _SMALL_IN_ALL: Final = 1 << 20
@@ -111,11 +108,11 @@ class ExecutorBlocks:
         """Blocks with a longer beginning."""
         return replace(self, name=f"{self.name}/{name}")
 
-    def create(self, name: str) -> BlockPieces:
+    def create(self, name: str) -> _DriverBlock:
         """Begin a block in the driver's memory."""
-        return BlockPieces(f"{self.name}/{name}", _keep_here)
+        return _DriverBlock(f"{self.name}/{name}")
 
-    def create_file(self, name: str, mode: int | None) -> BlockPieces:  # noqa: ARG002  there are no files
+    def create_file(self, name: str, mode: int | None) -> _DriverBlock:  # noqa: ARG002  there are no files
         """Begin a block."""
         return self.create(name)
 
@@ -136,43 +133,41 @@ class _TaskBlocks:
     def within(self, name: str) -> _TaskBlocks:
         return replace(self, name=f"{self.name}/{name}")
 
-    def create(self, name: str) -> BlockPieces:
+    def create(self, name: str) -> TaskBlock:
         if not _outboxes:
             raise InvariantError("a task stages a block, and nobody keeps what it stages")
-        return BlockPieces(f"{self.name}/{name}", partial(_outboxes[-1].take, small=self.small))
+        return TaskBlock(f"{self.name}/{name}", partial(_outboxes[-1].take, small=self.small))
 
-    def create_file(self, name: str, mode: int | None) -> BlockPieces:  # noqa: ARG002  there are no files
+    def create_file(self, name: str, mode: int | None) -> TaskBlock:  # noqa: ARG002  there are no files
         return self.create(name)
 
     def clear(self) -> None:
         """Do nothing: what the task has staged is forgotten with the task."""
 
 
-class BlockPieces:
-    """A block that is being written, in memory or on this machine's disk; `complete` takes it over."""
+class _BlockWriter(ABC):
+    """A block that is being written. Raises SinkError if there is no room."""
 
-    def __init__(self, name: str, complete: Callable[[BlockPieces], None]) -> None:
-        self.name, self._complete = name, complete
-        directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=directory)  # noqa: SIM115  `close` closes it
-        self._hash, self.bytes, self.closed = xxh3_64(), 0, False
+    def __init__(self, name: str) -> None:
+        self.name, self._hash, self.bytes, self.closed = name, xxh3_64(), 0, False
 
     def write(self, data: bytes | memoryview) -> int:
         """Append all of `data`."""
         view = memoryview(data).cast("B")
         with sink_errors(self.name):
-            self._file.write(view)
+            self._append(view)
         self._hash.update(view)
         self.bytes += view.nbytes
         return view.nbytes
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027
         """Do nothing: `finish` completes the block."""
 
     def finish(self) -> ExecutorBlock:
         """Complete the block."""
         self.closed = True
-        self._complete(self)
+        with sink_errors(self.name):
+            self._complete()
         return ExecutorBlock(self.name, Checksum(self.bytes, self._hash.hexdigest()))
 
     def abandon(self) -> None:
@@ -181,20 +176,54 @@ class BlockPieces:
             self.closed = True
             self.release()
 
-    def pieces(self) -> Iterator[bytes]:
-        """The content, piece by piece."""
-        self._file.seek(0)
-        while piece := self._file.read(PIECE):
-            yield piece
+    @abstractmethod
+    def _append(self, content: memoryview) -> None:
+        """Append bytes. Raises OSError."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Hand the content over. Raises OSError."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let the content go."""
+
+
+class _DriverBlock(_BlockWriter):
+    """A block in the driver's memory."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._content = BytesIO()
+
+    def _append(self, content: memoryview) -> None:
+        self._content.write(content)
+
+    def _complete(self) -> None:
+        _CONTENT[self.name] = self._content.getvalue()
+        self.release()
 
     def release(self) -> None:
-        """Let the disk space go."""
-        self._file.close()
+        self._content.close()
 
 
-def _keep_here(block: BlockPieces) -> None:
-    _CONTENT[block.name] = b"".join(block.pieces())
-    block.release()
+class TaskBlock(_BlockWriter):
+    """A block that a task writes, for the task's outbox."""
+
+    def __init__(self, name: str, take: Callable[[TaskBlock], None]) -> None:
+        super().__init__(name)
+        self.pieces, self._take = Pieces(), take
+
+    def _append(self, content: memoryview) -> None:
+        self.pieces.write(content)
+
+    def _complete(self) -> None:
+        self.pieces.finish()
+        self._take(self)
+
+    def release(self) -> None:
+        """Let memory and disk space go."""
+        self.pieces.release()
 
 
 class Outbox:
@@ -202,14 +231,14 @@ class Outbox:
 
     def __init__(self) -> None:
         self.small: dict[str, bytes] = {}
-        self.large: list[BlockPieces] = []
+        self.large: list[TaskBlock] = []
         self._room = _SMALL_IN_ALL
 
-    def take(self, block: BlockPieces, small: int) -> None:
+    def take(self, block: TaskBlock, small: int) -> None:
         """Take a block over. One of at most `small` bytes goes out with the result, if there is room."""
         if block.bytes <= min(small, self._room):
             self._room -= block.bytes
-            self.small[block.name] = b"".join(block.pieces())
+            self.small[block.name] = b"".join(piece.content() for piece in block.pieces)
             block.release()
         else:
             self.large.append(block)

@@ -106,7 +106,7 @@ def sessions(executors: int) -> Iterator[tuple[SparkSession, Any]]:
         else:
             workers = executors if executors <= _ALONE else math.ceil(executors / _EXECUTORS_EACH)
             each = math.ceil(executors / workers)
-            cluster = held.enter_context(SparkCluster(workers, each=each, disk=f"{2 * each}g"))
+            cluster = held.enter_context(SparkCluster(workers, each=each, disk=None))
             archive = Path(held.enter_context(tempfile.TemporaryDirectory())) / default_name()
             write_archive(archive)
             most = {"spark.cores.max": str(executors)}

@@ -32,11 +32,12 @@ _PROJECT = Path(__file__).resolve().parents[2]
 class SparkCluster(Running):
     """A master and workers. Raises AssertionError where `unshare` may not be used.
 
-    Each worker has room for `each` executors of one core, and `disk` of it.
+    Each worker has room for `each` executors of one core, and `disk` of it. Its files are in memory; None: in
+    directories of this machine's disk that the others don't see.
     """
 
     def __init__(
-        self, workers: int = 2, *, each: int = 1, executor_memory: str = "512m", disk: str = "3g"
+        self, workers: int = 2, *, each: int = 1, executor_memory: str = "512m", disk: str | None = "3g"
     ) -> None:
         self._each, self._disk = each, disk
         self._count, self._executor_memory = workers, executor_memory
@@ -97,7 +98,9 @@ class SparkCluster(Running):
             f" --webui-port {free_port()}"
         )
         self._spawn(
-            name, f"{self._alone()} {self._spark_class('worker.Worker', f'{work} {self.url}')}", apart=True
+            name,
+            f"{self._alone(number)} {self._spark_class('worker.Worker', f'{work} {self.url}')}",
+            apart=True,
         )
 
     def executors(self) -> list[int]:
@@ -174,7 +177,7 @@ class SparkCluster(Running):
             f" --properties-file {self._configuration} --host 127.0.0.1 {arguments}"
         )
 
-    def _alone(self) -> str:
+    def _alone(self, number: int) -> str:
         """Commands that leave the worker with Spark and a bare Python alone."""
         here = self._directory
         spark, python = Path(pyspark.__file__).parent, Path(sys.base_prefix)
@@ -193,9 +196,18 @@ class SparkCluster(Running):
         others = sorted(path for path in hidden if path.is_dir())
         # What lies below another one is hidden with it.
         others = [path for path in others if not any(path.is_relative_to(other) for other in hidden - {path})]
-        covered = [*packages, *others, here / "work", here / "local"]
+        own = [here / "work", here / "local"]
         lines.append(f"mkdir -p {here}/work {here}/local")
-        lines += [f"mount -t tmpfs -o size={self._disk} none {shlex.quote(str(path))}" for path in covered]
+        if self._disk is None:
+            private = [here / f"disk-{number}" / path.name for path in own]
+            lines += [
+                f"mkdir -p {there} && mount --bind {there} {path}"
+                for there, path in zip(private, own, strict=True)
+            ]
+            own = []
+        size = self._disk or "1g"
+        covered = [*packages, *others, *own]
+        lines += [f"mount -t tmpfs -o size={size} none {shlex.quote(str(path))}" for path in covered]
         lines += [f"cd {here}/work", "exec"]
         return " && ".join(lines)
 
