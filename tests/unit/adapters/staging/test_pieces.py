@@ -43,6 +43,6 @@ def test_a_block_larger_than_memory_waits_on_the_executors_disk(tmp_path, monkey
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     block = written(bytes(range(256)))
 
-    assert block._file._rolled  # nothing else tells
+    assert block._file._rolled  # type: ignore[attr-defined]  # nothing else tells
     assert b"".join(piece.content() for piece in block) == bytes(range(256))
     block.release()
