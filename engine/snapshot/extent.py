@@ -187,8 +187,13 @@ class Progress:
         return self.missing + left + points + ((Gap(None, self.reread),) if self.reread else ())
 
     def failed(self, target: Target) -> FailedSnapshot:
-        """What a snapshot of this target lacks if it fails now."""
-        return FailedSnapshot(target, self.extent.key, self.lacks)
+        """What a snapshot of this target lacks if it fails now.
+
+        Bounds beside which nothing was read are not remembered. They may be of changes that a server, restored
+        since, does not have (`restarts.restart_unread`).
+        """
+        gaps = (Gap(Range()),) if self.untouched and self.left else self.lacks
+        return FailedSnapshot(target, self.extent.key, gaps)
 
     @property
     def fraction_read(self) -> float:

@@ -20,11 +20,12 @@ from tests.unit.engine.snapshot.queues import EXTENT, A, B, mending, queued, ran
 
 def test_a_signal_reads_what_the_snapshot_before_the_log_could_not():
     snapshot = begin_initial(Snapshot(), (A.collection,), "initial").with_extent(1, EXTENT, 5)
+    snapshot = snapshot.advanced(Advance(1, (run(None, "10"),)))
     snapshot = execute(remember_failures(snapshot, snapshot.tables), ExecuteSnapshot("s", (A,)))
 
     (table,) = snapshot.tables
     assert table.resumes is not None
-    assert [gap.range for gap in table.resumes.gaps] == [Range(None, EXTENT.greatest)]
+    assert [gap.range for gap in table.resumes.gaps] == [Range(("10",), EXTENT.greatest)]
 
 
 class TestGaps:
@@ -52,6 +53,26 @@ class TestGaps:
 
         assert again.tables[-1].progress == Progress(EXTENT, 9, EXTENT.ranges)
         assert len(again.failed) == 1
+
+    def test_of_what_was_measured_and_not_read_no_bound_is_remembered(self):
+        """A server may have been restored since to a time at which the collection had greater keys."""
+        measured = queued(A).with_extent(1, EXTENT, 5)
+        failed = remember_failures(measured, measured.tables)
+        grown = replace(EXTENT, greatest=("900",))
+        again = execute(failed, ExecuteSnapshot("again", (A,))).with_extent(2, grown, 9)
+
+        assert failed.failed == (FailedSnapshot(A, EXTENT.key, (Gap(Range()),)),)
+        assert again.tables[-1].progress == Progress(grown, 9, grown.ranges)
+
+    def test_of_keys_that_were_asked_for_and_not_read_only_these_are_read(self):
+        keys = (("7",), ("9",))
+        measured = queued(A).with_extent(1, EXTENT, 5)
+        (table,) = measured.tables
+        assert table.progress is not None
+        asked = replace(table, progress=replace(table.progress, left=(), points=keys))
+
+        assert asked.failed is not None
+        assert asked.failed.gaps == (Gap(None, points=keys),)
 
     def test_under_another_key_all_is_read_again(self):
         rekeyed = replace(EXTENT, key=("email",))
