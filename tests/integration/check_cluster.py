@@ -120,8 +120,7 @@ def test_executors_that_end_one_after_the_other_end_the_job(
             check=False,
         )
 
-    # Spark may give the first question up by itself, if four attempts of its task ended with their executors;
-    # and its master the application, once ten have ended.
+    # Spark may give the first question up by itself, if four attempts of its task ended with their executors.
     told = {
         1: "executors have ended one after the other",
         2: "no executor could run a task",

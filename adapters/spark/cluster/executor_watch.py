@@ -5,7 +5,7 @@ Spark starts executors that end anew, as often as it takes, and waits for tasks 
     what is seen                                             what follows
     ───────────────────────────────────────────────────────  ──────────────────────────────────────────────
     work waits, and for 10 s no executor has run             told once, and once more when one runs
-    ten executors have ended, and meanwhile no task          the job ends, with what Spark says of the last
+    eight have ended without a task, and none was done       the job ends, with what Spark says of the last
     of a stage runs, and nothing comes of it for `stalled_s`  the stage is cancelled, and its work done again
 
 Progress of a stage is a task that is done, or a row that a running task has read. Executors report the latter
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _LOOK_S: Final = 2.0
 _NONE_S: Final = 10.0
-_ENDED_IN_VAIN: Final = 10
+_ENDED_IN_VAIN: Final = 8
+"""Fewer than the ten after which Spark's master gives an application up, and doesn't tell it why."""
 _DRIVER: Final = "driver"
 _LONGEST: Final = 300
 
@@ -45,13 +46,15 @@ _LONGEST: Final = 300
 class Seen:
     """What Spark says of one moment.
 
-    `running` are the executors that run, `ended` why others have ended, `done` counts the tasks that they
-    have completed. `stages` has the progress of each stage of which tasks run, as anything that changes.
+    `running` are the executors that run, `ended` why others have ended, `in_vain` those of them that have
+    completed no task. `done` counts the tasks that all have completed. `stages` has the progress of each
+    stage of which tasks run, as anything that changes.
     """
 
     waits: bool = False
     running: frozenset[str] = frozenset()
     ended: Mapping[str, str] = field(default_factory=dict)
+    in_vain: frozenset[str] = frozenset()
     done: int = 0
     stages: Mapping[int, Any] = field(default_factory=dict)
 
@@ -61,7 +64,7 @@ class ExecutorWatch:
 
     def __init__(self, stalled_s: float) -> None:
         self._stalled_s = stalled_s
-        self._done, self._known = -1, frozenset[str]()
+        self._done, self._known = 0, frozenset[str]()
         self._alone_s: float | None = None
         self._told = False
         self._stages: dict[int, tuple[Any, float]] = {}
@@ -74,9 +77,9 @@ class ExecutorWatch:
 
     def _note_ended(self, seen: Seen) -> None:
         if seen.done != self._done or not seen.waits:
-            self._done, self._known = seen.done, frozenset(seen.ended)
+            self._done, self._known = seen.done, seen.in_vain
             return
-        in_vain = [name for name in seen.ended if name not in self._known]
+        in_vain = seen.in_vain - self._known
         if len(in_vain) >= _ENDED_IN_VAIN:
             raise ExecutorsFailed(
                 f"{len(in_vain)} executors have ended one after the other, and none has done a task:"
@@ -137,6 +140,7 @@ def look_at(context: SparkContext) -> Seen:
         waits=True,
         running=frozenset(executor.id() for executor in executors if executor.isActive()),
         ended={executor.id(): _reason(executor) for executor in ended},
+        in_vain=frozenset(executor.id() for executor in ended if not executor.completedTasks()),
         done=sum(executor.completedTasks() for executor in executors),
         stages=stages,
     )

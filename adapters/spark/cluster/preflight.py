@@ -114,7 +114,9 @@ class Preflight:
                 if len(seen) >= executors:
                     break
         except SPARK_ERRORS as error:
-            return [f"no executor could run a task: {telling_line(error)}; look at the executors' logs"], 0
+            raise ConfigError(
+                f"no executor could run a task: {telling_line(error)}; look at the executors' logs"
+            ) from error
         finally:
             cloudpickle.unregister_pickle_by_value(executor_look)  # type: ignore[no-untyped-call]  # it has no types
         return _missing_lines([*seen.values()]), len(seen)

@@ -23,29 +23,46 @@ def ended(*executors: int) -> dict[str, str]:
     return {str(executor): f"exit code {executor}" for executor in executors}
 
 
+def waiting(ended_in_vain: int, *, done: int = 0) -> Seen:
+    """Work waits, and so many executors have ended that had done nothing."""
+    gone = ended(*range(ended_in_vain))
+    return Seen(waits=True, running=RUNNING, ended=gone, in_vain=frozenset(gone), done=done)
+
+
 class TestExecutorsThatEnd:
     def test_one_after_the_other_without_a_task_done_end_the_job(self):
         watch = ExecutorWatch(0)
-        watch.note(Seen(waits=True, running=RUNNING, done=7), 0.0)
-        watch.note(Seen(waits=True, running=RUNNING, ended=ended(*range(9)), done=7), 1.0)
+        watch.note(waiting(0, done=7), 0.0)
+        watch.note(waiting(7, done=7), 1.0)
 
-        with pytest.raises(ExecutorsFailed, match=r"10 executors have ended .*: exit code 9; look at"):
-            watch.note(Seen(waits=True, running=RUNNING, ended=ended(*range(10)), done=7), 2.0)
+        with pytest.raises(ExecutorsFailed, match=r"8 executors have ended .*: exit code 7; look at"):
+            watch.note(waiting(8, done=7), 2.0)
+
+    def test_count_before_the_first_look(self):
+        with pytest.raises(ExecutorsFailed, match=r"8 executors have ended"):
+            ExecutorWatch(0).note(waiting(8), 0.0)
 
     def test_count_from_the_last_task_done(self):
         watch = ExecutorWatch(0)
-        watch.note(Seen(waits=True, ended=ended(*range(9)), done=7), 0.0)
+        watch.note(waiting(7, done=7), 0.0)
 
-        assert watch.note(Seen(waits=True, ended=ended(*range(15)), done=8), 1.0) == []
-        assert watch.note(Seen(waits=True, ended=ended(*range(24)), done=8), 2.0) == []
+        assert watch.note(waiting(15, done=8), 1.0) == []
+        assert watch.note(waiting(22, done=8), 2.0) == []
         with pytest.raises(ExecutorsFailed):
-            watch.note(Seen(waits=True, ended=ended(*range(25)), done=8), 3.0)
+            watch.note(waiting(23, done=8), 3.0)
+
+    def test_do_not_count_if_they_have_done_tasks(self):
+        """All executors of a machine may end with it in the middle of long tasks."""
+        watch = ExecutorWatch(0)
+        watch.note(waiting(0, done=500), 0.0)
+
+        assert watch.note(Seen(waits=True, ended=ended(*range(30)), done=500), 1.0) == []
 
     def test_do_not_count_while_nothing_is_to_be_done(self):
         watch = ExecutorWatch(0)
         watch.note(Seen(waits=True), 0.0)
 
-        assert watch.note(Seen(ended=ended(*range(30))), 1.0) == []
+        assert watch.note(Seen(ended=ended(*range(30)), in_vain=frozenset(ended(*range(30)))), 1.0) == []
 
 
 class TestNoExecutor:
@@ -109,11 +126,11 @@ class FakeSpark:
 
 def test_a_job_whose_executors_do_nothing_ends_with_the_reason(monkeypatch):
     monkeypatch.setattr(executor_watch, "_LOOK_S", 0.01)
-    moments = iter([Seen(waits=True), Seen(waits=True, ended=ended(*range(10)))])
+    moments = iter([Seen(waits=True), waiting(8)])
     monkeypatch.setattr(executor_watch, "look_at", lambda _context: next(moments))
     spark: Any = FakeSpark("spark://host:7077")
 
-    with pytest.raises(ExecutorsFailed, match="exit code 9"), watched(spark, 0, time.monotonic) as watching:  # noqa: PT012
+    with pytest.raises(ExecutorsFailed, match="exit code 7"), watched(spark, 0, time.monotonic) as watching:  # noqa: PT012
         while not (watching.failed and spark.cancelled):
             pass
         raise SourceError("the job that was cancelled")
