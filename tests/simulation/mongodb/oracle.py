@@ -150,8 +150,13 @@ class MongoOracle(Turns):
         """
         if self.unsure:
             return set(TABLES)
-        ahead = (entry for entry in self.replica_set.log[self.position :] if entry.op in {"drop", "rename"})
-        return {name for entry in ahead for name in (entry.collection, entry.to) if name is not None}
+        removed = (entry for entry in self._ahead if entry.op in {"drop", "rename"})
+        return {name for entry in removed for name in (entry.collection, entry.to) if name is not None}
+
+    @property
+    def _ahead(self) -> Sequence[Entry]:
+        """The entries that the stream has not passed."""
+        return self.replica_set.log[self.position :]
 
     def rows_of(self, collection: CollectionId) -> Mapping[Any, Document]:
         """The documents at the place that the stream has reached."""
@@ -291,7 +296,13 @@ class MongoOracle(Turns):
             )
 
     def _differing(self, collection: CollectionId, scope: Scope | None) -> Any:
-        """A document of which consumers have what it neither is nor becomes; None if there is none."""
+        """A document of which consumers have what it neither is nor becomes; None if there is none.
+
+        A collection that the stream has yet to see dropped or renamed may be gone for the job. Then its
+        snapshot is complete.
+        """
+        if any(entry.collection == collection and entry.op in {"drop", "rename"} for entry in self._ahead):
+            return None
         copy, rows = self.consumer[collection], self._rows(collection)
         for key in sorted(copy.keys() | rows.keys()):
             if not in_scope(scope, key) or (key not in rows and collection in self.stale):
