@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 
 from adapters.spark.cluster import preflight
 from adapters.spark.cluster.preflight import _missing_lines
@@ -50,6 +51,23 @@ class Joining:
 
 def asking_of(context: Any) -> preflight.Preflight:
     return preflight.Preflight(context, preflight.Requirements(), HandClock().clock.new_id)
+
+
+def test_if_spark_gives_the_question_up_its_error_is_the_cause(monkeypatch):
+    """It tells whether the master has given the job up (`ending.py`)."""
+    given_up = Py4JError("Master removed our application: FAILED")
+
+    class GivenUp(Joining):
+        def collect(self):
+            raise given_up
+
+    monkeypatch.setattr(preflight, "_registered", lambda _context: frozenset({"driver", "a"}))
+
+    with pytest.raises(
+        ConfigError, match="no executor could run a task: .*removed our application"
+    ) as caught:
+        asking_of(GivenUp()).check()
+    assert caught.value.__cause__ is given_up
 
 
 def test_executors_that_join_after_an_upgrade_are_compared_with_the_running_code(monkeypatch):
