@@ -64,7 +64,7 @@ def test_if_spark_gives_the_question_up_its_error_is_the_cause(monkeypatch):
     monkeypatch.setattr(preflight, "_registered", lambda _context: frozenset({"driver", "a"}))
 
     with pytest.raises(
-        ConfigError, match="no executor could run a task: .*removed our application"
+        ConfigError, match=r"no executor could run a task: .*removed our application"
     ) as caught:
         asking_of(GivenUp()).check()
     assert caught.value.__cause__ is given_up
