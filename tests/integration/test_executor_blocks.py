@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from adapters.spark import kept_blocks
 from adapters.spark.block_executors import BlockExecutors
 from adapters.spark.kept_blocks import map_staging
 from adapters.spark.task_reports import reports
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from adapters.spark.task_reports import Report
@@ -81,6 +83,23 @@ def size(block: ExecutorBlock) -> int:
 def first(block: ExecutorBlock) -> int:
     with block.open("rows that were staged") as content:
         return int(content.to_pybytes()[0])
+
+
+def rows_at_once(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [batch.num_rows for batch in batches]
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_task_gets_no_larger_batches_than_the_session_says(spark: SparkSession, most: int):
+    """The chunk readers set this by the size of the rows, which is what bounds a task's memory."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(most))
+    frame = session.range(0, 350, numPartitions=2)
+
+    first, second = kept_blocks.run(frame, rows_at_once, ExecutorBlocks())
+
+    assert sum(first) == sum(second) == 175
+    assert max(*first, *second) == most
 
 
 def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSession):
