@@ -328,6 +328,7 @@ class VerifyingWorld(World):
         self.wrong: dict[int, set[bytes]] = {}
         """The digests of the keys that a repair may send, by the ticket of its entry."""
         self._skips = getattr(history.setup, "skips", False)
+        self._saved_turn = 0
         super().__init__(replace(history), story=story)
 
     def begun(self, slot: int) -> None:
@@ -335,6 +336,11 @@ class VerifyingWorld(World):
         super().begun(slot)
         for table in (T, U):
             self._held[table] = dict(self.oracle.rows[table])
+
+    def observe(self, seen: Any) -> None:
+        """A turn was saved."""
+        super().observe(seen)
+        self._saved_turn = seen.state.turn
 
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
@@ -492,8 +498,14 @@ class VerifyingWorld(World):
         self.happened["repairs"] += 1
 
     def _spoil(self, _life: Life, table: str, kind: str, index: int) -> None:
-        """Put a fault into the copy, unless it is verified."""
+        """Put a fault into the copy, unless it is verified.
+
+        While a turn is sent, the fault would count as of the next one, which a verification that begins with
+        this one takes for a change.
+        """
         if any(map(self._verifies, self._open_signals(self.names[table]))):
+            return
+        if self.oracle.last_turn != self._saved_turn:
             return
         told, (turn, number) = self.told[str(self.names[table])], self._now(self.names[table])
         rows = told.rows(turn)

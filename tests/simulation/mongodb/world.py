@@ -253,7 +253,13 @@ class MongoWorld(SourceWorld):
             self._began(majority)  # behind entries that are undone, and no stream had them
         self.happened["entries undone"] += undone
         self.end_sessions()
-        for label in [label for label, at in self._signals.items() if at >= len(self.database.log) - 1]:
+        # One that a restore has lost may have been obeyed before.
+        undone_signals = [
+            label
+            for label, at in self._signals.items()
+            if at >= len(self.database.log) - 1 and self.answers.asked[label].kind != "lost"
+        ]
+        for label in undone_signals:
             del self._signals[label], self.answers.asked[label]
 
     def _end_session(self, _life: Life, _index: int) -> None:

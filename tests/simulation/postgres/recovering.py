@@ -55,6 +55,11 @@ class RecoveringPostgres(RecoveringSourceWorld, PostgresWorld):
     captured: ClassVar[tuple[CollectionId, ...]] = (*TABLES, SIGNALS)
     keyed: ClassVar[tuple[CollectionId, ...]] = (T, U, P)
 
+    def __init__(self, history: History, *, story: bool = False) -> None:
+        self._forgotten: set[int] = set()
+        """The oids of tables that had left the publication when the state was lost."""
+        super().__init__(history, story=story)
+
     def told_of(self, life: Life) -> Verifiable:
         """What the source says of its events, as `adapters/postgres/job.py` puts it together."""
         source = life.source
@@ -63,8 +68,10 @@ class RecoveringPostgres(RecoveringSourceWorld, PostgresWorld):
 
     def streamed(self) -> Sequence[CollectionId]:
         """The tables with keys that are published now, or were in a saved state that is still there."""
-        database, knows = self.database, self.blow not in {"lost states", "stale states"}
-        tables = ((table, database.named(table)) for table in self.keyed)
-        return [
-            table for table, it in tables if database.publishes(it) or (knows and it.oid in database.watched)
-        ]
+        tables = {table: self.database.named(table) for table in self.keyed}
+        published = {it.oid for it in tables.values() if self.database.publishes(it)}
+        self._forgotten -= published
+        if self.blow in {"lost states", "stale states"}:
+            self._forgotten = self.database.watched - published
+        known = published | (self.database.watched - self._forgotten)
+        return [table for table, it in tables.items() if it.oid in known]
