@@ -174,10 +174,8 @@ class SqlServerOracle(Turns):
         key = _key(collection, after)
         if not self.asked_for(collection, key):
             raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
-        if collection in self.lacking:
-            return
         row = self.rows[collection].get(key)
-        if row is None or not _same(after, row):
+        if collection not in self.lacking and (row is None or not _same(after, row)):
             raise Violation(f"turn {turn}: {shown(event)}, and the row is {row} here (entry {self.position})")
         self.consumer[collection][key] = after
 
