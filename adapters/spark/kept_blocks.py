@@ -81,6 +81,7 @@ class _KeepingTask(Generic[Item, Result]):
             self.report(pickle.dumps((partition, outcome, staged.small, large)))
             for block in staged.large:
                 yield from (pickle.dumps((block.name, *piece)) for piece in block.pieces)
+                block.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,8 +166,12 @@ class _BlockWriter(ABC):
     def finish(self) -> ExecutorBlock:
         """Complete the block."""
         self.closed = True
-        with sink_errors(self.name):
-            self._complete()
+        try:
+            with sink_errors(self.name):
+                self._complete()
+        except BaseException:
+            self.release()
+            raise
         return ExecutorBlock(self.name, Checksum(self.bytes, self._hash.hexdigest()))
 
     def abandon(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -64,6 +65,7 @@ class Pieces:
         """Nothing more is written."""
         if self._begun:
             self._pack_begun()
+        self._file.flush()
 
     def _pack_begun(self) -> None:
         begun, self._begun = self._begun, bytearray()
@@ -80,4 +82,5 @@ class Pieces:
 
     def release(self) -> None:
         """Let memory and disk space go."""
-        self._file.close()
+        with suppress(OSError):  # closing writes what is buffered, for which there may be no room
+            self._file.close()

@@ -189,8 +189,8 @@ class Progress:
     def failed(self, target: Target) -> FailedSnapshot:
         """What a snapshot of this target lacks if it fails now.
 
-        If nothing was read, its bounds are not remembered. A server that was restored since may have other
-        rows (`restarts.restart_unread`).
+        If no window has advanced it, its bounds are not remembered. A server that was restored since may have
+        other rows (`restarts.restart_unread`).
         """
         gaps = (Gap(Range()),) if self.untouched and self.left else self.lacks
         return FailedSnapshot(target, self.extent.key, gaps)

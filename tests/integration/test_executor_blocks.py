@@ -96,10 +96,10 @@ def test_a_task_gets_no_larger_batches_than_the_session_says(spark: SparkSession
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(most))
     frame = session.range(0, 350, numPartitions=2)
 
-    first, second = kept_blocks.run(frame, rows_at_once, ExecutorBlocks())
+    sizes = kept_blocks.run(frame, rows_at_once, ExecutorBlocks())
 
-    assert sum(first) == sum(second) == 175
-    assert max(*first, *second) == most
+    assert [sum(of_task) for of_task in sizes] == [175, 175]
+    assert max(map(max, sizes)) == most
 
 
 def test_tasks_open_blocks_where_they_are_kept(tmp_path: Path, spark: SparkSession):

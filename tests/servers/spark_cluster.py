@@ -26,14 +26,15 @@ from tests.servers.port import free_port
 from tests.servers.running import Running
 
 _STARTED_WITHIN_S = 60.0
+_ENDED_WITHIN_S = 10.0
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class SparkCluster(Running):
     """A master and workers. Raises AssertionError where `unshare` may not be used.
 
-    Each worker has room for `each` executors of one core, and `disk` of it. Its files are in memory; None: in
-    directories of this machine's disk that the others don't see.
+    Each worker has room for `each` executors of one core, and `disk` of it. Its files are in memory; None: on
+    this machine's disk, in directories of its own.
     """
 
     def __init__(
@@ -155,6 +156,9 @@ class SparkCluster(Running):
         for pid in self._descendants():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        until_s = time.monotonic() + _ENDED_WITHIN_S
+        while self._descendants() and time.monotonic() < until_s:
+            time.sleep(0.05)
         self._processes = []
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -5,7 +5,7 @@ Spark starts executors that end anew, as often as it takes, and waits for tasks 
     what is seen                                             what follows
     ───────────────────────────────────────────────────────  ──────────────────────────────────────────────
     work waits, and for 10 s no executor has run             told once, and once more when one runs
-    eight have ended without a task, and none was done       the job ends, with what Spark says of the last
+    eight that did no task have ended, and nobody did one    the job ends, with what Spark says of the last
     of a stage runs, and nothing comes of it for `stalled_s`  the stage is cancelled, and its work done again
 
 Progress of a stage is a task that is done, or a row that a running task has read. Executors report the latter
@@ -37,7 +37,9 @@ _log = logging.getLogger("adapters")
 _LOOK_S: Final = 2.0
 _NONE_S: Final = 10.0
 _ENDED_IN_VAIN: Final = 8
-"""Fewer than the ten after which Spark's master gives an application up, and doesn't tell it why."""
+"""Spark's master gives an application up after ten that ended before they ran. It does not say why."""
+_RELEASED: Final = "Executor killed by driver."
+"""The reason of an executor that Spark has released because it was idle (dynamic allocation)."""
 _DRIVER: Final = "driver"
 _LONGEST: Final = 300
 
@@ -46,9 +48,9 @@ _LONGEST: Final = 300
 class Seen:
     """What Spark says of one moment.
 
-    `running` are the executors that run, `ended` why others have ended, `in_vain` those of them that have
-    completed no task. `done` counts the tasks that all have completed. `stages` has the progress of each
-    stage of which tasks run, as anything that changes.
+    `running` are the executors that run, `ended` why others have ended. Of these, `in_vain` have completed no
+    task, and Spark has not released them. `done` counts the tasks that all have completed. `stages` has the
+    progress of each stage of which tasks run, as anything that changes.
     """
 
     waits: bool = False
@@ -140,7 +142,11 @@ def look_at(context: SparkContext) -> Seen:
         waits=True,
         running=frozenset(executor.id() for executor in executors if executor.isActive()),
         ended={executor.id(): _reason(executor) for executor in ended},
-        in_vain=frozenset(executor.id() for executor in ended if not executor.completedTasks()),
+        in_vain=frozenset(
+            executor.id()
+            for executor in ended
+            if not executor.completedTasks() and _reason(executor) != _RELEASED
+        ),
         done=sum(executor.completedTasks() for executor in executors),
         stages=stages,
     )

@@ -298,8 +298,8 @@ class MongoOracle(Turns):
     def _differing(self, collection: CollectionId, scope: Scope | None) -> Any:
         """A document of which consumers have what it neither is nor becomes; None if there is none.
 
-        A collection that the stream has yet to see dropped or renamed may be gone for the job. Then its
-        snapshot is complete.
+        A snapshot may have found a collection gone that the stream has yet to see dropped or renamed. It is
+        complete then, without the rows that were left.
         """
         if any(entry.collection == collection and entry.op in {"drop", "rename"} for entry in self._ahead):
             return None

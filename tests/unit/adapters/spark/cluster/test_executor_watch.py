@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.spark.cluster import executor_watch
-from adapters.spark.cluster.executor_watch import ExecutorWatch, Seen, watched
+from adapters.spark.cluster.executor_watch import ExecutorWatch, Seen, look_at, watched
 from engine.errors import ExecutorsFailed, SourceError
 
 if TYPE_CHECKING:
@@ -112,6 +112,59 @@ class TestStages:
 
     def test_may_stand_still_for_ever_with_0(self):
         assert self.stalled(0, (0, {1: 5}), (1e6, {1: 5})) == [[], []]
+
+
+class FakeStore:
+    """Spark's status store, with dead executors of so many tasks and why they were removed."""
+
+    def __init__(self, *executors: tuple[int, str]) -> None:
+        self._executors = executors
+
+    def executorList(self, _active: bool) -> FakeSequence:  # noqa: FBT001, N802  Spark's
+        return FakeSequence(
+            [
+                SimpleNamespace(
+                    id=lambda number=number: str(number),
+                    isActive=lambda: False,
+                    completedTasks=lambda tasks=tasks: tasks,
+                    removeReason=lambda why=why: SimpleNamespace(isDefined=lambda: True, get=lambda: why),
+                )
+                for number, (tasks, why) in enumerate(self._executors)
+            ]
+        )
+
+    def activeStages(self) -> FakeSequence:  # noqa: N802  Spark's name
+        return FakeSequence([])
+
+
+class FakeSequence:
+    """A Scala sequence."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = list(items)
+
+    def iterator(self) -> FakeSequence:
+        return self
+
+    def hasNext(self) -> bool:  # noqa: N802  Scala's name
+        return bool(self._items)
+
+    def next(self) -> Any:
+        return self._items.pop(0)
+
+
+def test_those_that_did_a_task_or_were_idle_have_not_ended_in_vain():
+    store = FakeStore((3, "lost"), (0, "Command exited with code 1"), (0, "Executor killed by driver."))
+    scala = SimpleNamespace(
+        statusTracker=lambda: SimpleNamespace(getActiveJobIds=lambda: [1]), statusStore=lambda: store
+    )
+    context: Any = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala))
+
+    seen = look_at(context)
+
+    assert [*seen.ended] == ["0", "1", "2"]
+    assert seen.in_vain == {"1"}
+    assert seen.done == 3
 
 
 class FakeSpark:
