@@ -133,6 +133,7 @@ def look_at(context: SparkContext) -> Seen:
     ended = sorted(
         (executor for executor in executors if not executor.isActive()), key=lambda e: _number(e.id())
     )
+    reasons = {executor.id(): _reason(executor) for executor in ended}
     stages = {
         stage.stageId(): _progress(stage)
         for stage in _each(store.activeStages())
@@ -141,11 +142,11 @@ def look_at(context: SparkContext) -> Seen:
     return Seen(
         waits=True,
         running=frozenset(executor.id() for executor in executors if executor.isActive()),
-        ended={executor.id(): _reason(executor) for executor in ended},
+        ended=reasons,
         in_vain=frozenset(
             executor.id()
             for executor in ended
-            if not executor.completedTasks() and _reason(executor) != _RELEASED
+            if not executor.completedTasks() and reasons[executor.id()] != _RELEASED
         ),
         done=sum(executor.completedTasks() for executor in executors),
         stages=stages,

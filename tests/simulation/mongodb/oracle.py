@@ -150,13 +150,14 @@ class MongoOracle(Turns):
         """
         if self.unsure:
             return set(TABLES)
-        removed = (entry for entry in self._ahead if entry.op in {"drop", "rename"})
+        removed = self._removals_ahead
         return {name for entry in removed for name in (entry.collection, entry.to) if name is not None}
 
     @property
-    def _ahead(self) -> Sequence[Entry]:
-        """The entries that the stream has not passed."""
-        return self.replica_set.log[self.position :]
+    def _removals_ahead(self) -> Sequence[Entry]:
+        """The drops and renames that the stream has not passed."""
+        ahead = self.replica_set.log[self.position :]
+        return [entry for entry in ahead if entry.op in {"drop", "rename"}]
 
     def rows_of(self, collection: CollectionId) -> Mapping[Any, Document]:
         """The documents at the place that the stream has reached."""
@@ -301,7 +302,7 @@ class MongoOracle(Turns):
         A snapshot may have found a collection gone that the stream has yet to see dropped or renamed. It is
         complete then, without the rows that were left.
         """
-        if any(entry.collection == collection and entry.op in {"drop", "rename"} for entry in self._ahead):
+        if any(entry.collection == collection for entry in self._removals_ahead):
             return None
         copy, rows = self.consumer[collection], self._rows(collection)
         for key in sorted(copy.keys() | rows.keys()):

@@ -67,7 +67,10 @@ class RecoveringPostgres(RecoveringSourceWorld, PostgresWorld):
         return Verifiable(traits, source.deletes, source.settled, settled_then)
 
     def streamed(self) -> Sequence[CollectionId]:
-        """The tables with keys that are published now, or were in a saved state that is still there."""
+        """The tables with keys that are published now, or were in a saved state that is still there.
+
+        Asked when a new log begins. It notes what a state that is lost, or an old one, does not know.
+        """
         tables = {table: self.database.named(table) for table in self.keyed}
         published = {it.oid for it in tables.values() if self.database.publishes(it)}
         self._forgotten -= published
