@@ -39,10 +39,11 @@ class Pace:
 
     Windows: `window_rows` bounds the first window, before a rate is known. `max_chunks` None means no bound.
     `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`. A
-    window is emitted in slices that take about `slice_s` each; the first has `slice_bytes` of staged rows. It
-    is read and emitted in runs: `pieces`, `piece_rows` and `piece_bytes` are those of `Budget`. No window
-    opens while the stream lags more than `max_lag_s`. A collection with more than `most_reread` rows to read
-    again is read from the beginning.
+    window is emitted in slices that take about `slice_s` each; the first has `slice_bytes` of staged rows.
+    With `spreads`, a slice that executors write has a run for each of their tasks, so that none is idle. A
+    window is read and emitted in runs: `pieces`, `piece_rows` and `piece_bytes` are those of `Budget`. No
+    window opens while the stream lags more than `max_lag_s`. A collection with more than `most_reread` rows
+    to read again is read from the beginning.
 
     Retries: after a SourceError the log is reopened `retries` times (None: no bound), with pauses that double
     from `backoff_s` up to `longest_backoff_s`. Until the log has been open once, `first_retries` and
@@ -68,6 +69,7 @@ class Pace:
     max_chunks: int | None = None
     slice_s: float = 0.05
     slice_bytes: int = 8 << 20
+    spreads: bool = True
     pieces: int = 12
     piece_rows: int = 25_000
     piece_bytes: int = 0

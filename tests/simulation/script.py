@@ -31,7 +31,8 @@ class Setup:
     is delivered only when the script says so. `call_ms` passes with every call. With `beside`, a sink that
     forgets takes rows beside the turns, an event with each so many calls. A window has asked what it must
     know after `opening_polls` turns, and is open `joining_polls` turns later, while the stream goes on. With
-    `long_queue` the queue has a document of its own, whatever is in it.
+    `long_queue` the queue has a document of its own, whatever is in it. With `spreads` a slice has a file for
+    each task.
     """
 
     rows: int = 6
@@ -53,6 +54,7 @@ class Setup:
     opening_polls: int = 0
     joining_polls: int = 0
     long_queue: bool = False
+    spreads: bool = False
 
     def hurried(self) -> Self:
         """The same, without waiting for windows, and with more of the log at once."""
@@ -315,6 +317,7 @@ def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
     setup = replace(_setup(choose), opening_polls=(0, 0, 1, 2)[seed % 4], long_queue=seed % 3 == 0)
+    setup = replace(setup, spreads=seed % 5 == 0)
     length = choose.between(40, 85)
     steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]

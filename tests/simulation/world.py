@@ -248,6 +248,7 @@ class World:
             window_rows=self.setup.window_rows,
             slice_s=0.0,
             slice_bytes=self.setup.slice_bytes,
+            spreads=self.setup.spreads,
             max_lag_s=1e12,
             save_s=2.0,
             window_retries=self.setup.window_retries,

@@ -44,7 +44,7 @@ class Emitter:
     def __init__(self, job_parts: JobParts, pace: Pace, opening: WindowScheduler) -> None:
         self._parts, self._opening = job_parts, opening
         self._records = SliceRecords(job_parts, pace, opening)
-        self._slices = Slices(pace.slice_s, pace.slice_bytes)
+        self._slices, self._spreads = Slices(pace.slice_s, pace.slice_bytes), pace.spreads
 
     def begin(self, opened: OpenedWindow, state: State) -> None:
         """Begin to emit a window: decide whether it goes beside the turns."""
@@ -76,7 +76,7 @@ class Emitter:
         if opened.goes_beside:
             state, rows = self._record_taken(state, opened)
             return state, [], rows
-        end, files = opened.next_slice(self._slices.most_bytes)
+        end, files = opened.next_slice(self._slices.most_bytes, self._together(opened))
         runs = opened.window.runs[opened.sent : end]
         emissions = self._emissions(opened, state.snapshot, runs, files)
         numbered = [replace(emission, part=part) for part, emission in enumerate(emissions, first_part)]
@@ -85,6 +85,11 @@ class Emitter:
         state = self._records.record(state, opened, runs, list(zip(files, emitted, strict=True)))
         opened.sent = end
         return state, [result.part for result in emitted], sum(result.rows for result in emitted)
+
+    def _together(self, opened: OpenedWindow) -> int:
+        """How many files the next slice has at least."""
+        rows = opened.waiting[0].rows if opened.waiting else 0
+        return self._parts.tasks() if self._spreads and rows > self._parts.local_rows else 1
 
     def _emissions(
         self, opened: OpenedWindow, snapshot: Snapshot, runs: Sequence[Run], files: Sequence[StagedRun]

@@ -74,16 +74,16 @@ class OpenedWindow:
         later = (other.run for other in self.staged or () if other.run > file.run)
         return min(later, default=len(self.window.runs))
 
-    def next_slice(self, most_bytes: float) -> tuple[int, list[StagedRun]]:
+    def next_slice(self, most_bytes: float, together: int = 1) -> tuple[int, list[StagedRun]]:
         """The next slice: the number of the run behind it, and its files.
 
-        It holds at least one file. More files are added only up to `most_bytes`.
+        It holds `together` files, if so many are left. More are added only up to `most_bytes`.
         """
         size = 0
         taken: list[StagedRun] = []
         for file in self.waiting:
             size += file.bytes
-            if taken and size > most_bytes:
+            if len(taken) >= together and size > most_bytes:
                 return file.run, taken
             taken.append(file)
         return len(self.window.runs), taken

@@ -251,6 +251,18 @@ class TestOrder:
         assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 3, 4, 5]
         assert bench.told() == ["accepted", "finished public.t"]
 
+    @pytest.mark.parametrize(("spreads", "slices"), [(True, [2, 2, 1]), (False, [1, 1, 1, 1, 1])])
+    def test_a_slice_for_executors_has_a_run_for_each_task(self, tmp_path, spreads, slices):
+        pace = {"window_rows": 6, "chunk_rows": 1, "piece_rows": 1, "slice_bytes": 1, "slice_s": 0.0}
+        bench = Bench(tmp_path, tasks=2, spreads=spreads, **pace)
+        bench.local_rows = 0
+        bench.new_job()
+        bench.execute()
+        bench.turns(7)
+
+        assert [events for seen_turn in bench.seen if (events := seen_turn.events)] == [1, *slices]
+        assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 3, 4, 5]
+
     def test_a_change_between_two_slices_keeps_the_row_read_back(self, tmp_path):
         bench = Bench(tmp_path, window_rows=6, tasks=3, slice_bytes=1, slice_s=0.0)
         bench.execute()
