@@ -75,6 +75,8 @@ class ScriptedLog:
     def acknowledge(self, position: Position) -> None:
         self.acknowledged.append(position)
 
+    def wake(self) -> None: ...
+
     def hurry(self, *, on: bool) -> None:
         self.hurried.append(on)
 

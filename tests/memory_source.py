@@ -163,7 +163,7 @@ class MemoryLog:
 
     def __init__(self, database: MemoryDatabase, start: int, span_rows: int) -> None:
         self._database, self._at, self._span_rows = database, start, span_rows
-        self._most_rows = span_rows
+        self._most_rows, self.woken = span_rows, 0
 
     def take(self, timeout_s: float) -> MemorySpan | None:  # noqa: ARG002  nothing to wait for
         if self._database.failures:
@@ -176,6 +176,9 @@ class MemoryLog:
 
     def acknowledge(self, position: Position) -> None:
         self._database.acknowledged = max(self._database.acknowledged, int(position.order[0]))
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def hurry(self, *, on: bool) -> None: ...
 
@@ -603,6 +606,8 @@ class MemoryWindow:
             for index, entry in enumerate(self._source.database.log)
             if entry.change.collection == collection and entry.transaction in self.shown
         }
+
+    def watch(self, changed: Any) -> None: ...
 
     def reached(self, position: Position) -> bool:
         return not self._source.guards.reached or int(position.order[0]) >= self.horizon

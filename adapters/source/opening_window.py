@@ -66,12 +66,21 @@ class OpeningWindow(Generic[Asked, Opened]):
         self._join, self._over, self._pool, self._let_go = join, over, pool, release
         self._asked: Future[Asked] = pool.submit(copy_context().run, ask)
         self._window: Opened | None = None
+        self._changed: Callable[[], object] = lambda: None
         self._ended = False
 
     @property
     def superseded(self) -> SupersededKeys | None:
         """What superseded rows before the window was open; None until then."""
         return self._window.superseded if self._window else None
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` once everything is asked, and then as the window itself."""
+        self._changed = changed
+        if self._window is not None:
+            self._window.watch(changed)
+        else:
+            self._asked.add_done_callback(lambda _: changed())
 
     def poll(self) -> Sequence[StagedRun] | None:
         """Join once everything is asked; then as the window itself."""
@@ -85,6 +94,7 @@ class OpeningWindow(Generic[Asked, Opened]):
         if self._window is None and self._asked.done():
             try:
                 self._window = self._join(self._asked.result())
+                self._window.watch(self._changed)
             finally:
                 self._end()
         return self._window

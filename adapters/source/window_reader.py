@@ -72,6 +72,10 @@ class Background:
         self._pool = reading.pool()
         self._staged: Future[list[StagedRun]] = self._pool.submit(copy_context().run, reading.read)
 
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` once all rows are read, or will never be, from the thread that reads them."""
+        self._staged.add_done_callback(lambda _: changed())
+
     def staged(self) -> list[StagedRun] | None:
         """The staged rows; None while they are being read. Raises any error of the reading."""
         if not self._staged.done():

@@ -45,6 +45,9 @@ class Pace:
     window opens while the stream lags more than `max_lag_s`. A collection with more than `most_reread` rows
     to read again is read from the beginning.
 
+    Waits: a silent log is waited for up to `idle_s`, and beside a window up to `waiting_s`, unless something
+    becomes of the window. While the source holds the log, windows are looked at every `held_s`.
+
     Retries: after a SourceError the log is reopened `retries` times (None: no bound), with pauses that double
     from `backoff_s` up to `longest_backoff_s`. Until the log has been open once, `first_retries` and
     `first_backoff_s` are the bounds for a SourceError. A silent log's position is saved every `save_s`.
@@ -75,7 +78,8 @@ class Pace:
     piece_bytes: int = 0
     max_lag_s: float = 5.0
     idle_s: float = 0.1
-    waiting_s: float = 0.01
+    waiting_s: float = 0.1
+    held_s: float = 0.01
     save_s: float = 1.0
     retries: int | None = None
     first_retries: int = 6

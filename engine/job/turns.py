@@ -67,6 +67,7 @@ class Turns:
     def begin(self, log: LogReader) -> None:
         """Begin with a log that has just been opened."""
         self._checkpoint.saved_s = self._parts.clock()
+        self._windows.wake = log.wake
         if self._size.share < 1:
             log.limit(self._size.share)
 
@@ -105,7 +106,7 @@ class Turns:
         """The next span, or None. If only the position moved, it is noted and saved with the next turn."""
         if self._parts.source.holds_log(self.state):
             self.lag_s = 0.0  # what waits does not lag, and must not keep windows from opening
-            self._parts.sleep(self._pace.waiting_s)
+            self._parts.sleep(self._pace.held_s)
             return None
         span = log.take(self._patience_s())
         self.lag_s = max(0.0, self._parts.now() - span.committed_at_s) if span and span.entries else 0.0

@@ -46,6 +46,9 @@ class LogReader(Protocol):
         Waits up to `timeout_s` while there is nothing. None if no entries came and the position did not move.
         """
 
+    def wake(self) -> None:
+        """End a wait of `take` at once, or else the next one. May be called from any thread."""
+
     def acknowledge(self, position: Position) -> None:
         """Allow the database to discard the log before `position`. Idempotent; never goes back."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -59,6 +59,9 @@ class RowsOnTheirWay(Protocol):
 
     def done(self) -> bool:
         """Whether the sink has them all, or has failed."""
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed`, from any thread, whenever they are sent or something is due for them."""
 
     def poll(self) -> None:
         """Do what is due for them, such as sending again what went out in too large pieces. Does not wait."""

@@ -12,7 +12,7 @@ from engine.model import CollectionId
 from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.errors import SignalError, TableBusy
     from engine.isolation.incomplete import Incomplete, Letters
@@ -85,6 +85,9 @@ class OpenWindow(Protocol):
         window must be given up and read again, SourceError if rows could not be read, SinkError if there was
         no room to stage them.
         """
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed`, from any thread, once `poll` will open the window, and once its rows are read."""
 
     def reached(self, position: Position) -> bool:
         """Whether a stream at `position` has passed every change that the rows may contain.

@@ -298,6 +298,8 @@ class _Reading:
             raise SourceError("rows could not be read")
         return self.staged
 
+    def watch(self, changed: Callable[[], object]) -> None: ...
+
     def reached(self, position: Position) -> bool:
         return int(position.order[0]) >= self.horizon
 

@@ -93,6 +93,9 @@ class SimRows:
         """Whether all are out that will be."""
         return not self.left
 
+    def watch(self, changed: Any) -> None:
+        """Nobody sleeps."""
+
     def poll(self) -> None:
         """Nothing is due."""
 

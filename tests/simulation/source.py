@@ -125,6 +125,9 @@ class SimLog:
         self._life.step("acknowledge")
         self._life.world.acknowledged(int(position.order[0]))
 
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
     def hurry(self, *, on: bool) -> None:
         """Nothing hurries, but it is to as long as rows wait for the stream."""
         if on is all(window.locks for window in self._source.windows):
@@ -493,6 +496,9 @@ class SimWindow:
             ]
         return self._staged
 
+    def watch(self, changed: Any) -> None:
+        """Nobody sleeps."""
+
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed every change that the snapshot shows."""
         return int(position.order[0]) >= self._horizon
@@ -528,6 +534,9 @@ class LateWindow:
         if self._polls <= 0:
             self._opened = self._source.open_now(self._window)
         return None
+
+    def watch(self, changed: Any) -> None:
+        """Nobody sleeps."""
 
     def reached(self, position: Position) -> bool:
         """Whether it is open, and its rows may go out."""

@@ -260,6 +260,7 @@ class World:
             first_retries=20,
             idle_s=0.5,
             waiting_s=0.2,
+            held_s=0.2,
             few_entries=-1 if self.setup.long_queue else 50,
         )
         self._lives: dict[int, Life] = {}

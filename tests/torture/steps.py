@@ -147,6 +147,10 @@ class SteppedLog:
         self.behind.acknowledge(position)
         self.fuses.passing("acknowledge", after=True)
 
+    def wake(self) -> None:
+        """No step."""
+        self.behind.wake()
+
     def hurry(self, *, on: bool) -> None:
         """No step."""
         self.behind.hurry(on=on)
@@ -187,6 +191,10 @@ class SteppedWindow:
             self.read = True
             self.fuses.passing("poll", after=True)
         return staged
+
+    def watch(self, changed: Any) -> None:
+        """No step."""
+        self.behind.watch(changed)
 
     def reached(self, position: Any) -> bool:
         """Whether the watermark is reached."""

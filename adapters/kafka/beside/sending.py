@@ -145,6 +145,12 @@ class SendingRows:
         self._future = sending.submit(emission, slot)
         self._emitted: EmissionResult | None = None
         self._may_repeat = True
+        self._changed: Callable[[], object] = lambda: None
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` whenever an attempt to send has ended."""
+        self._changed = changed
+        self._future.add_done_callback(lambda _: changed())
 
     def done(self) -> bool:
         """Whether it is sent, or has failed for good."""
@@ -159,6 +165,7 @@ class SendingRows:
         self._may_repeat = not self._sending.prepares
         if self._may_repeat:
             self._future = self._sending.submit(self._emission, self._slot)
+            self.watch(self._changed)
 
     def _too_large(self) -> BatchRefused | None:
         """The refusal of a batch that may be sent again, in smaller ones."""

@@ -116,7 +116,7 @@ class MongoLog:
     def take(self, timeout_s: float) -> Span | None:
         """What has come since the last call, waiting up to `timeout_s` for something."""
         with self._thread.changed:
-            self._thread.wait(self._has_moved, timeout_s)
+            self._thread.wait_or_wake(self._has_moved, timeout_s)
             self._thread.raise_failure()
             if not self._has_moved():
                 return None
@@ -168,6 +168,10 @@ class MongoLog:
     def ahead(self) -> tuple[int, int]:
         """The change events and their bytes that wait to be taken."""
         return self._rows, self._bytes
+
+    def wake(self) -> None:
+        """End a wait of `take`."""
+        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: the oplog keeps what it has room for, whether it was read or not."""

@@ -10,7 +10,7 @@ from engine.errors import SnapshotGone
 from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from adapters.mongodb.events.facts import CollectionRemoval
     from adapters.mongodb.snapshot.watermark import Watermark
@@ -31,6 +31,10 @@ class MongoWindow:
     def visible(self) -> str:
         """The cluster time of the window's documents: seconds, and the number within the second."""
         return "{}.{}".format(*self.watermark.at)
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` once all rows are read."""
+        self._rows.watch(changed)
 
     def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read."""

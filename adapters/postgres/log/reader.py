@@ -99,7 +99,7 @@ class PostgresLog:
         Returns None if no entry came and the position did not move.
         """
         with self._thread.changed:
-            self._thread.wait(self._has_moved, timeout_s)
+            self._thread.wait_or_wake(self._has_moved, timeout_s)
             self._thread.raise_failure()
             if not self._has_moved():
                 return None
@@ -140,6 +140,10 @@ class PostgresLog:
     def ahead(self) -> tuple[int, int]:
         """The entries and bytes that wait to be taken."""
         return self._assembler.entries, self._assembler.bytes
+
+    def wake(self) -> None:
+        """End a wait of `take`."""
+        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""

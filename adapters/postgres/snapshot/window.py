@@ -53,6 +53,10 @@ class PostgresWindow:
         """The window's snapshot, as `pg_current_snapshot()` writes it."""
         return self.watermark.exported.text
 
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` once all rows are read."""
+        self._rows.watch(changed)
+
     def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read.
 

@@ -28,7 +28,7 @@ class LogThread:
     def __init__(self, step: Callable[[], None], end: Callable[[], None]) -> None:
         self._step, self._end = step, end
         self.changed = threading.Condition()
-        self.closing = False
+        self.closing = self._woken = False
         self.failure: TidemarkError | None = None
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._run,), name="tidemark-log", daemon=True
@@ -44,6 +44,17 @@ class LogThread:
         The caller holds `changed`, which `until` is called under.
         """
         self.changed.wait_for(lambda: self.failure or self.closing or until(), timeout_s)
+
+    def wait_or_wake(self, until: Callable[[], object], timeout_s: float) -> None:
+        """The same for the job's thread, whose wait ends as well once `wake` is called."""
+        self.wait(lambda: self._woken or until(), timeout_s)
+        self._woken = False
+
+    def wake(self) -> None:
+        """End the wait of the job's thread, or else its next one."""
+        with self.changed:
+            self._woken = True
+            self.changed.notify_all()
 
     def raise_failure(self) -> None:
         """Raise the error that ended the thread, if it has ended by one."""

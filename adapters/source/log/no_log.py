@@ -14,6 +14,9 @@ class NoLog:
     def take(self, _timeout_s: float) -> None:
         """Return nothing: no log is streamed."""
 
+    def wake(self) -> None:
+        """Do nothing: `take` does not wait."""
+
     def acknowledge(self, position: Position) -> None:
         """Do nothing."""
 

@@ -119,7 +119,7 @@ class SqlServerLog:
     def take(self, timeout_s: float) -> Span | None:
         """The next span, waiting up to `timeout_s` for one."""
         with self._thread.changed:
-            self._thread.wait(lambda: self._spans, timeout_s)
+            self._thread.wait_or_wake(lambda: self._spans, timeout_s)
             if self._spans:
                 span = self._spans.pop(0)
                 self._thread.changed.notify_all()
@@ -131,6 +131,10 @@ class SqlServerLog:
     def ahead(self) -> tuple[int, int]:
         """The change rows that wait to be taken; their bytes are not known."""
         return sum(span.entries for span in tuple(self._spans)), 0
+
+    def wake(self) -> None:
+        """End a wait of `take`."""
+        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: change tables are cleaned up by age, whether they were read or not."""

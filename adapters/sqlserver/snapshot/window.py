@@ -14,7 +14,7 @@ from engine.errors import SchemaChanged
 from engine.snapshot.merge import SupersededKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.source.window_reader import WindowTasks
     from adapters.sqlserver.snapshot.watermark import Watermark
@@ -41,6 +41,10 @@ class SqlServerWindow:
         self.blocking = blocking
         self._switched: list[CollectionId] = []
         self._rows = Background(reading, self._seal)
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call `changed` once all rows are read."""
+        self._rows.watch(changed)
 
     def poll(self) -> Sequence[StagedRun] | None:
         """The staged rows; None while they are being read."""

@@ -13,7 +13,7 @@ from engine.snapshot.markers import NO_MARKERS, marks
 from engine.snapshot.pace.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
@@ -39,11 +39,17 @@ def _emission(file: StagedRun, newer: NewerKeys, its: Markers) -> Emission:
 
 
 class Emitter:
-    """Emits windows whose watermark the stream has passed. Moves `OpenedWindow.sent` on."""
+    """Emits windows whose watermark the stream has passed. Moves `OpenedWindow.sent` on.
 
-    def __init__(self, job_parts: JobParts, pace: Pace, opening: WindowScheduler) -> None:
+    `changed` is called, from any thread, when something has become of rows that go beside the turns.
+    """
+
+    def __init__(
+        self, job_parts: JobParts, pace: Pace, opening: WindowScheduler, changed: Callable[[], None]
+    ) -> None:
         self._parts, self._opening = job_parts, opening
         self._records = SliceRecords(job_parts, pace, opening)
+        self._changed = changed
         self._slices, self._spreads = Slices(pace.slice_s, pace.slice_bytes), pace.spreads
 
     def begin(self, opened: OpenedWindow, state: State) -> None:
@@ -141,6 +147,7 @@ class Emitter:
         if emission.marks != NO_MARKERS and len(opened.beside):
             return None
         way = sink.take_rows(emission, self._parts.topic(file.collection))
+        way.watch(self._changed)
         return RunInFlight(file, runs, end, state.position, way)
 
     def _record_taken(self, state: State, opened: OpenedWindow) -> tuple[State, int]:

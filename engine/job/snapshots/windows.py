@@ -52,7 +52,7 @@ from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.job.snapshots.windows_in_progress import WindowsInProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.job.parts import JobParts, Pace
     from engine.job.saved.state import State
@@ -66,13 +66,17 @@ _log = logging.getLogger("engine")
 
 
 class Windows:
-    """Opens windows one after another and emits their surviving rows, in order."""
+    """Opens windows one after another and emits their surviving rows, in order.
+
+    `wake` is called, from any thread, when there is something new to poll.
+    """
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
         self._opening = WindowScheduler(job_parts, pace)
-        self._emitter = Emitter(job_parts, pace, self._opening)
+        self._emitter = Emitter(job_parts, pace, self._opening, self._changed)
         self.in_progress = WindowsInProgress(job_parts, self._opening.size)
+        self.wake: Callable[[], None] = lambda: None
 
     # Emitting.
 
@@ -228,8 +232,12 @@ class Windows:
     def _open(self, state: State, window: Window) -> None:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
+        reading.watch(self._changed)
         self._opening.size.note_opened(state, window)
         opened = OpenedWindow(window, reading, since_s)
         self.in_progress.add(opened)
         self._note_open(opened)
         self.in_progress.report()
+
+    def _changed(self) -> None:
+        self.wake()

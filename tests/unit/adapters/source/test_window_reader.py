@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adapters.source.window_reader import Background, WindowTasks
+from adapters.source.opening_window import OpeningWindow
+from adapters.source.window_reader import Background, WindowTasks, one_thread
 from engine.errors import SourceError
 from engine.model import StagedRun
 from tests.staged import files_in
@@ -54,3 +56,33 @@ def test_it_may_be_closed_twice_and_after_the_reading_is_done(tmp_path: Path):
 
     assert closed == ["closed", "closed"]
     assert not staged.exists()
+
+
+def test_whoever_watches_is_told_when_the_window_opens_and_when_its_rows_are_read(tmp_path: Path):
+    asking, reading, told = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def ask() -> Path:
+        asking.wait(10.0)
+        return tmp_path
+
+    def read() -> list[StagedRun]:
+        reading.wait(10.0)
+        return []
+
+    def join(place: Path) -> Any:
+        tasks = WindowTasks(read, reading.set, files_in(place), lambda: None)
+        return Background(tasks, lambda: None)
+
+    window: Any = OpeningWindow(ask, join, lambda: None, one_thread(), lambda _: None)
+    window.watch(told.release)
+    early = told.acquire(timeout=0.05)
+    asking.set()
+    opens = told.acquire(timeout=10.0)
+    rows = window.joined()
+    before = told.acquire(timeout=0.05), rows.staged()
+    reading.set()
+
+    assert (early, opens, before) == (False, True, (False, None))
+    assert told.acquire(timeout=10.0)
+    assert rows.staged() == []
+    window.close()

@@ -81,12 +81,15 @@ def test_there_is_room_while_a_slot_is_free(owner):
 def test_a_run_whose_batches_were_too_large_is_sent_again_once_it_is_polled(owner):
     senders = HandSenders()
     way: Any = RowSending(owner, senders, 1, time.monotonic, fenced=False).begin(None)  # type: ignore[arg-type] # as above
+    told: list[bool] = []
+    way.watch(lambda: told.append(way.done()))
     senders.asked[0][2].set_exception(BatchRefused("too large", where="t"))
     done = way.done()
     way.poll()
     senders.asked[1][2].set_result("emitted")
 
     assert not done
+    assert told == [False, True]
     assert way.result() == "emitted"
     assert [str(error) for error in owner.failures] == ["t: too large"]
 

@@ -52,6 +52,24 @@ def test_what_the_thread_reads_wakes_who_waits_for_it():
     assert reader.ended_in == ["tidemark-log"]
 
 
+def test_a_wait_of_the_job_ends_when_it_is_woken_once():
+    reader = Reader(0)
+    reader.thread.start()
+    began_s = time.monotonic()
+    threading.Timer(0.1, reader.thread.wake).start()
+    with reader.thread.changed:
+        reader.thread.wait_or_wake(lambda: False, LONG_S)
+        reader.thread.wait_or_wake(lambda: False, 0.2)
+    took_s = time.monotonic() - began_s
+    reader.thread.wake()
+    with reader.thread.changed:
+        reader.thread.wait_or_wake(lambda: False, LONG_S)
+
+    assert 0.3 <= took_s < LONG_S
+    assert reader.read == []
+    reader.thread.close()
+
+
 @pytest.mark.parametrize(
     ("error", "expected", "said"),
     [

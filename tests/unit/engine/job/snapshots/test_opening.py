@@ -25,6 +25,7 @@ class LateWindow:
         self._open, self._polls = open_window, polls
         self._opened: OpenWindow | None = None
         self.closed = False
+        self.changed: Callable[[], object] | None = None
 
     @property
     def superseded(self) -> SupersededKeys | None:
@@ -37,6 +38,9 @@ class LateWindow:
         if self._polls == 0:
             self._opened = self._open()
         return None
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        self.changed = changed
 
     def reached(self, position: Position) -> bool:
         return self._opened is not None and self._opened.reached(position)
@@ -78,6 +82,16 @@ def test_the_stream_goes_on_and_rows_follow_once_it_is_open(late):
     assert not [op for op, _key in ahead if op == "r"]
     assert reads(late) == [1, 2, 3, 4, 5]
     assert late.told()[-1] == "finished public.t"
+
+
+def test_what_becomes_of_the_window_ends_the_wait_for_the_log(late):
+    late.execute()
+    late.turns(2)
+    log = late.job._log
+    before = log.woken
+    late.given[0].changed()
+
+    assert log.woken == before + 1
 
 
 def test_what_was_superseded_before_it_was_open_is_dropped(late):

@@ -21,6 +21,7 @@ from tests.job_bench import BOTH, Bench, T, U
 from tests.memory_source import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from engine.job.snapshots.emission import Emission, EmissionResult
@@ -38,6 +39,7 @@ class HandedRows:
     events: list[Any]
     acknowledged: bool = False
     error: SinkError | None = None
+    changed: Callable[[], object] | None = None
 
     @property
     def keys(self) -> list[Any]:
@@ -51,6 +53,9 @@ class HandedRows:
 
     def done(self) -> bool:
         return self.acknowledged or self.error is not None
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        self.changed = changed
 
     def poll(self) -> None:
         pass
@@ -137,6 +142,16 @@ def until_finished(bench: Any, outcomes: int = 1) -> None:
 
 def rows_recorded(bench: Any) -> int:
     return sum(table.progress.rows for table in bench.job._checkpoint.state.snapshot.tables if table.progress)
+
+
+def test_what_becomes_of_rows_ends_the_wait_for_the_log(bench):
+    bench.execute()
+    way: Any = until_on_their_way(bench, runs=2)[0]
+    log = bench.job._log
+    before = log.woken
+    way.changed()
+
+    assert log.woken == before + 1
 
 
 def test_all_rows_go_beside_the_turns_and_none_twice(bench):
