@@ -90,7 +90,9 @@ class Turns:
         self.state = self._parts.verification.poll(self.state, self._parts)
         self._repair(log)
         self._windows.send_beside(self.state)
-        self.state = self._windows.consider(self.state, self.lag_s)
+        self.state, may_open = self._windows.measure(self.state, self.lag_s)
+        if may_open:
+            self.state = self._windows.open_next(self.state)
         return sends or released
 
     def _due(self) -> bool:

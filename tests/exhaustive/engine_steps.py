@@ -187,7 +187,9 @@ class EngineSteps:
 
     def _plan(self, snapshot: int, windows: Sequence[WindowState], source: _Source) -> Planned:
         real = self._windows(windows, source)
-        state = real.consider(self._state(snapshot), 0.0)
+        state, may_open = real.measure(self._state(snapshot), 0.0)
+        if may_open:
+            state = real.open_next(state)
         runs = source.opened.runs if source.opened else None
         return Planned(self._snapshot(state.snapshot), None if runs is None else self._plans.of(runs, runs))
 

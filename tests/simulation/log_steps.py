@@ -30,6 +30,10 @@ class LogSteps(LogThread):
             self.life.world.pass_time(timeout_s or 0.0)
             self.advance(until)
 
+    def wait_or_wake(self, until: Callable[[], object], timeout_s: float) -> None:
+        """The same: the simulator decides how long somebody waits."""
+        self.wait(until, timeout_s)
+
     def advance(self, until: Callable[[], object] = lambda: False, most: int = 1_000) -> None:
         """Take steps."""
         if self._stepping:

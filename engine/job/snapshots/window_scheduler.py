@@ -132,24 +132,26 @@ class WindowScheduler:
 
     # The next window.
 
-    def next_window(
-        self, state: State, lag_s: float, ahead: Sequence[Advance] = ()
-    ) -> tuple[State, Window | None]:
-        """The window to open now, if there is something to read and the stream keeps up.
+    # `ahead` is what the window in front has read but not emitted yet.
 
-        `ahead` is what the window in front has read but not emitted yet.
-        """
+    def may_open(self, state: State, lag_s: float, ahead: Sequence[Advance]) -> bool:
+        """Whether a window may open now, if there is something to read: the stream keeps up, nothing waits."""
         now_s, active = self._parts.clock(), state.snapshot.active
         self.size.follow(active.tables, now_s)
         if not active.tables or self.pauses.waits(now_s):
-            return state, None
+            return False
         self.pauses.note_lag(lag_s, now_s)
         if self.pauses.waits(now_s) or (ahead and not _follows(active, ahead)):
-            return state, None
+            return False
         self.size.choose_limits(state, active)
-        if self.size.job_waits(now_s):
-            return state, None
-        state = end_completed(self._measuring.measure_next(state, ahead), self._parts)
+        return not self.size.job_waits(now_s)
+
+    def measured(self, state: State, ahead: Sequence[Advance]) -> State:
+        """The state with the next collections measured; what can't be read or is empty is answered."""
+        return end_completed(self._measuring.measure_next(state, ahead), self._parts)
+
+    def next_window(self, state: State, ahead: Sequence[Advance]) -> tuple[State, Window | None]:
+        """The window to open now, if there is something to read."""
         try:
             free = self.pauses.free(state.snapshot.active, self.size.waits)
             left = once_emitted(free, ahead)

@@ -189,23 +189,33 @@ class Windows:
             self._begin(front, state)
             self._emitter.send_beside(front, state)
 
-    # Opening.
+    # Opening. What is measured may be answered at once. So its state counts even if no window opens then.
 
     def speed(self, limit: Limit, extent: Extent) -> Speed:
         """How fast a collection would be read within a limit and the job's."""
         return self._opening.size.speed(limit, extent)
 
-    def consider(self, state: State, lag_s: float) -> State:
-        """Open the next window if there is something to read and the stream keeps up."""
+    def measure(self, state: State, lag_s: float) -> tuple[State, bool]:
+        """Measure what is read next. Returns as well whether a window may open now."""
         crowded = [table for table in state.snapshot.measured if self._is_crowded(table)]
         if crowded:
             self.in_progress.drop(crowded)
-            state = self._opening.restart_crowded(state, crowded)
+            return self._opening.restart_crowded(state, crowded), False
         if not self.in_progress.has_room:
-            return state
+            return state, False
+        ahead = self.in_progress.ahead()
+        if not self._opening.may_open(state, lag_s, ahead):
+            return state, False
+        try:
+            return self._opening.measured(state, ahead), True
+        except SourceError as error:
+            return self._handle_unopened(state, error), False
+
+    def open_next(self, state: State) -> State:
+        """Open the next window if there is something to read."""
         before = self.in_progress.tickets
         try:
-            state, window = self._opening.next_window(state, lag_s, self.in_progress.ahead())
+            state, window = self._opening.next_window(state, self.in_progress.ahead())
             if window is None:
                 return state
             self._open(state, window)

@@ -428,6 +428,27 @@ class TestWindows:
         assert bench.told() == ["accepted", "rejected public.t", "finished public.u"]
         assert bench.job.state.snapshot.tables == ()
 
+    def test_what_is_left_out_is_answered_once_although_the_next_window_is_not_planned(self, tmp_path):
+        bench: Any = Bench(tmp_path, window_rows=2, chunk_rows=1, slice_s=0.0, slice_bytes=1)
+        boundaries, lost = bench.source.boundaries, []
+
+        def fail(*_asked: Any) -> Any:
+            lost.append(bench.source.refused.pop(U))
+            bench.source.boundaries = boundaries
+            raise SourceError("the connection is lost")
+
+        bench.execute()
+        bench.turns(1)
+        bench.source.refused = {U: SignalError("a view can't be snapshotted", where=str(U))}
+        bench.source.boundaries = fail
+        bench.execute('{"data-collections": ["public.u"]}')
+        for _ in range(12):
+            bench.turns(1)
+            bench.now_s += 1.0
+
+        assert lost
+        assert bench.told() == ["accepted", "accepted", "rejected public.u", "finished public.t"]
+
     def test_a_table_without_rows_is_finished_without_a_window(self, bench):
         bench.database.commit(Change(U, None))
         bench.execute('{"data-collections": ["public.u"]}')

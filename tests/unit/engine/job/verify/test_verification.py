@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import SourceError
+from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.job.verify.copies import Copies
 from engine.job.verify.course import absent_keys
 from engine.job.verify.verification import Verification
@@ -352,12 +353,10 @@ def test_the_looks_are_counted_although_the_next_reading_waits(tmp_path, monkeyp
     """Windows open in every fifth turn only, as if the stream lagged."""
     bench, copy = verifying(tmp_path, *(Findings(unsettled=1) for _ in range(99)))
     bench.execute(VERIFY)
-    consider = bench.job._windows.consider
+    may_open = WindowScheduler.may_open
 
     for number in range(300):
-        monkeypatch.setattr(
-            bench.job._windows, "consider", (lambda state, _lag_s: state) if number % 5 else consider
-        )
+        monkeypatch.setattr(WindowScheduler, "may_open", (lambda *_: False) if number % 5 else may_open)
         bench.turns(1)
         bench.sleep(2.0)
 
