@@ -135,7 +135,7 @@ class WindowScheduler:
     # `ahead` is what the window in front has read but not emitted yet.
 
     def may_open(self, state: State, lag_s: float, ahead: Sequence[Advance]) -> bool:
-        """Whether a window may open now, if there is something to read: the stream keeps up, nothing waits."""
+        """Whether a window may open now if there is something to read: the stream keeps up, nothing waits."""
         now_s, active = self._parts.clock(), state.snapshot.active
         self.size.follow(active.tables, now_s)
         if not active.tables or self.pauses.waits(now_s):

@@ -40,7 +40,8 @@ class MongoOracle(Turns):
     `skips`: changes that are too large for an event leave none. `whole` are the collections of which a
     snapshot was finished; `stale` those of which consumers may keep documents that a drop or rename took.
     `lacking` are those of which the stream lacked documents, `told` those of which the job has said so. Of
-    `partial` documents, the last event was an update whose document was gone when it was looked up.
+    `partial` documents, the last event was an update whose document was gone when it was looked up. `undone`
+    ones were looked up as they were behind the time to which the server was put back.
     """
 
     def __init__(self, replica_set: ReplicaSet, *, knows: bool, looks_up: bool, skips: bool) -> None:
@@ -52,6 +53,7 @@ class MongoOracle(Turns):
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
         self.partial: set[tuple[CollectionId, Any]] = set()
+        self.undone: set[tuple[CollectionId, Any]] = set()
         self.unsure = False
         self._due: list[tuple[CollectionId, Scope | None]] = []
         self._just_untold: set[CollectionId] = set()
@@ -76,6 +78,13 @@ class MongoOracle(Turns):
     def follow(self, replica_set: ReplicaSet) -> None:
         """Judge by an older copy of the replica set, which goes on in its place."""
         self.replica_set, self.unsure = replica_set, False
+        # An update's document may have been looked up as it was behind the time of the older copy.
+        self.undone = {
+            (table, key)
+            for table, copy in self.consumer.items()
+            for key, document in copy.items()
+            if document not in self._later(table, key)
+        }
 
     # Events.
 
@@ -250,7 +259,12 @@ class MongoOracle(Turns):
             copy[key] = {**copy[key], **entry.changed}
             self.partial.add((entry.collection, key))
             return
-        self.partial.discard((entry.collection, key))
+        self._renewed(entry.collection, key)
+
+    def _renewed(self, collection: CollectionId, key: Any) -> None:
+        """Note that consumers have got a whole document, or none."""
+        self.partial.discard((collection, key))
+        self.undone.discard((collection, key))
 
     def _read(self, event: Record, turn: int) -> None:
         self.reads += 1
@@ -262,7 +276,7 @@ class MongoOracle(Turns):
             raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
         if self.unsure:  # the server was put back, and the job has not seen it yet
             self.consumer[collection][key] = after
-            self.partial.discard((collection, key))
+            self._renewed(collection, key)
             return
         log = self.replica_set.log
         while (found := self._rows(collection).get(key)) != after:
@@ -272,7 +286,7 @@ class MongoOracle(Turns):
                 )
             self._pass()
         self.consumer[collection][key] = after
-        self.partial.discard((collection, key))
+        self._renewed(collection, key)
 
     # Answers.
 
@@ -308,7 +322,7 @@ class MongoOracle(Turns):
         for key in sorted(copy.keys() | rows.keys()):
             if not in_scope(scope, key) or (key not in rows and collection in self.stale):
                 continue
-            if copy.get(key) not in self._later(collection, key):
+            if copy.get(key) not in self._later(collection, key) and (collection, key) not in self.undone:
                 return key
         return None
 
