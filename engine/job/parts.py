@@ -72,7 +72,7 @@ class Pace:
     max_chunks: int | None = None
     slice_s: float = 0.05
     slice_bytes: int = 8 << 20
-    spreads: bool = True
+    spreads: bool = False
     pieces: int = 12
     piece_rows: int = 25_000
     piece_bytes: int = 0

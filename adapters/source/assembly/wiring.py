@@ -234,11 +234,11 @@ def _pulse(settings: Settings, wired: SuppliedSource) -> Heartbeat:
 
 
 _ON_EXECUTORS: Final = Pace(
-    slice_s=0.4, slice_bytes=32 << 20, pieces=4, piece_rows=100_000, piece_bytes=48 << 20
+    slice_s=0.4, slice_bytes=32 << 20, spreads=True, pieces=4, piece_rows=100_000, piece_bytes=48 << 20
 )
 """The pace where rows wait on executors. Emitting any of them takes a Spark job, which decrypts and unpacks
 all that the same task has read: as few runs as fit into a worker's memory, and slices that last longer than
-a job."""
+a job and leave no executor idle."""
 
 
 def pace(settings: Settings, wired: SuppliedSource, *, shared_disk: bool) -> Pace:

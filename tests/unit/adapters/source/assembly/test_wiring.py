@@ -57,6 +57,7 @@ def test_rows_that_wait_on_executors_go_out_in_few_large_jobs():
 
     assert (near.slice_s, near.pieces, near.piece_rows) == (Pace().slice_s, Pace().pieces, Pace().piece_rows)
     assert far.slice_s > near.slice_s
+    assert (near.spreads, far.spreads) == (False, True)
     assert far.piece_rows > near.piece_rows
     assert far.piece_bytes > near.piece_bytes
     assert (far.longest_window_s, far.chunk_rows) == (7.0, near.chunk_rows)
