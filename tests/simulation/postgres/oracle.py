@@ -247,6 +247,8 @@ class PostgresOracle(Turns):
         if not self.asked_for(collection, key):
             raise Violation(f"turn {turn}: no signal asked for {shown(event)}")
         if collection in self.gapped:
+            if collection != B:  # a log that begins anew finds it in the copy
+                self.consumer[collection][key] = after
             return
         if collection == B:
             self.copies.read(CopyRead(turn, ALL, key), read, self.snapshots_of(collection))
