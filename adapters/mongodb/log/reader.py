@@ -111,6 +111,7 @@ class MongoLog:
         self.held_back = False
         """Whether an event waits behind the time given to `hold`."""
         self._thread = self.thread(self._read, stream.close)
+        self.wake = self._thread.wake
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
@@ -168,10 +169,6 @@ class MongoLog:
     def ahead(self) -> tuple[int, int]:
         """The change events and their bytes that wait to be taken."""
         return self._rows, self._bytes
-
-    def wake(self) -> None:
-        """End a wait of `take`."""
-        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: the oplog keeps what it has room for, whether it was read or not."""

@@ -91,6 +91,7 @@ class PostgresLog:
         self._intake = Intake(session, self._assembler, streamed, acknowledged, tools.clock.now)
         self._pipe = WakePipe()
         self._thread = self.thread(self._read, self._intake.close)
+        self.wake = self._thread.wake
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
@@ -140,10 +141,6 @@ class PostgresLog:
     def ahead(self) -> tuple[int, int]:
         """The entries and bytes that wait to be taken."""
         return self._assembler.entries, self._assembler.bytes
-
-    def wake(self) -> None:
-        """End a wait of `take`."""
-        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""

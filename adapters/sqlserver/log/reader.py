@@ -114,6 +114,7 @@ class SqlServerLog:
         self._spans: list[Span] = list(told)
         self._hurry = False
         self._thread = self.thread(self._read, self._close_databases)
+        self.wake = self._thread.wake
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
@@ -131,10 +132,6 @@ class SqlServerLog:
     def ahead(self) -> tuple[int, int]:
         """The change rows that wait to be taken; their bytes are not known."""
         return sum(span.entries for span in tuple(self._spans)), 0
-
-    def wake(self) -> None:
-        """End a wait of `take`."""
-        self._thread.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: change tables are cleaned up by age, whether they were read or not."""
