@@ -316,8 +316,12 @@ def opening_late(setup: SomeSetup, seed: int) -> SomeSetup:
 def draw(seed: int) -> History:
     """The history of a seed."""
     choose = Generator(seed)
-    setup = replace(_setup(choose), opening_polls=(0, 0, 1, 2)[seed % 4], long_queue=seed % 3 == 0)
-    setup = replace(setup, spreads=seed % 5 == 0)
+    setup = replace(
+        _setup(choose),
+        opening_polls=(0, 0, 1, 2)[seed % 4],
+        long_queue=seed % 3 == 0,
+        spreads=seed % 5 == 0,
+    )
     length = choose.between(40, 85)
     steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
     steps += [_WORDS.step(choose, setup) for _ in range(length)]

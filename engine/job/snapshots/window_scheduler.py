@@ -130,9 +130,7 @@ class WindowScheduler:
     def _give_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
         return give_up(state, self._parts.listener, tables, error)
 
-    # The next window.
-
-    # `ahead` is what the window in front has read but not emitted yet.
+    # The next window. `ahead` is what the window in front has read but not emitted yet.
 
     def may_open(self, state: State, lag_s: float, ahead: Sequence[Advance]) -> bool:
         """Whether a window may open now if there is something to read: the stream keeps up, nothing waits."""

@@ -74,7 +74,7 @@ class Windows:
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
         self._opening = WindowScheduler(job_parts, pace)
-        self._emitter = Emitter(job_parts, pace, self._opening, self._changed)
+        self._emitter = Emitter(job_parts, pace, self._opening, self._wake)
         self.in_progress = WindowsInProgress(job_parts, self._opening.size)
         self.wake: Callable[[], None] = lambda: None
 
@@ -242,12 +242,12 @@ class Windows:
     def _open(self, state: State, window: Window) -> None:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
-        reading.watch(self._changed)
+        reading.watch(self._wake)
         self._opening.size.note_opened(state, window)
         opened = OpenedWindow(window, reading, since_s)
         self.in_progress.add(opened)
         self._note_open(opened)
         self.in_progress.report()
 
-    def _changed(self) -> None:
-        self.wake()
+    def _wake(self) -> None:
+        self.wake()  # the log may be another one by now
