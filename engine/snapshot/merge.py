@@ -102,7 +102,7 @@ class SupersededKeys:
         return NewerKeys(
             keys,
             collection in self.truncated,
-            pa.array(sorted(lacking), KEY_TYPE),
+            pa.array(sorted(lacking), KEY_TYPE) if lacking else _NO_KEYS,
             copies.taken_copies(self.copies.get(collection, ())),
         )
 

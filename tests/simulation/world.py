@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
@@ -264,7 +265,7 @@ class World:
             few_entries=-1 if self.setup.long_queue else 50,
         )
         self._lives: dict[int, Life] = {}
-        self._seats: dict[int, threading.Semaphore] = {}
+        self._seats: dict[int, SimpleQueue[None]] = {}
         self._threads: list[threading.Thread] = []
         self._verdict: Violation | None = None
         self._begin()
@@ -817,14 +818,14 @@ class World:
         if self._unfenced(life):
             return
         self.happened["second jobs"] += 1
-        self._seats = {0: threading.Semaphore(0), 1: threading.Semaphore(0)}
+        self._seats = {0: SimpleQueue(), 1: SimpleQueue()}
         thread = threading.Thread(target=self._second, daemon=True)
         self._threads.append(thread)
         thread.start()
         self._hand_over(life.seat, 1)
 
     def _second(self) -> None:
-        self._seats[1].acquire()
+        self._seats[1].get()
         try:
             if not self.over:
                 self._sit(1)
@@ -835,7 +836,7 @@ class World:
             for life in self._lives.values():
                 life.dead = True
             self._running = 0
-            self._seats[0].release()
+            self._seats[0].put(None)
 
     def _switch(self, life: Life) -> None:
         """The sleeper wakes, and the other one falls asleep."""
@@ -855,8 +856,8 @@ class World:
         self._running = other
         self._pardon()
         self.note(f"job {mine} sleeps, job {other} runs", "script")
-        self._seats[other].release()
-        self._seats[mine].acquire()
+        self._seats[other].put(None)
+        self._seats[mine].get()
         self._running = mine
 
     def _end_threads(self) -> None:
@@ -864,7 +865,7 @@ class World:
         for life in self._lives.values():
             life.dead = True
         for thread in self._threads:
-            self._seats[1].release()
+            self._seats[1].put(None)
             thread.join()
 
     # The story.

@@ -59,9 +59,9 @@ class Emitter:
         self._opening.note_success(opened.window, rows, opened.read_s)
         incomplete = {fault.collection for fault in state.incomplete}
         opened.goes_beside = (
-            isinstance(sink := self._parts.sink, TakesRows)
+            rows > self._parts.local_rows
+            and isinstance(sink := self._parts.sink, TakesRows)
             and sink.takes_rows
-            and rows > self._parts.local_rows
             # Compared rows go nowhere, and rows for a topic that refuses events must be kept with their turn.
             and not any(
                 run.target.compared or run.target.collection in incomplete for run in opened.window.runs
