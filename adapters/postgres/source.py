@@ -150,7 +150,7 @@ class PostgresSource:
         return encoded
 
     def hidden_moves(self, reading: Reading) -> Moved:
-        """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
+        """The old and new keys of rows that lack a value and may have moved where measuring can't see it."""
         return self._opened().spans.hidden_moves(reading)
 
     def tables(self) -> PostgresTables:

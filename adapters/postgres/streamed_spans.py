@@ -170,13 +170,21 @@ class StreamedSpans:
         }
 
     def hidden_moves(self, reading: Reading) -> Moved:
-        """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
+        """The old and new keys of rows that lack a value and may have moved where measuring can't see it.
+
+        New snapshots don't show what is pending yet. A blocking snapshot's view is measured, too, and does not
+        show what came after it; what it lacks is read in another view if it is lost or has not all tables.
+        """
         ids, cuts = self._session.ids, self._cuts(reading)
         untold = {
             oid for oid, relation_cuts in cuts.items() if not all(cut.always_logged for cut in relation_cuts)
         }
-        moved = self._streamed.pending.moved_keys(untold)
-        return moves_by_cut({ids[oid]: pairs for oid, pairs in moved.items() if oid in cuts}, reading)
+        pending = self._streamed.pending.moved_keys(untold)
+        moved = {ids[oid]: pairs for oid, pairs in pending.items() if oid in cuts}
+        if (view := self._windows.blocking_view) is not None:
+            for name, pairs in view.moved_keys(untold).items():
+                moved[name] = moved.get(name, frozenset()) | pairs
+        return moves_by_cut(moved, reading)
 
 
 def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:

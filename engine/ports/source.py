@@ -142,7 +142,7 @@ class Source(Protocol):
         """What the source wants saved with a turn. Called after the turn's span is encoded."""
 
     def hidden_moves(self, reading: Reading) -> Moved:
-        """The `EncodingResult.moved` of streamed entries that new snapshots may not see yet."""
+        """The `EncodingResult.moved` of streamed entries that a measurement may not have seen."""
 
     def tables(self) -> Tables:
         """The collections of the source."""

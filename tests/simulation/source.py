@@ -88,13 +88,14 @@ class SimView:
     """The snapshot of a blocking snapshot's windows, and what entries that it lacks have superseded.
 
     The stream goes no further than `horizon`. It ends for whoever changes the definition of one of its
-    `collections`.
+    `collections`. `lacks` are the streamed entries that it does not show.
     """
 
     shown: frozenset[int]
     horizon: int
     superseded: SupersededKeys
     collections: frozenset[CollectionId]
+    lacks: list[Entry]
     gives_way: bool = False
 
 
@@ -203,9 +204,9 @@ class SimSource:
         }
         self._life.world.superseded(superseded.values())
         if (view := self.view) is not None:
-            view.superseded |= superseding(
-                [change for change in span.logged if change.transaction not in view.shown]
-            )
+            behind = [change for change in span.logged if change.transaction not in view.shown]
+            view.superseded |= superseding(behind)
+            view.lacks += behind
         return EncodingResult(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
@@ -239,7 +240,7 @@ class SimSource:
 
     def hidden_moves(self, reading: Reading) -> Moved:
         """Moves of rows that measuring could not see."""
-        return moved(self._missed(), reading)
+        return moved([*self._missed(), *(self.view.lacks if self.view else ())], reading)
 
     @property
     def pending(self) -> AbstractSet[int]:
@@ -382,7 +383,7 @@ class SimSource:
         """Read a blocking snapshot's runs in the view that all its windows share."""
         read = frozenset(run.target.collection for run in window.runs)
         if self.view is None or self.view.gives_way or not read <= self.view.collections:
-            self.view = SimView(shown, *self._settled(shown), read | self._blocking)
+            self.view = SimView(shown, *self._settled(shown), read | self._blocking, self._missed())
             self._life.world.happened["views of blocking snapshots"] += 1
         view = self.view
         return self._opened(SimWindow(self, self._life, window, view.shown, view.superseded, view.horizon))

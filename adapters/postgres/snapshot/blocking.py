@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from adapters.postgres.events.decode import DecodedPart
+    from adapters.postgres.log.pending_visibility import Pairs
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.log_session import LogSession
     from adapters.postgres.server.questions.questions import Questions
@@ -78,6 +79,17 @@ class BlockingView:
     def visibility(self) -> Visibility:
         """What the snapshot shows."""
         return self.held.exported.visibility
+
+    def moved_keys(self, untold: Collection[int]) -> dict[CollectionId, Pairs]:
+        """The old and new keys, by table, of rows that lack a value and may have moved behind the snapshot.
+
+        Rows of `untold` relations may have moved even where both keys are equal.
+        """
+        return {
+            name: frozenset(pair for pair in pairs if oid in untold or pair[0] != pair[1])
+            for oid, name in self.tables.items()
+            if (pairs := self.superseded.lacking.get(name))
+        }
 
     def note_span(self, decoded: Sequence[DecodedPart]) -> None:
         """Note what a span supersedes."""
