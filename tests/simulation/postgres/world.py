@@ -99,6 +99,7 @@ class PostgresWorld(SourceWorld):
         self._looked_ms = self._saved_at = self._copied_at = 0
         self._holder = ""
         self._incomplete: set[tuple[CollectionId, str]] = set()
+        self._aside: set[CollectionId] = set()
         self._asked_at: dict[str, int] = {}
 
     def _snapshots_of(self, collection: CollectionId) -> int:
@@ -172,9 +173,11 @@ class PostgresWorld(SourceWorld):
         return False
 
     def _is_slot_held(self) -> bool:
-        """Whether a job that sleeps reads the log."""
+        """Whether a job that sleeps reads the log, or a connection whose end the server has not heard of."""
         sleeping = (life for seat, life in self._lives.items() if seat != self._running)
-        return any(life.log is not None and not life.dead for life in sleeping)
+        return any(life.log is not None and not life.dead for life in sleeping) or any(
+            slot.reader for slot in self.database.slots.values()
+        )
 
     def buried(self, life: Life) -> None:
         """A process has ended: its connections end with it."""
@@ -203,13 +206,15 @@ class PostgresWorld(SourceWorld):
         state = seen.state
         self._saved_at = int(state.position.order[0])
         self.note(f"turn {state.turn} saved at {format_lsn(self._saved_at)}", "turn")
-        # A snapshot may take a table up in the very turn that sets it aside.
+        # A snapshot may take a table up in the turn that passes entries of it, the one that sets it aside or
+        # a later one.
         faults = {(fault.collection, fault.why) for fault in state.incomplete}
         new = {collection for collection, _why in faults - self._incomplete}
-        aside = {fault.collection for fault in state.incomplete if fault.aside} | new
+        aside = {fault.collection for fault in state.incomplete if fault.aside}
+        passed = aside | new | self._aside
         self.oracle.told |= new
-        self._incomplete = faults
-        self.oracle.pass_over(aside & self.oracle.unkeyed, int(state.position.order[0]))
+        self._incomplete, self._aside = faults, aside
+        self.oracle.pass_over(passed & self.oracle.unkeyed, int(state.position.order[0]))
         members = state.memory.get("members", {}).get("entries", {})
         self.database.watched |= {oid for oids in members.values() for oid in oids}
 
