@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+from xxhash import xxh3_128
 
 from engine.verify.compared_digests import SEEN_ROWS, digests_of_rows, key_digests
 from engine.verify.comparison import COPIED, EventPosition, compare
@@ -15,7 +16,7 @@ from engine.verify.deletes import DeleteEvents
 from engine.verify.saved_course import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from engine.model import CollectionId
     from engine.verify.copy import ComparisonRequest, SeenRows, Settled, Span
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class MemoryRows:
-    """Rows seen, in memory."""
+    """Rows seen, in memory. `earlier` are what processes before have left, the newest first."""
 
     tables: dict[int, list[pa.Table]] = field(default_factory=dict)
     damaged: bool = False
+    earlier: tuple[MemoryRows, ...] = ()
 
     def add(self, ticket: int, rows: pa.Table) -> None:
         self.tables.setdefault(ticket, []).append(rows)
@@ -41,21 +43,30 @@ class MemoryRows:
 
     def written(self, ticket: int) -> Written:
         tables = self.tables.get(ticket, [])
-        return Written(len(tables), sum(map(len, tables)), "")
+        return Written(len(tables), sum(map(len, tables)), _digest(tables))
 
     def resume(self, written: Mapping[int, Written]) -> frozenset[int]:
-        kept = {
-            ticket: self.tables[ticket][: what.size]
+        left = [] if self.damaged else [self, *self.earlier]
+        found = [
+            (ticket, rows.tables.get(ticket, [])[: what.size], what.digest)
             for ticket, what in written.items()
-            if not self.damaged and len(self.tables.get(ticket, ())) >= what.size
-        }
-        self.tables = kept
-        return frozenset(kept)
+            for rows in left
+        ]
+        self.tables = {ticket: tables for ticket, tables, digest in found if _digest(tables) == digest}
+        return frozenset(self.tables)
 
     def close(self) -> None: ...
 
     def table(self, ticket: int) -> pa.Table:
         return pa.concat_tables([SEEN_ROWS.empty_table(), *self.tables.get(ticket, ())])
+
+
+def _digest(tables: Iterable[pa.Table]) -> str:
+    digest = xxh3_128()
+    for table in tables:
+        for column in table.select(["merge_key", "row", "turn"]).columns:
+            digest.update(repr(column.to_pylist()).encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

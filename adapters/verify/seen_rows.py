@@ -1,12 +1,14 @@
 """The rows that windows have seen for a verification, one file per entry of the queue.
 
 A file is an Arrow stream without its end, which only grows. A later session goes on with the beginning that
-its state names. It takes a copy, since a job that has lost its lease may still write to the file.
+its state tells by its digest. It takes a copy, since a job that has lost its lease may still write to the
+file. Each process has names of its own, so such a job can't remove or replace a file of the newer one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -48,7 +50,7 @@ class SeenRowsFiles:
     """Implements `SeenRows` in a directory of its own, which is made when it is needed."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = Path(directory)
+        self._directory, self._own = Path(directory), secrets.token_hex(4)
         self._files: dict[int, _Seen] = {}
 
     def add(self, ticket: int, rows: pa.Table) -> None:
@@ -94,9 +96,15 @@ class SeenRowsFiles:
             seen.file.close()
 
     def _copied(self, ticket: int, written: Written) -> _Seen | None:
-        """A copy of the beginning of an entry's file in its place; None if it is not what was written."""
-        path = self._path(ticket)
-        new = path.with_suffix(".new")
+        """A copy of the beginning of an entry's file; None if no process has left what was written."""
+        found = (
+            self._copy(path, ticket, written) for path in self._directory.glob(f"seen-{ticket}[.-]*arrow")
+        )
+        return next((seen for seen in found if seen is not None), None)
+
+    def _copy(self, path: Path, ticket: int, written: Written) -> _Seen | None:
+        """A copy of the beginning of this file under our own name; None if it is not what was written."""
+        new = self._path(ticket).with_suffix(".new")
         try:
             new.unlink(missing_ok=True)
             with path.open("rb") as old:
@@ -104,7 +112,7 @@ class SeenRowsFiles:
                 while piece := old.read(min(_COPIED_AT_ONCE, written.size - seen.size)):
                     seen.write(piece)
             if (seen.size, seen.digest.hexdigest()) == (written.size, written.digest):
-                new.replace(path)
+                new.replace(self._path(ticket))
                 seen.rows = written.rows
                 return seen
         except OSError:
@@ -122,7 +130,7 @@ class SeenRowsFiles:
         return self._files[ticket]
 
     def _path(self, ticket: int) -> Path:
-        return self._directory / f"seen-{ticket}.arrow"
+        return self._directory / f"seen-{ticket}-{self._own}.arrow"
 
 
 @contextlib.contextmanager

@@ -324,7 +324,8 @@ class VerifyingWorld(World):
         self._told_in: Counter[int] = Counter()
         """How many events each turn has, also of earlier attempts."""
         self._compared: dict[str, list[tuple[int, Compared]]] = {}
-        self._seen = MemoryRows()
+        self._seen: tuple[MemoryRows, ...] = ()
+        """What each process has seen, the newest first."""
         self.wrong: dict[int, set[bytes]] = {}
         """The digests of the keys that a repair may send, by the ticket of its entry."""
         self._skips = getattr(history.setup, "skips", False)
@@ -345,7 +346,8 @@ class VerifyingWorld(World):
     def verification_of(self, life: Life) -> Verification:
         """Verifications against what the sink was told."""
         copies, settled = Copies(SimCopy(self, life)), partial(self._settled, life)
-        return Verification(copies, self._seen, _deletes, settled, shown_then)
+        self._seen = (MemoryRows(earlier=self._seen), *self._seen)
+        return Verification(copies, self._seen[0], _deletes, settled, shown_then)
 
     def sink_of(self, life: Life) -> RepairSink:
         """The sink of a job that starts."""

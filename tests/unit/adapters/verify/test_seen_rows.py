@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,6 @@ from engine.verify.compared_digests import SEEN_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def rows(*turns: int) -> pa.Table:
@@ -73,7 +73,32 @@ def test_the_next_session_goes_on_behind_what_was_saved(sessions):
     assert kept == {3}
     assert turns_in(after.path(3)) == [1, 1, 4]
     assert after.written(3).rows == 3
-    assert sorted(path.name for path in sessions.directory.iterdir()) == ["seen-3.arrow"]
+    assert [str(path) for path in sessions.directory.iterdir()] == [after.path(3)]
+
+
+def test_a_job_that_was_relieved_can_not_damage_the_rows_of_the_newer_one(sessions):
+    before = sessions.begin()
+    before.add(3, rows(1))
+    after = sessions.begin()
+    after.resume({3: before.written(3)})
+    after.add(4, rows(2))
+
+    before.add(4, rows(9))
+    before.forget(3)
+    before.forget(4)
+
+    assert (turns_in(after.path(3)), turns_in(after.path(4))) == ([1], [2])
+
+
+def test_rows_under_the_name_of_the_release_before_are_taken_over(sessions):
+    before = sessions.begin()
+    before.add(3, rows(1))
+    Path(before.path(3)).rename(sessions.directory / "seen-3.arrow")
+
+    after = sessions.begin()
+
+    assert after.resume({3: before.written(3)}) == {3}
+    assert turns_in(after.path(3)) == [1]
 
 
 def test_a_session_may_go_back_to_what_it_has_saved(sessions):
@@ -93,7 +118,7 @@ def test_damaged_rows_are_lost(sessions, damage):
     before = sessions.begin()
     before.add(3, rows(1, 1))
     saved = before.written(3)
-    path = sessions.directory / "seen-3.arrow"
+    path = Path(before.path(3))
     content = path.read_bytes()
     if damage == "gone":
         path.unlink()
