@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily
 
 from adapters.http.key_space import chunk_ends, segments
+from engine.config.settings import WINDOW_BYTES
 from engine.job.reports.snapshot_tally import MOST_NAMED
 from engine.ports.log import ReadsAhead
 
@@ -102,6 +103,7 @@ class DebeziumMetrics:
 
     def _snapshot(self, context: str, course: Course, tables: list[Table]) -> None:
         tally, job = self._monitor.tally, self._monitor.settings.job
+        window_bytes = job.window_max_bytes or WINDOW_BYTES
         windows = [window for window in tally.windows if window.as_initial is (context == "snapshot")]
         self._since(context, course.last_s)
         streams = tally.sessions > 0
@@ -111,7 +113,7 @@ class DebeziumMetrics:
             "number_of_erroneous_events": 0,
             "queue_total_capacity": _AT_ONCE,
             "queue_remaining_capacity": max(0, _AT_ONCE - len(windows)),
-            "max_queue_size_in_bytes": _AT_ONCE * job.window_max_bytes,
+            "max_queue_size_in_bytes": max(_AT_ONCE * window_bytes, tally.staged_bytes),
             "current_queue_size_in_bytes": tally.staged_bytes if windows else 0,
             "total_table_count": course.total,
             "remaining_table_count": len(tables),

@@ -172,8 +172,8 @@ class StreamedSpans:
     def hidden_moves(self, reading: Reading) -> Moved:
         """The old and new keys of rows that lack a value and may have moved where measuring can't see it.
 
-        New snapshots don't show what is pending yet. A blocking snapshot's view is measured, too, and does not
-        show what came after it; what it lacks is read in another view if it is lost or has not all tables.
+        New snapshots don't show what is pending yet. A blocking snapshot is measured in its view, which does
+        not show what came after it. If the view is lost or lacks a table, the rows are read in another one.
         """
         ids, cuts = self._session.ids, self._cuts(reading)
         untold = {

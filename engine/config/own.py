@@ -139,7 +139,13 @@ OWN = (
         number(0.05, 3600),
         "2",
     ),
-    P("tidemark.window.max.bytes", APPLIED, "greatest size of one window's rows", SIZE, "256m"),
+    P(
+        "tidemark.window.max.bytes",
+        APPLIED,
+        "greatest size of one window's rows; 0: 256m, or 64m for each core of the executors if that is more",
+        SIZE_OR_NONE,
+        "0",
+    ),
     P(
         "tidemark.window.max.chunks",
         APPLIED,

@@ -125,7 +125,7 @@ def _job(v: Values) -> JobSettings:
         spark_stalled_ms=v.get("tidemark.spark.stalled.ms", int),
         spark_conf={parts[0]: cast("str", value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),
-        window_max_bytes=v.get("tidemark.window.max.bytes", int),
+        window_max_bytes=v.get("tidemark.window.max.bytes", int) or None,
         window_max_chunks=v.get("tidemark.window.max.chunks", int),
         span_max_rows=v.get("tidemark.span.max.rows", int),
         span_max_bytes=v.get("tidemark.span.max.bytes", int),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from engine.config.web_settings import HttpSettings, LineageSettings
 from engine.errors import InvariantError
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 S = TypeVar("S")
+
+WINDOW_BYTES: Final = 256 << 20
+"""How large a window may be unless `JobSettings.window_max_bytes` is set."""
 
 
 class SnapshotMode(StrEnum):
@@ -225,7 +228,7 @@ class JobSettings:
     spark_stalled_ms: int = 600_000
     spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     window_seconds: float = 2.0
-    window_max_bytes: int = 256 << 20
+    window_max_bytes: int | None = None
     window_max_chunks: int = 0
     span_max_rows: int = 200_000
     span_max_bytes: int = 64 << 20

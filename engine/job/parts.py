@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class Pace:
     """How fast the job turns and how much a window reads. Times are in seconds.
 
-    Windows: `window_rows` bounds the first window, before a rate is known. `max_chunks` None means no bound.
+    Windows: `window_rows` bounds the first window, before a rate is known. `window_bytes` bounds each of
+    them, or `task_bytes` for each task if that is more. `max_chunks` None means no bound.
     `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`. A
     window is emitted in slices that take about `slice_s` each; the first has `slice_bytes` of staged rows.
     With `spreads`, a slice that executors write has a run for each of their tasks, so that none is idle. A
@@ -69,6 +70,7 @@ class Pace:
     longest_window_s: float = 0.0
     window_rows: int = 200_000
     window_bytes: int = 256 << 20
+    task_bytes: int = 0
     max_chunks: int | None = None
     slice_s: float = 0.05
     slice_bytes: int = 8 << 20

@@ -31,7 +31,7 @@ from adapters.storage.directory import storage
 from adapters.storage.state import FileStateStore
 from adapters.storage.workspace import VERIFIED, workspace_of
 from adapters.verify.kept_events import CopyTools
-from engine.config.settings import NewCollections, Recovery, StateForm, TableErrors
+from engine.config.settings import WINDOW_BYTES, NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.settings import Destination, SinkAhead
 from engine.errors import ConfigError
 from engine.events.names import topic_of
@@ -234,22 +234,31 @@ def _pulse(settings: Settings, wired: SuppliedSource) -> Heartbeat:
 
 
 _ON_EXECUTORS: Final = Pace(
-    slice_s=0.4, slice_bytes=32 << 20, spreads=True, pieces=4, piece_rows=100_000, piece_bytes=48 << 20
+    task_bytes=64 << 20,
+    slice_s=0.4,
+    slice_bytes=32 << 20,
+    spreads=True,
+    pieces=4,
+    piece_rows=100_000,
+    piece_bytes=48 << 20,
 )
 """The pace where rows wait on executors. Emitting any of them takes a Spark job, which decrypts and unpacks
 all that the same task has read: as few runs as fit into a worker's memory, and slices that last longer than
-a job and leave no executor idle."""
+a job and leave no executor idle. Each executor stages the rows of its own tasks, so windows grow with them:
+a task costs the driver about the same, however little it reads."""
 
 
 def pace(settings: Settings, wired: SuppliedSource, *, shared_disk: bool) -> Pace:
     """The job's pace, and how long it retries."""
     job, snapshot = settings.job, settings.snapshot
+    usual = Pace() if shared_disk else _ON_EXECUTORS
     return replace(
-        Pace() if shared_disk else _ON_EXECUTORS,
+        usual,
+        window_bytes=job.window_max_bytes or WINDOW_BYTES,
+        task_bytes=0 if job.window_max_bytes else usual.task_bytes,
         chunk_rows=snapshot.chunk_size,
         window_s=job.window_seconds,
         longest_window_s=wired.longest_window_s,
-        window_bytes=job.window_max_bytes,
         max_chunks=job.window_max_chunks or None,
         max_lag_s=job.max_lag_ms / 1000,
         retries=None if job.max_retries < 0 else job.max_retries,

@@ -86,7 +86,7 @@ class WindowSize:
 
     def budget(self, tables: Sequence[Table], rows: int, *, alone: bool) -> Budget:
         """What a window that begins with the first of these entries may read: at most `rows` rows."""
-        pace = self._pace
+        pace, tasks = self._pace, self._parts.tasks()
         first = tables[0].progress if tables else None
         most = self.most_rows(tables[0], first.extent) if first else None
         if most is not None:
@@ -94,8 +94,8 @@ class WindowSize:
         self._chunk_rows = pace.chunk_rows if most is None else min(pace.chunk_rows, rows)
         return Budget(
             rows=rows,
-            bytes=pace.window_bytes,
-            tasks=self._parts.tasks(),
+            bytes=max(pace.window_bytes, pace.task_bytes * tasks),
+            tasks=tasks,
             chunk_rows=self._chunk_rows,
             chunks=pace.max_chunks,
             alone=alone,

@@ -300,7 +300,7 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
         ("signal.data.collection", "a.b.c", "it must be schema.table"),
         ("signal.enabled.channels", "smoke", "it must be a list of source, kafka, file, jmx"),
         ("tidemark.sink", "kafka", "missing 'producer.bootstrap.servers'"),
-        ("tidemark.window.max.bytes", "12", "it must be a number of bytes"),
+        ("tidemark.window.max.bytes", "12", "it must be 0, or a number of bytes"),
         ("tidemark.window.seconds", "nan", "it must be a number from 0.05 to 3600"),
         ("plugin.name", "decoderbufs", "it must be 'pgoutput'; no other plug-in is supported"),
         ("unavailable.value.placeholder", "hex:zz", "hexadecimal digits"),

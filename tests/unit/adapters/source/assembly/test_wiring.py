@@ -61,3 +61,16 @@ def test_rows_that_wait_on_executors_go_out_in_few_large_jobs():
     assert far.piece_rows > near.piece_rows
     assert far.piece_bytes > near.piece_bytes
     assert (far.longest_window_s, far.chunk_rows) == (7.0, near.chunk_rows)
+
+
+def test_windows_grow_with_the_tasks_of_executors_unless_their_size_is_set():
+    wired = SuppliedSource(cast("Any", None), lambda: None, str)
+    given = parse(LEAST | {"tidemark.window.max.bytes": "10m"})
+    near, far, fixed = (
+        pace(settings, wired, shared_disk=shared_disk)
+        for settings, shared_disk in ((parse(LEAST), True), (parse(LEAST), False), (given, False))
+    )
+
+    assert (near.window_bytes, near.task_bytes) == (256 << 20, 0)
+    assert (far.window_bytes, far.task_bytes) == (256 << 20, 64 << 20)
+    assert (fixed.window_bytes, fixed.task_bytes) == (10 << 20, 0)
