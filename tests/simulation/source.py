@@ -85,7 +85,7 @@ class SimSpan(NamedTuple):
 
 @dataclass(slots=True)
 class SimView:
-    """The snapshot of a blocking snapshot's windows, and what entries that it lacks have superseded.
+    """The snapshot of a blocking snapshot's windows, and the entries that it lacks.
 
     The stream goes no further than `horizon`. It ends for whoever changes the definition of one of its
     `collections`. `lacks` are the streamed entries that it does not show.
@@ -93,10 +93,14 @@ class SimView:
 
     shown: frozenset[int]
     horizon: int
-    superseded: SupersededKeys
     collections: frozenset[CollectionId]
     lacks: list[Entry]
     gives_way: bool = False
+
+    @property
+    def superseded(self) -> SupersededKeys:
+        """What the entries that it lacks have superseded."""
+        return superseding(self.lacks)
 
 
 class SimLog:
@@ -204,9 +208,7 @@ class SimSource:
         }
         self._life.world.superseded(superseded.values())
         if (view := self.view) is not None:
-            behind = [change for change in span.logged if change.transaction not in view.shown]
-            view.superseded |= superseding(behind)
-            view.lacks += behind
+            view.lacks += [change for change in span.logged if change.transaction not in view.shown]
         return EncodingResult(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
@@ -383,7 +385,8 @@ class SimSource:
         """Read a blocking snapshot's runs in the view that all its windows share."""
         read = frozenset(run.target.collection for run in window.runs)
         if self.view is None or self.view.gives_way or not read <= self.view.collections:
-            self.view = SimView(shown, *self._settled(shown), read | self._blocking, self._missed())
+            horizon, _superseded = self._settled(shown)
+            self.view = SimView(shown, horizon, read | self._blocking, self._missed())
             self._life.world.happened["views of blocking snapshots"] += 1
         view = self.view
         return self._opened(SimWindow(self, self._life, window, view.shown, view.superseded, view.horizon))

@@ -181,8 +181,7 @@ class PendingVisibility:
         found: dict[int, Pairs] = {}
         for touches in self.transactions.values():
             for oid, pairs in touches.lacking.items():
-                moved = {pair for pair in pairs if oid in untold or pair[0] != pair[1]}
-                found[oid] = found.get(oid, frozenset()) | moved
+                found[oid] = found.get(oid, frozenset()) | moved_pairs(pairs, untold=oid in untold)
         return found
 
     def lacking_of(self, oid: int) -> tuple[tuple[bytes | None, bytes], ...]:
@@ -320,3 +319,8 @@ def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
 
 def _sorted(pairs: Iterable[tuple[bytes | None, bytes]]) -> list[tuple[bytes | None, bytes]]:
     return sorted(pairs, key=lambda pair: (pair[0] or b"", pair[1]))
+
+
+def moved_pairs(pairs: Iterable[tuple[bytes | None, bytes]], *, untold: bool) -> Pairs:
+    """Those of the old and new keys whose row may have moved: all where keys don't tell (`untold`)."""
+    return frozenset(pair for pair in pairs if untold or pair[0] != pair[1])

@@ -86,7 +86,7 @@ class BlockingView:
         Rows of `untold` relations may have moved even where both keys are equal.
         """
         return {
-            name: frozenset(pair for pair in pairs if oid in untold or pair[0] != pair[1])
+            name: pending_visibility.moved_pairs(pairs, untold=oid in untold)
             for oid, name in self.tables.items()
             if (pairs := self.superseded.lacking.get(name))
         }
