@@ -203,13 +203,18 @@ class RecoveringSourceWorld(SourceWorld):
         """Whether an older copy has taken the server's place since the log began."""
         return self._next_log is not None or bool(self._lacks)
 
+    @property
+    def _relieved(self) -> bool:
+        """Whether the running job has slept while another one took over, and does not know it yet."""
+        return self._lives[self._running].epoch != self.sent.owner
+
     def begun(self, slot: int) -> None:
         """A log begins: the first one, or a new one."""
         if not self.sent.turns:
             super().begun(slot)
             return
-        if self._lives[self._running].epoch != self.sent.owner:
-            return  # the job has slept, and nothing that it makes lasts
+        if self._relieved:
+            return  # nothing that the job makes lasts
         first = min(self.oracle.position, self._common if self._replaced else slot)
         if self._next_log is not None:
             self.oracle.follow(self._next_log)
@@ -259,7 +264,7 @@ class RecoveringSourceWorld(SourceWorld):
 
     def at_rest(self, job: Job) -> bool:
         """Whether everything was sent and answered, and every loss was made up for, or is told."""
-        if not super().at_rest(job) or self._awaits_repairs:
+        if self._relieved or not super().at_rest(job) or self._awaits_repairs:
             return False
         if untold := self._lost - {fault.collection for fault in job.state.incomplete}:
             raise Violation(f"{min(untold)} may lack what a lost log had, and nobody is told")

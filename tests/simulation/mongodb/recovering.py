@@ -87,3 +87,20 @@ class RecoveringMongo(RecoveringSourceWorld, MongoWorld):
         """A turn was saved, and has passed entries without events."""
         super().observe(seen)
         self.differences[seen.state.turn] = self.oracle.differences()
+
+    def _drop(self, life: Life, table: str, visible: int) -> None:
+        super()._drop(life, table, visible)
+        self._forget_gone()
+
+    def _rename(self, life: Life, table: str, to: str, visible: int) -> None:
+        super()._rename(life, table, to, visible)
+        self._forget_gone()
+
+    def _drop_database(self, life: Life) -> None:
+        super()._drop_database(life)
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """No state knows the name of a collection that goes before the repairs are queued."""
+        if self._awaits_repairs:
+            self._lost &= set(self.streamed())
