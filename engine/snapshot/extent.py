@@ -90,9 +90,13 @@ class Extent:
         return () if self.greatest is None else (Range(None, self.greatest),)
 
     def begun(self, now_ms: int) -> Progress:
-        """The progress of a collection of which nothing is read yet."""
+        """The progress of a collection of which nothing is read yet.
+
+        An empty collection is read whole: only a window tells when the stream has passed what emptied it.
+        """
         if self.scoped is None:
-            return Progress(self, now_ms, self.ranges)
+            extent = self if self.ranges else replace(self, whole=True)
+            return Progress(extent, now_ms, extent.ranges)
         # What is left says which points there are.
         kept = replace(self, scoped=replace(self.scoped, points=()))
         return Progress(kept, now_ms, self.ranges, points=self.scoped.points)

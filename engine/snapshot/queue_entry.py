@@ -147,13 +147,6 @@ class Table:
             return self
         return replace(self, progress=replace(self.progress, extent=extent, left=extent.ranges))
 
-    @property
-    def unbounded(self) -> Table:
-        """The entry, found empty, that one window is to read without bounds."""
-        if self.progress is None:
-            return self
-        return self.bounded(replace(self.progress.extent, whole=True))
-
     def looking_again(self, keys: tuple[Key, ...]) -> Table:
         """The entry, read to its end, of which these keys are to be read again."""
         return replace(self, progress=replace(self.progress, reread=keys)) if self.progress else self

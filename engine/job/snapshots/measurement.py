@@ -101,8 +101,7 @@ class Measurement:
             return state
         (extent,) = self._parts.source.tables().measure([table.target], bounded=True)
         if not isinstance(extent, Extent) or not extent.ranges:
-            # What is empty by now is read whole: a window tells when the stream has passed what emptied it.
-            return state
+            return state  # what is empty by now stays whole
         bounded = state.snapshot.changed((table.ticket,), lambda entry: entry.bounded(extent))
         return replace(state, snapshot=self._with_hidden(bounded))
 

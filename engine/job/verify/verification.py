@@ -85,11 +85,7 @@ class Verification:
                 self.courses.await_measuring(state, table.ticket, parts)
                 continue
             self.courses.of(table.ticket).measured = True
-            if table.progress.done and not table.progress.chunks:
-                # It was empty. Only a window tells when the stream has passed what emptied it.
-                whole = state.snapshot.changed((table.ticket,), lambda entry: entry.unbounded)
-                state = replace(state, snapshot=whole)
-            elif table.progress.done and not table.paused:
+            if table.progress.done and not table.paused:
                 state = self._advance(state, table, self.courses.of(table.ticket), parts)
         self.courses.follow(state, parts)
         return state

@@ -23,14 +23,13 @@ from adapters.postgres.snapshot.keyset import BY_CTID
 from engine.job import loop
 from engine.job.saved.state import State
 from engine.snapshot import queue_entry
+from engine.snapshot.extent import Extent, Progress
 from engine.snapshot.merge import SupersededKeys
 from tests.simulation.mends import Mends
 from tests.simulation.postgres.script import draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from engine.snapshot.extent import Extent
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions" / "postgres"
 
@@ -58,6 +57,18 @@ def _of_any_key(entry: queue_entry.Table, extent: Extent) -> queue_entry.Table:
 
 def _nothing(*_arguments: Any) -> None:
     return None
+
+
+@contextmanager
+def _empty_at_once() -> Iterator[None]:
+    """End an empty table's snapshot as soon as it was measured."""
+    begun = Extent.begun
+
+    def ended(extent: Extent, now_ms: int) -> Progress:
+        return begun(extent, now_ms) if extent.ranges else Progress(extent, now_ms, ())
+
+    with patch.object(Extent, "begun", ended):
+        yield
 
 
 def _fork(saved_timeline: int, _now: int, history: str, _sent: int) -> forks.Fork | None:
@@ -118,7 +129,10 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
     ),
     "hot-row": lambda: patch.object(windows.OpenWindows, "_holds", lambda _self, _window: False),
-    "rewritten-beside-a-view": lambda: patch.object(blocking.BlockingViews, "covers", lambda *_: True),
+    "rewritten-beside-a-view": lambda: _both(
+        patch.object(blocking.BlockingViews, "covers", lambda *_: True), _empty_at_once()
+    ),
+    "emptied-on-a-lost-server": _empty_at_once,
     "blocking-view": lambda: patch.object(blocking.BlockingView, "note_span", _nothing),
     "tables-as-they-were": lambda: patch.object(window.TableLocks, "compare", _nothing),
 }
