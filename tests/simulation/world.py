@@ -258,7 +258,7 @@ class World:
             backoff_s=0.2,
             longest_backoff_s=0.8,
             retries=None,
-            first_retries=20,
+            first_retries=40,
             idle_s=0.5,
             waiting_s=0.2,
             held_s=0.2,

@@ -414,6 +414,8 @@ class Cluster:
         self.now_us, self.serial = before.now_us + 1_000_000, before.serial
         self.locks, self.watched = {}, before.watched
         self.oids = before.oids
+        for xid in tuple(self.hidden):
+            self.show(xid)  # whatever is replayed is visible
         for slot in self.slots.values():
             slot.reader, slot.application = 0, ""
         if promoted:
