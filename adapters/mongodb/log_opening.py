@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from adapters.mongodb.documents.selection import FieldRules
@@ -109,9 +110,10 @@ class LogOpening:
         )
         # The server refuses an event that it lacks, but only once a later one comes. If a server was put back
         # and its clock is behind that event, what is written until the clock catches up would be passed over.
-        if start is not None and self.streamed.event is not None:
-            check_same_log(self._questions, options, self.streamed.event, self._tools.clock.monotonic)
-        stream = ChangeStream(self._questions.change_cursor(options.namespace), options, start)
+        check = partial(self._check_same_log, options)
+        if start is not None:
+            check()
+        stream = ChangeStream(self._questions.change_cursor(options.namespace), options, start, check)
         if start is not None:
             try:
                 stream.reach()
@@ -119,6 +121,11 @@ class LogOpening:
                 stream.close()
                 raise
         return stream
+
+    def _check_same_log(self, options: StreamOptions) -> None:
+        """Raise PositionLost if the server's log lacks the last event that was streamed."""
+        if self.streamed.event is not None:
+            check_same_log(self._questions, options, self.streamed.event, self._tools.clock.monotonic)
 
     def _made_session(self, replica_set: str) -> LogSession:
         settings = self._settings

@@ -22,6 +22,8 @@ from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.mongodb.documents.bson_walk import ClusterTime
     from adapters.mongodb.log.options import StreamOptions
     from adapters.mongodb.server.change_cursor import ChangeCursor
@@ -44,11 +46,25 @@ class Batch:
     cluster_s: int | None = None
 
 
-class ChangeStream:
-    """One open stream. Used by one thread. An error ends it."""
+def _unchecked() -> None:
+    """Look for nothing."""
 
-    def __init__(self, cursor: ChangeCursor, options: StreamOptions, start: Position | None) -> None:
+
+class ChangeStream:
+    """One open stream. Used by one thread. An error ends it.
+
+    `check` is called before the stream is opened again. It raises PositionLost if the log is another one.
+    """
+
+    def __init__(
+        self,
+        cursor: ChangeCursor,
+        options: StreamOptions,
+        start: Position | None,
+        check: Callable[[], None] = _unchecked,
+    ) -> None:
         self._commands, self._options, self._asked = cursor, options, options
+        self._check = check
         self._one_by_one, self._parts = False, Parts()
         self._ahead: Batch | None = None
         self._cursor = 0
@@ -75,6 +91,7 @@ class ChangeStream:
             ahead, self._ahead = self._ahead, None
             return ahead
         if not self._cursor:
+            self._check()
             self.position = self._open(self.position)
         try:
             raw = self._commands.more(self._cursor, 1 if self._one_by_one else most, await_ms)

@@ -15,7 +15,7 @@ from adapters.mongodb.log.position import has_passed, position_of, time_of
 from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.server.change_cursor import ChangeCursor
 from adapters.mongodb.settings import Oversize
-from engine.errors import ConfigError, SourceError
+from engine.errors import ConfigError, PositionLost, SourceError
 
 if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
@@ -97,6 +97,19 @@ def test_where_it_may_be_left_out_only_its_name_is_asked_for_in_the_end():
     assert server.pipelines[-1][-1] == {
         "$project": {"operationType": 1, "clusterTime": 1, "ns": 1, "documentKey": 1}
     }
+
+
+def test_the_log_is_checked_before_the_stream_is_opened_again():
+    def check() -> None:
+        raise PositionLost("the server was restored")
+
+    server = Oversized(refused(10334))
+    stream = ChangeStream(server, StreamOptions(oversize=Oversize.SKIP), None, check)
+    stream.next(100, 1)
+
+    with pytest.raises(PositionLost):
+        stream.next(100, 1)
+    assert len(server.pipelines) == 1
 
 
 def test_any_other_error_is_told():
