@@ -44,10 +44,16 @@ class PublicationMark(TypedDict):
 
 
 class SavedMembers(TypedDict):
-    """The publication, and the tables by their entry in it."""
+    """The publication, and the tables by their entry in it. Older states lack some.
+
+    - `names`: schema and name by oid, of tables that have an entry of their own
+    - `visible`: the snapshot that they were seen in
+    """
 
     publication: str
     entries: dict[str, list[Natural]]
+    names: NotRequired[dict[str, tuple[str, str]]]
+    visible: NotRequired[str]
 
 
 SavedColumns: TypeAlias = dict[str, list[Natural]]

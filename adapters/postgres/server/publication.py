@@ -62,6 +62,11 @@ class Publication:
             if _as_itself(entries) and self._captures(*entries[0].id.parts)
         }
 
+    def inheriting(self, asked: Publications) -> set[int]:
+        """The captured tables that only an entry of an ancestor publishes, by oid."""
+        found = _by_table(asked.entries(self.name))
+        return {entries[0].oid for entries in found if entries[0].level and _as_itself(entries)}
+
     def groups(self, asked: Publications) -> dict[CollectionId, list[CollectionId]]:
         """Partitioned tables that are not captured themselves, with their captured partitions."""
         captured = set(self.captured(asked))

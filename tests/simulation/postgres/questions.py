@@ -13,7 +13,12 @@ from adapters.postgres.server.questions.catalog import Catalog
 from adapters.postgres.server.questions.layouts import KeyType, Layout, Layouts
 from adapters.postgres.server.questions.locks import Locks
 from adapters.postgres.server.questions.probes import Plan, TableProbes
-from adapters.postgres.server.questions.publications import Entry, Publications
+from adapters.postgres.server.questions.publications import (
+    Entry,
+    Publications,
+    Relation,
+    Relations,
+)
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.questions.signal_rows import FoundSignalTable, SignalTables
 from adapters.postgres.server.questions.slots import FoundSlot, SlotRetention, Slots
@@ -249,9 +254,17 @@ class SimPublications(_Asked, Publications):
             else f"{published.oid} {published.xmin} {sorted(published.entries.items())}"
         )
 
-    def relations(self) -> frozenset[int]:
-        """The oids of all tables."""
-        return frozenset(self._cluster.tables)
+    def relations(self) -> Relations:
+        """All tables. No name ever goes to another one."""
+        found = {
+            oid: Relation(oid, table.id, 0, 10, 0, 0, unchanged=True, born_as_partition=False)
+            for oid, table in self._cluster.tables.items()
+        }
+        return Relations(found, str(self._cluster.visibility()[1]))
+
+    def is_empty(self, oid: int) -> bool:  # noqa: ARG002  nobody attaches any
+        """No partition has come with rows."""
+        return True
 
     def relations_digest(self) -> str:
         """A digest of their names."""

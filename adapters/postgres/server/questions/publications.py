@@ -16,7 +16,7 @@ from engine.errors import ConfigError
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _IN_PART_SINCE = 150_000
 """The server version since which publications have schemas, lists of columns, and row filters."""
@@ -97,11 +97,33 @@ _DIGEST_IN_PART = _DIGEST.format(
 )
 
 
-_RELATIONS: LiteralString = "SELECT oid::bigint FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384"
-_RELATIONS_DIGEST: LiteralString = (
-    "SELECT md5(string_agg(concat_ws(' ', oid, relnamespace, relname), ',' ORDER BY oid))"
-    " FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384"
+_TABLES: LiteralString = """
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = c.reltype
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+"""
+_OF_USERS: LiteralString = " WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384"
+# Whoever creates a table writes its system columns and its row type in one command, and its link to a parent
+# two commands later. A new name or owner rewrites the row type; SET LOGGED gives the table another file.
+_RELATIONS: LiteralString = (
+    "SELECT c.oid::bigint, n.nspname, c.relname, coalesce(i.inhparent, 0)::bigint, t.typowner::bigint,"
+    " t.xmin::text::bigint, coalesce(i.xmin::text, '0')::bigint,"
+    " (c.relkind = 'p' OR c.relfilenode = c.oid) AND t.xmin = a.xmin AND t.cmin::text = a.cmin::text,"
+    " coalesce(i.xmin = a.xmin AND i.cmin::text::bigint - a.cmin::text::bigint BETWEEN 0 AND 2, false),"
+    " pg_current_snapshot()::text"
+    + _TABLES
+    + " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tableoid'"
+    + _OF_USERS
 )
+_RELATIONS_DIGEST: LiteralString = (
+    "SELECT md5(string_agg(concat_ws(' ', c.oid, n.oid, c.relname, t.xmin, i.xmin), ',' ORDER BY c.oid))"
+    + _TABLES
+    + _OF_USERS
+)
+_VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text"
+_BYTES: LiteralString = (
+    "SELECT coalesce(sum(pg_relation_size(relid)), 0)::bigint FROM pg_partition_tree(%s) WHERE isleaf"
+)
+_BRIEFLY: LiteralString = "SET LOCAL lock_timeout = '500ms'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +142,40 @@ class Entry:
     mark: str
     columns: tuple[str, ...] | None
     row_filter: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table of a user's, with its parent's oid if it is a partition, else 0.
+
+    `typed` and `linked` are the transactions (32-bit ids) that wrote its row type and its link to the parent.
+    `unchanged`: it has had this name and these files since it was created, so it was always logged.
+    `born_as_partition`: it was created as a partition of its parent.
+    """
+
+    oid: int
+    id: CollectionId
+    parent: int
+    owner: int
+    typed: int
+    linked: int
+    unchanged: bool
+    born_as_partition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """All tables of users by oid, and the snapshot that they were seen in."""
+
+    by_oid: Mapping[int, Relation]
+    visible: str
+
+    def chain(self, oid: int) -> Iterator[Relation]:
+        """A table, its parent, the parent's parent …"""
+        found = self.by_oid.get(oid)
+        while found is not None:
+            yield found
+            found = self.by_oid.get(found.parent)
 
 
 class Publications:
@@ -170,13 +226,29 @@ class Publications:
             row = self._connection.execute(query, [name]).fetchone()
         return row[0] if row else ""
 
-    def relations(self) -> frozenset[int]:
-        """The oids of all tables of users."""
+    def relations(self) -> Relations:
+        """All tables of users."""
         with source_errors("listing tables"):
-            return frozenset(oid for (oid,) in self._connection.execute(_RELATIONS).fetchall())
+            rows = self._connection.execute(_RELATIONS).fetchall()
+            visible = rows[0][-1] if rows else self._connection.execute(_VISIBLE).fetchall()[0][0]
+        found = (
+            Relation(oid, CollectionId((schema, name)), *rest) for oid, schema, name, *rest, _visible in rows
+        )
+        return Relations({relation.oid: relation for relation in found}, visible)
+
+    def is_empty(self, oid: int) -> bool:
+        """Whether a table, with its partitions, has no pages; False if somebody changes its definition."""
+        with source_errors("looking at a partition"):
+            try:
+                with self._connection.transaction():
+                    self._connection.execute(_BRIEFLY)
+                    row = self._connection.execute(_BYTES, [oid]).fetchone()
+            except psycopg.errors.LockNotAvailable:
+                return False
+        return row is not None and not row[0]
 
     def relations_digest(self) -> str:
-        """A digest of the oids and names of all tables of users."""
+        """A digest of the oids, names, row types and parents of all tables of users."""
         with source_errors("listing tables"):
             row = self._connection.execute(_RELATIONS_DIGEST).fetchone()
         return (row[0] or "") if row else ""

@@ -8,6 +8,9 @@ seen are kept with the state, so a change is found even if no job was running.
     ───────┬──────────┬──────────────────┬───────────►  log
            └── in no log: a gap ─────────┘
 
+The entry is not all. A partition may leave its published parent and come back, and a table's name may go to
+another one. `absences.py` finds what the catalog shows of that.
+
 A slot that is found without a saved state keeps log from before anybody looked. If the slot's oldest
 transaction is older than an entry, that entry may publish its table only from some place of this log on. A
 younger slot can look as old as another slot of the server; its tables are then reported without need.
@@ -16,17 +19,19 @@ younger slot can look as old as another slot of the server; its tables are then 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
+from adapters.postgres.server.watches import absences
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.model import Arrival
+from engine.model import Arrival, CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from adapters.postgres.saved import SavedMembers
     from adapters.postgres.server.publication import Publication
+    from adapters.postgres.server.questions.publications import Relations
     from adapters.postgres.server.questions.questions import Questions
 
 _EVERY_S = 5.0
@@ -40,18 +45,25 @@ class Members:
     """The captured tables that are published, by oid, with the entries that publish each.
 
     `publication` is its oid and the last transaction that altered its options; empty if there is no
-    publication.
+    publication. `names` are the tables' names, and `visible` is the snapshot that they were seen in. A state
+    has no names of tables that share an entry: it publishes whatever comes under their names.
     """
 
     publication: str = ""
     entries: Mapping[int, str] = field(default_factory=dict)
+    names: Mapping[int, CollectionId] = field(default_factory=dict)
+    visible: str = ""
 
     @classmethod
-    def of(cls, marks: Mapping[int, str]) -> Members:
+    def of(cls, marks: Mapping[int, str], relations: Relations | None = None) -> Members:
         """From `Publication.marks`, each of which begins with the publication's two numbers."""
         split = {oid: _split(mark) for oid, mark in marks.items()}
         publication = next(iter(split.values()))[0] if split else ""
-        return cls(publication, {oid: entry for oid, (_publication, entry) in split.items()})
+        entries = {oid: entry for oid, (_publication, entry) in split.items()}
+        if relations is None:
+            return cls(publication, entries)
+        names = {oid: relations.by_oid[oid].id for oid in entries if oid in relations.by_oid}
+        return cls(publication, entries, names, relations.visible)
 
     @cached_property
     def saved(self) -> SavedMembers:
@@ -59,15 +71,23 @@ class Members:
         by_entry: dict[str, list[int]] = {}
         for oid, entry in sorted(self.entries.items()):
             by_entry.setdefault(entry, []).append(oid)
-        return {"publication": self.publication, "entries": by_entry}
+        alone = (oids[0] for oids in by_entry.values() if len(oids) == 1)
+        names = {str(oid): _two(self.names[oid]) for oid in alone if oid in self.names}
+        return {
+            "publication": self.publication,
+            "entries": by_entry,
+            "names": names,
+            "visible": self.visible,
+        }
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any] | None) -> Members | None:
+    def from_json(cls, saved: SavedMembers | None) -> Members | None:
         """Read what `saved` wrote; None if nothing was saved."""
         if saved is None:
             return None
         entries = {oid: entry for entry, oids in saved["entries"].items() for oid in oids}
-        return cls(saved["publication"], entries)
+        names = {int(oid): CollectionId(tuple(name)) for oid, name in saved.get("names", {}).items()}
+        return cls(saved["publication"], entries, names, saved.get("visible", ""))
 
     def gaps(self, now: Members, name: str) -> dict[int, str]:
         """Why tables may lack changes between these members and `now`, by oid."""
@@ -87,6 +107,11 @@ class Members:
         return found
 
 
+def _two(name: CollectionId) -> tuple[str, str]:
+    schema, table = name.parts
+    return schema, table
+
+
 def _split(mark: str) -> tuple[str, str]:
     oid, xmin, *rest = mark.split(" ")
     return f"{oid} {xmin}", " ".join(rest)
@@ -101,16 +126,20 @@ def _written_since(mark: str, oldest: int) -> bool:
     return any(xid >= _FIRST_XID and (xid - oldest) % _XIDS < _XIDS // 2 for xid in written)
 
 
-def newly_published(before: Members, now: Members, existing: Collection[int] | None) -> dict[int, bool]:
+def newly_published(
+    before: Members, now: Members, existing: Collection[int] | None, unchanged: Collection[int]
+) -> dict[int, bool]:
     """The tables that are published since `before`, by oid, and whether the log has all their rows.
 
-    It has if the table did not exist before, and what publishes it did: the publication for all tables, or
-    for its schema, or an ancestor. `existing` are the tables of that time, None if nobody knows.
+    It has if the table did not exist before, what publishes it did (the publication for all tables, or for
+    its schema, or an ancestor), and the table is `unchanged` since it was created: it had rows in the log
+    from the first one. `existing` are the tables of that time, None if nobody knows.
     """
     new = now.entries.keys() - before.entries.keys()
     same = existing is not None and before.publication == now.publication
     known = {*before.entries.values(), ""}  # no entry: the publication is for all tables
-    return {oid: same and oid not in (existing or ()) and now.entries[oid] in known for oid in sorted(new)}
+    created = {oid for oid in new if same and oid not in (existing or ()) and oid in unchanged}
+    return {oid: oid in created and now.entries[oid] in known for oid in sorted(new)}
 
 
 class MembershipWatch:
@@ -133,31 +162,28 @@ class MembershipWatch:
         self._questions, self._publication, self._fills = questions, publication, fills
         self._captures, self._clock = captures, clock
         self._due, self._digest = 0.0, ""
-        self._existing: frozenset[int] | None = None
+        self._relations: Relations | None = None
         self._appeared: list[Arrival] = []
         self._since = ""
         self.members = Members()
 
-    def begin(
-        self, saved: Mapping[str, Any] | None, position: str, oldest: int | None = None
-    ) -> list[Incomplete]:
+    def begin(self, saved: SavedMembers | None, position: str, oldest: int | None = None) -> list[Incomplete]:
         """Compare with what was saved at `position`; returns the tables that lack changes since then.
 
         `oldest` is the oldest transaction of a slot that was found without a saved state.
         """
-        self._digest = self._look()
+        self._digest, self._relations, self._appeared = self._look(), None, []
         marks = self._publication.marks(self._questions.publications)
-        now = Members.of(marks)
+        relations = self._questions.publications.relations()
+        now = Members.of(marks, relations)
         before = Members.from_json(saved) or now
-        self._appeared = self._named(newly_published(before, now, None))
-        self._existing = self._questions.publications.relations()
-        self.members, self._since = now, position
-        self._due = self._clock() + _EVERY_S
-        gaps = before.gaps(now, self._publication.name)
+        found = self._compared(before, now, relations, position)
+        self._since, self._due = position, self._clock() + _EVERY_S
         if saved is None and oldest is not None:
             why = f"publication {self._publication.name!r} has it by an entry that may be newer than the slot"
-            gaps |= {oid: why for oid, mark in marks.items() if _written_since(mark, oldest)}
-        return self._incomplete(gaps, position)
+            young = {oid: why for oid, mark in marks.items() if _written_since(mark, oldest)}
+            found += self._incomplete(young, position)
+        return found
 
     def look(self, position: str) -> list[Incomplete]:
         """The tables that lack changes since the last look; looks only if it is time to."""
@@ -169,10 +195,32 @@ class MembershipWatch:
         if digest == self._digest:
             return []
         self._digest = digest
-        before, self.members = self.members, Members.of(self._publication.marks(self._questions.publications))
-        self._appeared += self._named(newly_published(before, self.members, self._existing))
-        self._existing = self._questions.publications.relations()
-        return self._incomplete(before.gaps(self.members, self._publication.name), since)
+        marks = self._publication.marks(self._questions.publications)
+        relations = self._questions.publications.relations()
+        return self._compared(self.members, Members.of(marks, relations), relations, since)
+
+    def _compared(self, before: Members, now: Members, relations: Relations, since: str) -> list[Incomplete]:
+        """Note the members and relations as they are now; returns the tables that lack changes since."""
+        known, self.members, self._relations = self._relations, now, relations
+        unchanged = {
+            oid
+            for oid, relation in relations.by_oid.items()
+            if relation.unchanged and (relation.born_as_partition or not relation.parent)
+        }
+        existing = None if known is None else known.by_oid
+        self._appeared += self._named(newly_published(before, now, existing, unchanged))
+        gaps = before.gaps(now, self._publication.name)
+        if before.visible:
+            asked, catalog = self._questions.publications, absences.Catalog(known, relations)
+            gaps |= absences.left(before, now, catalog, partial(self._publication.inheriting, asked))
+            gaps |= absences.attached(before, now, relations, asked.is_empty)
+        others = absences.other_tables(before, now, relations, self._publication.name)
+        found = self._incomplete(gaps, since)
+        return found + [
+            Incomplete(name, cause, since, why)
+            for name, (cause, why) in others.items()
+            if self._captures(*name.parts)
+        ]
 
     def take_appeared(self) -> list[Arrival]:
         """Take the tables that are published since the last call, or since the state was saved."""

@@ -49,4 +49,10 @@ SOME = Members.of({1: "16500 740 16501 741"})
     ],
 )
 def test_a_table_is_told_if_it_is_younger_than_what_publishes_it(before, now, existing, expected):
-    assert newly_published(before, now, existing) == expected
+    assert newly_published(before, now, existing, unchanged={1, 2, 3}) == expected
+
+
+def test_a_table_that_was_something_else_before_is_read():
+    now = Members.of({1: "16500 740", 3: "16500 740"})
+
+    assert newly_published(ALL, now, {1, 2}, unchanged={1, 2}) == {3: False}

@@ -1,0 +1,120 @@
+"""Finds tables whose changes were in no log for a while although their entry in the publication is the same.
+
+    what happened                                          what the catalog shows
+    ─────────────────────────────────────────────────────  ────────────────────────────────────────────────
+    a partition was detached, and attached again           its link to the parent is younger than the look
+    a partition with rows was attached to a captured root  the same, and it was not created as a partition
+    a table was renamed, and renamed back                  its row type is younger than the look
+    a table was dropped, and another one has its name      the name belongs to another oid
+
+Younger than the last look is what a transaction wrote that the snapshot of that look does not show. Rows of
+the catalog keep the ids of their transactions longer than ids can be compared. So an id counts only if the
+snapshot of this look shows it: an ancient one would have to lie between the two. All pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from adapters.postgres.server.visibility import Visibility
+from engine.isolation.incomplete import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from adapters.postgres.server.questions.publications import Relation, Relations
+    from adapters.postgres.server.watches.membership import Members
+    from engine.model import CollectionId
+
+_FIRST_XID: Final = 3
+"""Smaller ids stand for transactions that precede all others."""
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The tables as they were at the last look (None: nobody has looked) and as they are now."""
+
+    before: Relations | None
+    now: Relations
+
+    def was_renamed(self, oid: int) -> bool:
+        """Whether a table whose row type was written anew had another name. A new owner writes it, too."""
+        was, now = self.before.by_oid.get(oid) if self.before else None, self.now.by_oid[oid]
+        return was is not None and was.id == now.id and was.owner == now.owner
+
+
+def left(
+    before: Members, now: Members, catalog: Catalog, inheriting: Callable[[], Collection[int]]
+) -> dict[int, str]:
+    """Why members may lack changes since `before`, by oid: their names or their parents were others.
+
+    `inheriting` returns the members that only an entry of an ancestor publishes.
+    """
+    stayed = [oid for oid in before.entries if oid in now.entries and oid in catalog.now.by_oid]
+    chains = {oid: [part.linked for part in catalog.now.chain(oid)] for oid in stayed}
+    linked = _younger(before, catalog.now, chain.from_iterable(chains.values()))
+    typed = _younger(before, catalog.now, (catalog.now.by_oid[oid].typed for oid in stayed))
+    moved = {oid for oid, links in chains.items() if not linked.isdisjoint(links)}
+    if moved:
+        moved &= set(inheriting())
+    found = dict.fromkeys(moved, "it was detached from the table that is published, and attached again")
+    for oid in stayed:
+        if oid not in moved and catalog.now.by_oid[oid].typed in typed and catalog.was_renamed(oid):
+            found[oid] = "it was renamed, and renamed back"
+    return found
+
+
+def attached(
+    before: Members, now: Members, relations: Relations, is_empty: Callable[[int], bool]
+) -> dict[int, str]:
+    """Why roots that are published for their partitions lack rows, by oid: some came with rows."""
+    partitions = [part for part in relations.by_oid.values() if part.parent and not part.born_as_partition]
+    young = _younger(before, relations, (part.linked for part in partitions))
+    came: dict[int, list[Relation]] = {}
+    for part in partitions:
+        if part.linked in young and part.oid not in now.entries:
+            _self, *above = relations.chain(part.oid)
+            for root in above:
+                if root.oid in before.entries and root.oid in now.entries:
+                    came.setdefault(root.oid, []).append(part)
+    found: dict[int, str] = {}
+    for oid, parts in came.items():
+        if filled := [str(part.id) for part in parts if not is_empty(part.oid)]:
+            more = f" and {len(filled) - _NAMED} more" if filled[_NAMED:] else ""
+            named = ", ".join(filled[:_NAMED]) + more
+            found[oid] = f"partitions were attached whose rows are not in the log: {named}"
+    return found
+
+
+def other_tables(
+    before: Members, now: Members, relations: Relations, publication: str
+) -> dict[CollectionId, tuple[Cause, str]]:
+    """What names of members lack that belong to other tables now, with the reason."""
+    by_name = {relation.id: oid for oid, relation in relations.by_oid.items()}
+    found: dict[CollectionId, tuple[Cause, str]] = {}
+    for oid, name in before.names.items():
+        other = by_name.get(name, oid)
+        if other == oid:
+            continue
+        if other not in now.entries:
+            found[name] = (
+                Cause.GAP,
+                f"another table has its name, and publication {publication!r} has not that one",
+            )
+        elif other in before.entries:
+            found[name] = Cause.GAP, "another table has its name, whose rows went under another name before"
+        else:
+            found[name] = (
+                Cause.DELETIONS,
+                "another table has its name; no delete tells of the older one's rows",
+            )
+    return found
+
+
+def _younger(before: Members, now: Relations, xids: Iterable[int]) -> frozenset[int]:
+    """Those of these transactions that have become visible since `before`."""
+    missing = Visibility.parse(before.visible).missing({xid for xid in xids if xid >= _FIRST_XID})
+    return missing - Visibility.parse(now.visible).missing(missing)
