@@ -11,6 +11,7 @@ pending state later, that has its own epoch and is ignored.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from adapters.storage.directory import partial_of
@@ -20,6 +21,7 @@ from adapters.storage.state_files import (
     STATE,
     queue_name,
     queues_in,
+    queues_named,
     seal,
     state_name,
     turns_in,
@@ -29,7 +31,7 @@ from engine.errors import InvariantError, LeaseLost, StateError
 from engine.ports.state_store import SavedState, SavedStates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from adapters.storage.directory import Storage
 
@@ -48,7 +50,9 @@ class FileStateStore:
     def __init__(self, storage: Storage, epoch: int = 0, *, forced: bool = True) -> None:
         self._storage, self._epoch, self._forced = storage, epoch, forced
         self._promoted: list[int] | None = None
-        self._beside: list[tuple[int, int]] | None = None
+        self._beside: set[str] = set()
+        self._named: dict[int, frozenset[str]] = {}
+        """The queues' files that the state of each turn refers to, promoted or pending."""
 
     def load(self) -> SavedStates:
         """Read the newest promoted state, and a pending one that is newer.
@@ -63,10 +67,12 @@ class FileStateStore:
         kept = self._take_over(newest, pending)
         if kept is not None and not self._adopt(*kept):
             return self.load()
-        return SavedStates(
+        states = SavedStates(
             promoted=self._read(state_name(newest), newest) if promoted else None,
             pending=None if kept is None else self._read(state_name(kept[1], self._epoch), kept[1]),
         )
+        self._note_named(names, states)
+        return states
 
     def _take_over(self, newest: int, pending: list[tuple[int, int]]) -> tuple[int, int] | None:
         """The epoch and turn of the pending state that may count; the others are removed.
@@ -104,14 +110,13 @@ class FileStateStore:
     def save_pending(self, turn: int, document: bytes) -> None:
         """Write the document, whole or not at all."""
         self._storage.create(state_name(turn, self._epoch), seal(turn, document))
+        self._named[turn] = queues_named(document)
 
     def save_beside(self, turn: int, document: bytes) -> str:
         """Write the document to a file with the epoch in its name."""
-        if self._beside is None:
-            self._beside = queues_in(self._storage.names())
         name = queue_name(turn, self._epoch)
         self._storage.create(name, seal(turn, document))
-        self._beside = sorted({*self._beside, (turn, self._epoch)})
+        self._beside.add(name)
         return name
 
     def load_beside(self, name: str) -> bytes:
@@ -121,15 +126,33 @@ class FileStateStore:
             raise StateError(f"the saved state names no queue: {name!r}", where=self._storage.location)
         return self._read(name, int(match[1])).document
 
-    def _drop_beside(self, oldest: int) -> None:
-        """Remove the files that no kept state refers to; `oldest` is the turn of the oldest kept state."""
-        if not self._beside:
-            return
-        kept = max((turn for turn, _epoch in self._beside if turn <= oldest), default=0)
-        for turn, epoch in self._beside:
-            if turn < kept:
-                self._storage.delete(queue_name(turn, epoch))
-        self._beside = [pair for pair in self._beside if pair[0] >= kept]
+    def _note_named(self, names: Iterable[str], states: SavedStates) -> None:
+        """Note which queues there are, and which of them the states refer to."""
+        self._beside = queues_in(names)
+        read = [state for state in (states.promoted, states.pending) if state is not None]
+        if self._beside:
+            read += self._older_states()
+        self._named = {state.turn: queues_named(state.document) for state in read}
+
+    def _older_states(self) -> Iterator[SavedState]:
+        """The kept states before the newest, except damaged ones, which must not stop the job."""
+        for turn in self._known_promoted()[:-1]:
+            with contextlib.suppress(StateError):
+                yield self._read(state_name(turn), turn)
+
+    def _drop_beside(self, promoted: Collection[int]) -> None:
+        """Remove the files that no state refers to; `promoted` are the turns of the kept states.
+
+        A file's turn does not say whether it is in use. If an attempt at a turn fails after it has written
+        a file, the turn may still go on with an older one when it is repeated.
+        """
+        self._named = {turn: named for turn, named in self._named.items() if turn >= min(promoted)}
+        if not self._named.keys() >= set(promoted):
+            return  # nobody knows what a state that could not be read refers to
+        in_use = frozenset().union(*self._named.values())
+        for name in sorted(self._beside - in_use):
+            self._storage.delete(name)
+        self._beside &= in_use
 
     def promote(self, turn: int) -> None:
         """Rename the pending state, and remove old states."""
@@ -147,7 +170,7 @@ class FileStateStore:
         for old in self._promoted[:-KEPT]:
             self._storage.delete(state_name(old))
         self._promoted = self._promoted[-KEPT:]
-        self._drop_beside(self._promoted[0])
+        self._drop_beside(self._promoted)
 
     def discard(self, turn: int) -> None:
         """Delete the pending state."""

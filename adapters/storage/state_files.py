@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 STATE: Final = re.compile(r"turn-(\d{12,})((?:\.(\d+))?\.pending)?\.json")
 """Pending states from before there were leases have no epoch; that counts as 0."""
 QUEUE: Final = re.compile(r"queue-(\d{12,})\.(\d+)\.json")
+_NAMED: Final = re.compile(QUEUE.pattern.encode("ascii"))
 _HEAD: Final = re.compile(rb'\{"turn":(\d+),"bytes":(\d+),"sha256":"([0-9a-f]{64})","state":')
 _TAIL: Final = b"}\n"
 
@@ -34,10 +35,14 @@ def turns_in(names: Iterable[str]) -> tuple[list[int], list[tuple[int, int]]]:
     return promoted, sorted((int(match[3] or 0), int(match[1])) for match in found if match[2])
 
 
-def queues_in(names: Iterable[str]) -> list[tuple[int, int]]:
-    """`(turn, epoch)` of the waiting queues, in order."""
-    found = [match for match in map(QUEUE.fullmatch, names) if match]
-    return sorted((int(match[1]), int(match[2])) for match in found)
+def queues_in(names: Iterable[str]) -> set[str]:
+    """The files with waiting queues."""
+    return {name for name in names if QUEUE.fullmatch(name)}
+
+
+def queues_named(document: bytes) -> frozenset[str]:
+    """The files with waiting queues that a state refers to: those whose names stand in its document."""
+    return frozenset(match[0].decode("ascii") for match in _NAMED.finditer(document))
 
 
 def queue_name(turn: int, epoch: int) -> str:

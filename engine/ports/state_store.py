@@ -56,7 +56,8 @@ class StateStore(Protocol):
     def save_beside(self, turn: int, document: bytes) -> str:
         """Save a document for the states from this turn on; returns the name by which they refer to it.
 
-        It is kept as long as any state refers to it. Saving for the same turn again replaces it.
+        It is kept as long as any state refers to it, which means: has the name in its document. Saving for
+        the same turn again replaces it.
         """
 
     def load_beside(self, name: str) -> bytes:

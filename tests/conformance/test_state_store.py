@@ -155,13 +155,43 @@ def test_discarding_nothing_does_nothing(bench, store):
     assert bench.open().load() == SavedStates(SavedState(1, b"one"), None)
 
 
+def naming(name):
+    return f'{{"queue_document": "{name}"}}'.encode()
+
+
 def test_what_is_kept_beside_comes_back_as_long_as_states_tell_of_it(bench, store):
     name = store.save_beside(3, b"waits")
     for turn in range(3, 20):
-        store.save_pending(turn, b"{}")
+        store.save_pending(turn, naming(name))
         store.promote(turn)
     other = store.save_beside(20, b"others wait")
 
     assert name != other
     assert bench.open().load_beside(name) == b"waits"
     assert bench.open().load_beside(other) == b"others wait"
+
+
+def test_what_is_kept_beside_outlives_a_newer_one_whose_turn_failed(bench, store):
+    name = store.save_beside(2, b"waits")
+    store.save_pending(2, naming(name))
+    store.promote(2)
+    store.save_pending(3, naming(store.save_beside(3, b"waits and is measured")))
+    for turn in range(3, 20):
+        store.save_pending(turn, naming(name))
+        store.promote(turn)
+
+    assert store.load_beside(name) == bench.open().load_beside(name) == b"waits"
+
+
+def test_what_is_kept_beside_outlives_a_restart_after_a_turn_that_failed(bench, store):
+    name = store.save_beside(2, b"waits")
+    store.save_pending(2, naming(name))
+    store.promote(2)
+    store.save_pending(3, naming(store.save_beside(3, b"waits and is measured")))
+    store = bench.open()
+    store.load()
+    for turn in range(3, 20):
+        store.save_pending(turn, naming(name))
+        store.promote(turn)
+
+    assert bench.open().load_beside(name) == b"waits"

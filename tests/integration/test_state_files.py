@@ -193,16 +193,26 @@ def test_storage_that_went_away_is_a_state_error(spark, tmp_path):
         store.load()
 
 
+def queues(directory):
+    return [name for name in names(directory) if name.startswith("queue")]
+
+
+def save_naming(store, queue, *turns):
+    for turn in turns:
+        store.save_pending(turn, f'{{"queue_document": "{queue}"}}'.encode())
+        store.promote(turn)
+
+
 def test_a_queue_is_kept_beside_the_states_that_tell_of_it(store, tmp_path):
     for turn in (1, 2, 8):
-        store.save_beside(turn, b"{}")
-        save(store, turn)
-    save(store, *range(9, 8 + KEPT))
-    kept = [name for name in names(tmp_path) if name.startswith("queue")]
-    save(store, 8 + KEPT)
+        save_naming(store, store.save_beside(turn, b"{}"), turn)
+    save_naming(store, "queue-000000000008.0.json", *range(9, 8 + KEPT))
+    kept = queues(tmp_path)
+    save(store, *range(8 + KEPT, 7 + 2 * KEPT))
 
-    assert kept == ["queue-000000000008.0.json"]
-    assert [name for name in names(tmp_path) if name.startswith("queue")] == kept
+    assert kept == queues(tmp_path) == ["queue-000000000008.0.json"]
+    save(store, 7 + 2 * KEPT)
+    assert queues(tmp_path) == []
 
 
 def test_a_damaged_queue_is_refused(store, tmp_path):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters.storage.lease import newest_lease
 from adapters.storage.state import KEPT
-from adapters.storage.state_files import QUEUE
+from adapters.storage.state_files import QUEUE, queues_named
 from engine.errors import StateError
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.violation import Violation
@@ -88,6 +88,7 @@ class MemoryStorage:
         if self._process.renewing:
             return names  # nobody but the lease hears of them
         self._judge_old(names)
+        self._judge_named(names)
         self._newest = max(_turns(_PROMOTED, names), default=-1)
         self._left = [*self._in_part(names), *(name for name in names if self._is_settled(name))]
         return names
@@ -96,6 +97,12 @@ class MemoryStorage:
         for kind, most in ((_PROMOTED, KEPT + _CRASHES), (QUEUE, KEPT + _CRASHES)):
             if len(kept := [name for name in names if kind.fullmatch(name)]) > most:
                 raise Violation(f"what nobody needs any more is kept: {sorted(kept)}")
+
+    def _judge_named(self, names: Iterable[str]) -> None:
+        """Each promoted state that is kept can be read, with the queue that it refers to."""
+        for name in names:
+            if _PROMOTED.fullmatch(name) and (gone := queues_named(self._directory.files[name]) - set(names)):
+                raise Violation(f"{name} refers to {sorted(gone)}, which is not there")
 
     def _judge_taken(self, name: str) -> None:
         """A pending state of a newer job is none of an older one's business."""

@@ -14,7 +14,7 @@ from adapters.storage.directory import LocalStorage
 from adapters.storage.lease import FileLease
 from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
-from adapters.storage.state_files import newest_epoch
+from adapters.storage.state_files import newest_epoch, state_name
 from engine.errors import LeaseLost, StateError
 from engine.ports.state_store import SavedState, SavedStates
 from tests.batches import numbered
@@ -149,6 +149,58 @@ def test_a_promotion_is_forced_to_disk_unless_the_sink_knows_its_turns(tmp_path:
 
     names = [f"turn-{turn:012d}{kind}.json" for turn in (1, 2) for kind in (".pending", "")]
     assert storage.forced == [name for name in names if forced or "pending" in name]
+
+
+def queues(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir() if path.name.startswith("queue")}
+
+
+def save(store: FileStateStore, turn: int, queue: str = "") -> None:
+    store.save_pending(turn, f'{{"queue_document": "{queue}"}}'.encode())
+    store.promote(turn)
+
+
+def test_a_queue_of_an_attempt_that_failed_is_removed_once_its_turn_is_saved(tmp_path: Path):
+    store = FileStateStore(LocalStorage(tmp_path))
+    used = store.save_beside(1, b"{}")
+    save(store, 1, used)
+    attempted = store.save_beside(2, b"{}")
+    before = queues(tmp_path)
+    save(store, 2, used)
+
+    assert before == {used, attempted}
+    assert queues(tmp_path) == {used}
+
+
+def test_a_start_learns_which_queues_the_kept_states_refer_to(tmp_path: Path):
+    dead = FileStateStore(LocalStorage(tmp_path), 1)
+    used = []
+    for turn in (1, 2):
+        used.append(dead.save_beside(turn, b"{}"))
+        save(dead, turn, used[-1])
+    dead.save_pending(3, dead.save_beside(3, b"{}").encode())
+    store = FileStateStore(LocalStorage(tmp_path), 2)
+    store.load()
+    found = []
+    for turn in range(3, 8):
+        save(store, turn, used[1])
+        found.append(queues(tmp_path))
+
+    assert found == [set(used)] * 3 + [set(used[1:])] * 2
+
+
+def test_a_damaged_old_state_stops_no_start_and_keeps_the_queues(tmp_path: Path):
+    store = FileStateStore(LocalStorage(tmp_path))
+    for turn in (1, 2):
+        save(store, turn, store.save_beside(turn, b"{}"))
+    (tmp_path / state_name(1)).write_bytes(b"{")
+    store.load()
+    found = []
+    for turn in range(3, 7):
+        save(store, turn)
+        found.append(len(queues(tmp_path)))
+
+    assert found == [2, 2, 2, 1]
 
 
 def test_the_files_sink_alone_knows_its_turns_after_a_power_failure(tmp_path: Path):
