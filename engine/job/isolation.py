@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
+from engine.errors import PositionLost, SignalError, SourceError
 from engine.isolation import incomplete
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.isolation.release import under_epoch
@@ -78,7 +78,7 @@ class Isolation:
         new = [fault for fault in encoded.incomplete if not _known(state, fault)]
         for fault in new:
             isolates = self._pace.isolates or fault.cause is Cause.DELETIONS
-            if not isolates and not isinstance(self.topics.reason(fault.collection), TopicRemade):
+            if not isolates and self.topics.remade(fault.collection) is None:
                 raise PositionLost(fault.why, where=fault.collection, hint="see tidemark.table.errors")
             _log.error("%s; %s", fault, incomplete.advice(fault))
         if encoded.incomplete:
@@ -98,7 +98,7 @@ class Isolation:
         """
         if not self._pace.recovers or fault.cause is not Cause.GAP or fault.collection in encoded.letters:
             return False
-        return not isinstance(self.topics.reason(fault.collection), TopicRemade)
+        return self.topics.remade(fault.collection) is None
 
     def returned(self, state: State, appeared: Sequence[Arrival]) -> tuple[State, list[Arrival]]:
         """Repair collections that are captured again after a gap. Returns the others, too."""
@@ -139,13 +139,13 @@ class Isolation:
 
     def _with_snapshot(self, snapshot: Snapshot, collection: CollectionId) -> Snapshot:
         """Queue a snapshot of a collection whose topic was recreated, if one is wanted."""
-        reason = self.topics.reason(collection)
+        remade = self.topics.remade(collection)
         target = Target(collection)
-        if not isinstance(reason, TopicRemade) or not reason.snapshot:
+        if remade is None or not remade.snapshot:
             return snapshot
         if any(table.target == target for table in snapshot.tables):
             return snapshot
-        command = ExecuteSnapshot(f"topic {reason.topic} made anew", (target,))
+        command = ExecuteSnapshot(f"topic {remade.topic} made anew", (target,))
         self._parts.notices.queued(command)
         return execute(snapshot, command)
 

@@ -36,7 +36,8 @@ class RefusingTopics:
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
-        self._reasons: dict[str, SinkError] = {}
+        self._refusals: dict[str, SinkError] = {}
+        self._remade: dict[str, TopicRemade] = {}
         self._releases = Releases(job_parts.letters, pace.probe_s, pace.longest_probe_s)
 
     # Refusals.
@@ -44,23 +45,30 @@ class RefusingTopics:
     def note_refusal(self, refused: TopicsRefused) -> None:
         """Note topics that refuse events, so that the turn is repeated without their tables.
 
+        A topic that was recreated may refuse events as well, once its events are sent again.
+
         Raises `refused` if refusals are to stop the job, or if a topic refuses again after it was noted.
         """
-        stops = not self._pace.isolates and not all(map(_is_remade, refused.reasons.values()))
-        if stops or refused.reasons.keys() & self._reasons.keys():
+        remade = {topic: error for topic, error in refused.reasons.items() if isinstance(error, TopicRemade)}
+        refusals = {topic: error for topic, error in refused.reasons.items() if topic not in remade}
+        if refusals and (not self._pace.isolates or refusals.keys() & self._refusals.keys()):
             raise refused
-        self._reasons |= refused.reasons
+        self._remade |= remade
+        self._refusals |= refusals
 
-    def reason(self, collection: CollectionId) -> SinkError | None:
-        """Why the collection's topic has refused events since the last saved turn."""
-        return self._reasons.get(self._parts.topic(collection))
+    def remade(self, collection: CollectionId) -> TopicRemade | None:
+        """What was said of the collection's topic if it was recreated since the last saved turn."""
+        return self._remade.get(self._parts.topic(collection))
 
     def unsaved_faults(self, state: State) -> list[Incomplete]:
         """The collections whose topics refuse events and that are not saved as incomplete yet.
 
+        A collection whose topic was recreated and refuses events comes twice: first with its gap.
+
         Raises the error of a topic that belongs to no collection. It stops the job, or is retried.
         """
-        if not self._reasons:
+        noted = [*self._remade.items(), *self._refusals.items()]
+        if not noted:
             return []
         job_parts = self._parts
         since = job_parts.show(state.position) if state.position else "the beginning"
@@ -68,24 +76,29 @@ class RefusingTopics:
         collections = dict.fromkeys((*job_parts.source.tables().captured(), *queued))
         found = {
             topic: [candidate for candidate in collections if job_parts.topic(candidate) == topic]
-            for topic in self._reasons
+            for topic, _reason in noted
         }
-        for topic, theirs in found.items():
-            if not theirs:
-                raise self._reasons.pop(topic)
+        for topic, reason in noted:
+            if not found[topic]:
+                self._forget(topic)
+                raise reason
         return [
-            Incomplete(collection, _cause(self._reasons[topic]), since, _why(self._reasons[topic]))
-            for topic, theirs in found.items()
-            for collection in theirs
+            Incomplete(collection, _cause(reason), since, _why(reason))
+            for topic, reason in noted
+            for collection in found[topic]
         ]
+
+    def _forget(self, topic: str) -> None:
+        self._remade.pop(topic, None)
+        self._refusals.pop(topic, None)
 
     def begin_pauses(self, state: State) -> None:
         """After a turn is saved, begin the pauses of topics that refused its events."""
         for fault in state.incomplete:
-            reason = self.reason(fault.collection)
-            if reason is not None and not _is_remade(reason):
+            if self._parts.topic(fault.collection) in self._refusals:
                 self._releases.note_refusal(fault.collection, self._parts.clock())
-        self._reasons.clear()
+        self._remade.clear()
+        self._refusals.clear()
 
     # What they don't take.
 
@@ -134,7 +147,7 @@ class RefusingTopics:
 
     def next_release(self, state: State) -> Piece | None:
         """The next kept events to offer to a topic that refused them, if any are due."""
-        if not state.incomplete or self._reasons:
+        if not state.incomplete or self._remade or self._refusals:
             return None
         withheld = set(self.withheld_topics(state.incomplete).values())
         releasable = [fault for fault in state.incomplete if fault.collection in withheld]
@@ -153,20 +166,17 @@ class RefusingTopics:
         topic = self._parts.topic(piece.collection)
         if refused.reasons.keys() - {topic}:
             raise refused
-        if _is_remade(refused.reasons[topic]):
-            self._reasons |= refused.reasons
+        reason = refused.reasons[topic]
+        if isinstance(reason, TopicRemade):
+            self._remade[topic] = reason
             return
         pause_s = self._releases.note_refusal(piece.collection, self._parts.clock())
         _log.info("%s is set aside still: %s; offered again in %.0f s", piece.collection, refused, pause_s)
 
 
-def _is_remade(error: SinkError) -> bool:
-    return isinstance(error, TopicRemade)
-
-
 def _cause(error: SinkError) -> Cause:
     """A recreated topic takes events, so what it lost is a gap."""
-    return Cause.GAP if _is_remade(error) else Cause.REFUSED
+    return Cause.GAP if isinstance(error, TopicRemade) else Cause.REFUSED
 
 
 def _why(error: SinkError) -> str:

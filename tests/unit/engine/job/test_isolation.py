@@ -355,6 +355,7 @@ class Refusing:
     behind: Any
     reasons: dict[str, SinkError] = field(default_factory=dict)
     once: bool = False
+    then: dict[str, SinkError] = field(default_factory=dict)
     refuses: Any = None
     names_others: bool = False
     attempts: list[int] = field(default_factory=list)
@@ -379,7 +380,7 @@ class Refusing:
         if self.refuses is not None:
             refused |= {event["topic"]: SinkRefused("too large") for event in sent if self.refuses(event)}
         if self.once:
-            self.reasons.clear()
+            self.reasons, self.then = self.then, {}
         if refused:
             raise TopicsRefused(refused)
         self.behind.commit(turn, parts)
@@ -477,6 +478,45 @@ class TestRemade:
         assert bench.incomplete == ()
         assert len([topic for op, topic, _key in bench.events() if (op, topic) == ("r", "public.t")]) == 5
         assert bench.told()[-1] == "finished public.t"
+
+    @pytest.mark.parametrize("snapshot", [False, True])
+    def test_one_that_then_refuses_events_is_set_aside_with_its_gap(self, tmp_path, snapshot):
+        bench = RefusedBench(tmp_path, recovers=True)
+        bench.sink.then = {"public.t": SinkRefused("takes nothing")}
+        bench.database.commit(Change(U, 1, "new"))
+        self.remake(bench, snapshot=snapshot)
+
+        (fault,) = bench.incomplete
+        assert (fault.collection, fault.cause, fault.gap, fault.aside) == (T, Cause.REFUSED, True, True)
+        assert (fault.why, bench.letters.of(T)) == ("takes nothing", 1)
+        assert bench.streamed() == ["public.u"]
+        assert bench.job.state.snapshot.tables == ()
+
+    def test_it_goes_on_with_a_gap_once_it_takes_events_again(self, tmp_path):
+        bench = RefusedBench(tmp_path)
+        bench.sink.then = {"public.t": SinkRefused("takes nothing")}
+        self.remake(bench)
+        bench.sink.reasons.clear()
+        bench.now_s += 3600
+        bench.run()
+
+        assert bench.streamed() == ["public.t"]
+        assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.GAP)]
+
+    def test_one_that_refuses_again_stops_the_job_where_that_is_wanted(self, tmp_path):
+        bench = RefusedBench(tmp_path, isolates=False)
+        bench.sink.then = {"public.t": SinkRefused("takes nothing")}
+
+        with pytest.raises(SinkRefused, match="takes nothing"):
+            self.remake(bench)
+
+    def test_one_that_is_made_anew_twice_before_its_turn_is_saved_goes_on(self, tmp_path):
+        bench = RefusedBench(tmp_path)
+        bench.sink.then = {"public.t": TopicRemade("public.t")}
+        self.remake(bench)
+
+        assert bench.streamed() == ["public.t"]
+        assert [(entry.collection, entry.cause) for entry in bench.incomplete] == [(T, Cause.GAP)]
 
 
 class RefusedBench(Isolated):
