@@ -146,12 +146,13 @@ class TurnSending:
 
         Raises SinkError, or TopicsRefused for topics that somebody has recreated.
         """
-        refused = dict(self.topics.ensure(topics))
-        if remade := self.topics.take_remade():
-            raise _remade(remade, refused, self.settings.recreated)
+        # The turn's topics come last. If one of them is waited for, another look would forget the others.
         if self.settings.dead_letter_topic:
             for error in self.topics.ensure([self.settings.dead_letter_topic], _DEAD_LETTERS).values():
                 raise error
+        refused = dict(self.topics.ensure(topics))
+        if remade := self.topics.take_remade():
+            raise _remade(remade, refused, self.settings.recreated)
         return refused
 
     def _judge(self, sent: list[DeliveryResult], refused: dict[str, SinkError]) -> None:
