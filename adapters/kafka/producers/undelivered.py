@@ -120,11 +120,7 @@ class UndeliveredRecords:
     def _settle_large(self, failure: UndeliveredRecord, too_large: list[UndeliveredRecord]) -> None:
         topic, value, key = failure.record
         # A broker refuses a whole batch; only a batch of one record shows which record was too large.
-        batch = [
-            other
-            for other in too_large
-            if other.topic_partition == failure.topic_partition and other.partition >= 0
-        ]
+        batch = [other for other in too_large if self._may_share_batch(other, failure)]
         if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
             raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", where=topic)
         shown = (key or b"").decode()[:200]
@@ -142,3 +138,9 @@ class UndeliveredRecords:
         _log.warning(
             "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
         )
+
+    def _may_share_batch(self, one: UndeliveredRecord, other: UndeliveredRecord) -> bool:
+        """Whether two records may have been sent in one batch. One as large as a batch was sent alone."""
+        if one.partition < 0 or one.topic_partition != other.topic_partition:
+            return False
+        return max(one.size, other.size) < batch_bytes(self._settings.client)

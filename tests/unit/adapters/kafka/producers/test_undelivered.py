@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from adapters.kafka.errors import TransactionEnded
+from adapters.kafka.errors import BatchRefused, TransactionEnded
 from adapters.kafka.producers.undelivered import UndeliveredRecords
 from adapters.kafka.settings import KafkaSettings
 from engine.errors import SinkError
@@ -20,17 +20,17 @@ TIMED_OUT = KafkaError(KafkaError._MSG_TIMED_OUT)
 class Sent:
     """A record that a producer took; a message of the client can't be made."""
 
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, topic: str, key: bytes = b"k", size: int = 2) -> None:
+        self._topic, self._key, self._size = topic, key, size
 
     def topic(self) -> str:
         return self._topic
 
     def value(self) -> bytes:
-        return b"{}"
+        return b"x" * self._size
 
     def key(self) -> bytes:
-        return b"k"
+        return self._key
 
     def partition(self) -> int:
         return 0
@@ -96,6 +96,31 @@ def test_any_other_error_fails_the_delivery(records):
     assert not records.lacks_cause
     with pytest.raises(SinkError, match=r"^a: 2 events were not delivered"):
         records.settle()
+
+
+@pytest.fixture
+def batched(aside) -> UndeliveredRecords:
+    settings = KafkaSettings({"batch.size": "1000"}, dead_letter_topic="dead")
+    return UndeliveredRecords(settings, lambda record, _headers: aside.append(record[2]), aborts=False)
+
+
+def test_records_larger_than_a_batch_are_each_set_aside(batched, aside):
+    for key in (b"1", b"2"):
+        batched.note(TOO_LARGE, Sent("a", key, 1000))
+    batched.note(TOO_LARGE, Sent("a", b"alone in its batch", 900))
+    batched.settle()
+
+    assert aside == [b"1", b"2", b"alone in its batch"]
+
+
+def test_records_that_may_share_a_batch_are_sent_again_in_smaller_ones(batched, aside):
+    for size in (400, 500):
+        batched.note(TOO_LARGE, Sent("a", size=size))
+    batched.note(TOO_LARGE, Sent("a", size=1000))
+
+    with pytest.raises(BatchRefused, match="a batch of 2 records"):
+        batched.settle()
+    assert aside == []
 
 
 def test_a_record_too_large_for_the_producer_is_set_aside(records, aside):
