@@ -11,6 +11,7 @@ turns it has. While a group is merged, the next one gathers.
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +43,7 @@ MOST_BYTES: Final = 128 << 20
 """The most bytes of a group's parts, unless its first turn alone has more."""
 _ONE_START: Final = "set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn"
 _LACKS: Final = "lacks: "
-"""Begins what is noted of a table, in place of its id, until the job has heard what it lacks."""
+"""Begins what is noted of a table, in place of its id, until the job has saved what it lacks."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,10 @@ class TableEvents:
 
 
 class Merger:
-    """Merges in one thread; `remade` and `turn` may be read by others."""
+    """Merges in one thread.
+
+    Others may read `remade`: what topics lack in their tables, until the job has saved it.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,8 @@ class Merger:
         self._known: dict[TableName, TableDescription] = {}
         self._ids = journal.tables
         self._lacking: set[TableName] = set()
-        self.remade: dict[str, SinkError] = {}
+        self.remade: dict[str, TopicRemade] = {}
+        self._telling = threading.Lock()
 
     def step(self) -> bool:
         """Merge the next group, if there is one; returns whether there was.
@@ -92,6 +97,13 @@ class Merger:
             raise
         self._journal.finish(upto)
         return True
+
+    def note_saved(self, told: Mapping[str, TopicRemade]) -> None:
+        """Note that the job has saved what it was told of these topics. Called by the job's thread."""
+        with self._telling:
+            for topic, remade in told.items():
+                if self.remade.get(topic) is remade:  # there may be something newer to tell
+                    del self.remade[topic]
 
     def waiting_bytes(self) -> int:
         """The size of all that is to be merged."""
@@ -135,7 +147,7 @@ class Merger:
         """Leave a group's changes out of a table that can't take them, so that all other tables go on.
 
         They are committed, so their turns can't be begun anew without them. The table counts as incomplete.
-        That is noted here until the job has heard of it, so that no crash hides it.
+        That is noted here until the job has saved it, so that no crash hides it.
         """
         reason = f"can't take some changes: {error.message}"
         if self._settings.recreated is TopicRecreated.STOP:
@@ -158,7 +170,7 @@ class Merger:
         found = self._tables.look(name)
         known = self._ids.get(str(name))
         if known is not None and known.startswith(_LACKS):
-            # An earlier process may have ended before the job heard of it.
+            # An earlier process may have ended before the job saved it.
             if name not in self._lacking:
                 self._tell(name, gathered, known.removeprefix(_LACKS))
         elif known is not None and (found is None or found.id != known):
@@ -193,8 +205,10 @@ class Merger:
     def _tell(self, name: TableName, gathered: TableEvents, why: str = "") -> None:
         """Let the job hear that a table lacks changes, with the next of its events."""
         snapshot = self._settings.recreated is TopicRecreated.SNAPSHOT
-        for topic in gathered.topics:
-            self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=f"the table {name}", why=why)
+        what = f"the table {name}"
+        with self._telling:
+            for topic in gathered.topics:
+                self.remade[topic] = TopicRemade(topic, snapshot=snapshot, what=what, why=why)
 
     def _fitting(
         self, name: TableName, found: TableDescription | None, batch: Batch, gathered: TableEvents
@@ -222,9 +236,9 @@ class Merger:
             _log.info("%s: changed columns: %s", name, {**evolution.added, **evolution.widened})
             _tell_of_renames(name, found, wanted, evolution)
             found = replace(found, columns=evolution.after(found.columns))
-        # Until the job has heard of it, the next process finds another table than it knows, and tells it.
-        told = self.remade.keys().isdisjoint(gathered.topics)
-        if told and self._ids.get(str(name)) != found.id:
+        # Until the job has saved it, the next process finds another table than it knows, and tells it.
+        saved = self.remade.keys().isdisjoint(gathered.topics)
+        if saved and self._ids.get(str(name)) != found.id:
             self._ids[str(name)] = found.id
             self._journal.note_tables(self._ids)
         self._known[name] = found

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from adapters.lakehouse.journal import Journal
     from adapters.lakehouse.merger import Admission, Merger
     from adapters.system import SideTask, StartBeside
+    from engine.errors import TopicRemade
     from engine.model import Part
     from engine.ports.sink import PartWriter
 
@@ -76,6 +77,8 @@ class LakeSink:
         self._begun: tuple[int, Path] | None = None
         self._committed: int | None = None
         self._withheld: frozenset[str] = frozenset()
+        self._told: dict[str, TopicRemade] = {}
+        """What the job has heard that topics lack. It saves that with the next turn, before the commit."""
         self.newest_turn = journal.newest_turn
         self.touched = TouchedKeys(
             Path(f"{journal.location}-touched"), DIGEST, digested_keys, journal.newest_turn() or 0
@@ -109,6 +112,8 @@ class LakeSink:
         self._note_touched(turn, parts)
         self._journal.commit(self._attempt(turn), turn, parts, self._withheld)
         self._committed = turn
+        self._merger.note_saved(self._told)
+        self._told = {}
         self.touched.note_commit(turn)
         if self._merging is not None:
             self._merging.wake()
@@ -197,9 +202,10 @@ class LakeSink:
             topic, events = topic_of(batch) or "", changes_in(batch)
             if topic in self._withheld or topic in reasons or not events.num_rows:
                 continue
-            if (remade := self._merger.remade.pop(topic, None)) is not None:
+            remade = self._merger.remade.get(topic)
+            if remade is not None and remade is not self._told.get(topic):
                 self._admission.forget()
-                reasons[topic] = remade
+                reasons[topic] = self._told[topic] = remade
                 continue
             try:
                 self._admission.admit(self.naming.table(topic, source_of(events)), events)

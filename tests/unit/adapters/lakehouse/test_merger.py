@@ -28,8 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-T = TableName("", "tm_public_t")
+T, OTHER = TableName("", "tm_public_t"), TableName("", "other")
 FIRST = typed(change("c", 1), change("c", 2))
+TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
+NUMBER_NOTE = struct("Value", ("id", INT64), ("note", INT64.nullable()), ("text", STRING), optional=True)
+
+
+def note(number: int, content: Any, row: Any) -> pa.RecordBatch:
+    return typed(("c", {"id": number}, {"id": number, "note": content, "text": "t"}), row=row)
 
 
 def rows(tables: MemoryTables, name: TableName = T) -> list[tuple[Any, ...]]:
@@ -108,6 +114,38 @@ def test_a_dropped_table_is_told_after_a_restart_if_the_job_did_not_hear_of_it(t
     last = lake(tmp_path, tables, 4, settings)
     send(last, 5, typed(change("c", 6)))
     assert rows(tables) == [(n, "n", "t") for n in (3, 4, 5, 6)]
+    assert last._merger.remade == {}
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_what_a_table_lacks_is_told_again_if_the_job_dies_before_it_has_saved_it(
+    tmp_path: Path, *, drops: bool
+):
+    tables = MemoryTables()
+    send(lake(tmp_path, tables, 1), 1, note(1, "text", TEXT_NOTE))
+    sink = lake(tmp_path, tables, 2)
+    commit(sink, 2, note(2, "text", TEXT_NOTE))
+    if drops:
+        del tables.tables[T]
+    else:
+        tables.tables[T].columns["note"] = "date"  # which takes no text
+    sink._journal.group(1 << 20)
+    commit(sink, 3, note(3, "text", TEXT_NOTE))
+    sink._merger.step()
+    if not drops:
+        del tables.tables[T]
+    with pytest.raises(TopicsRefused):
+        commit(sink, 4, note(4, "text", TEXT_NOTE))
+    sink.drain()  # turn 3, before turn 4 is repeated
+    again = lake(tmp_path, tables, 3)
+    send(again, 4, note(4, "text", TEXT_NOTE))
+
+    with pytest.raises(TopicsRefused) as caught:
+        commit(again, 5, note(5, "text", TEXT_NOTE))
+    assert isinstance(caught.value.reasons["tm.public.t"], TopicRemade)
+    send(again, 5, note(5, "text", TEXT_NOTE))
+    last = lake(tmp_path, tables, 4)
+    send(last, 6, note(6, "text", TEXT_NOTE))
     assert last._merger.remade == {}
 
 
@@ -406,15 +444,6 @@ def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_th
 
 def not_run(run: Any, name: str) -> Any:
     return run, name
-
-
-TEXT_NOTE = struct("Value", ("id", INT64), ("note", STRING.nullable()), ("text", STRING), optional=True)
-NUMBER_NOTE = struct("Value", ("id", INT64), ("note", INT64.nullable()), ("text", STRING), optional=True)
-OTHER = TableName("", "other")
-
-
-def note(number: int, content: Any, row: Any) -> pa.RecordBatch:
-    return typed(("c", {"id": number}, {"id": number, "note": content, "text": "t"}), row=row)
 
 
 @pytest.mark.parametrize("recreated", TopicRecreated)
