@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from signals.actions import SignalAction
     from signals.channels.port import SignalChannel
     from signals.model import Signal
+    from signals.parse.names import Groups
 
 _log = logging.getLogger("signals")
 _ANSWERS: Final = "answers"
@@ -98,6 +99,7 @@ class Desk:
         rows: Sequence[SignalRow],
         known: Callable[[], Sequence[CollectionId]],
         position: Callable[[], str] | None = None,
+        groups: Callable[[], Groups] = dict,
     ) -> Sequence[Command]:
         """The valid signals in order, those from the log first. All others are answered with their fault."""
         received: list[Signal | Message] = [
@@ -107,9 +109,9 @@ class Desk:
         if not received:
             return []
         at = position() if position else None
-        collections = known()
+        collections, grouped = known(), groups()
         budget = Budget(self._monotonic)  # a server that answers late takes none of it
-        named = KnownNames(collections, bounded_matcher, budget.check)
+        named = KnownNames(collections, bounded_matcher, budget.check, grouped)
         commands: list[Command] = []
         for number, signal in enumerate(received):
             if number == MAX_AT_ONCE or budget.spent:

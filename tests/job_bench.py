@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from engine.job.saved.state import State
 from engine.job.verify.verification import Verification
 from engine.model import CollectionId, Position
 from signals.desk import Desk
+from signals.outcome import Fate
 from tests.fakes import MemorySink, MemoryStateStore
 from tests.memory_source import Change, MemoryDatabase, MemorySource, MemorySpan, batch_of
 
@@ -228,6 +229,15 @@ class Bench:
         """How each answer came out, and about which collection if it is about one."""
         firsts = ((answer.outcome, answer.text.split()[0]) for answer in self.answers)
         return [f"{how} {what}" if what.startswith("public.") else how for how, what in firsts]
+
+    def fate(self, turn: int | None = None) -> Fate:
+        """What became of the only signal by a turn, or by now."""
+        fate = Fate()
+        for number in sorted(self.recorded):
+            if turn is None or number <= turn:
+                for answer in self.recorded[number]:
+                    fate = fate.after(asdict(answer))
+        return fate
 
     def events(self) -> list[tuple[str, str, Any]]:
         """Operation, topic and key of what was sent."""

@@ -254,6 +254,7 @@ class MemorySource:
         self._pending: dict[int, list[Change]] = {}
         self.windows: list[MemoryWindow] = []
         self.undecodable: set[CollectionId] = set()
+        self.grouped: dict[CollectionId, list[CollectionId]] = {}
         self.gaps: list[Incomplete] = []
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
@@ -433,7 +434,7 @@ class MemorySource:
         return sorted({entry.change.collection for entry in self.database.log} - {SIGNALS})
 
     def groups(self) -> dict[CollectionId, list[CollectionId]]:
-        return {}
+        return self.grouped
 
     def measure(
         self,

@@ -10,7 +10,6 @@ from engine.job.snapshots.dry_runs import DryRuns
 from engine.job.snapshots.queue_limits import refused
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.snapshot.changes.commands import ahead_of, execute, pause, resume, stop
-from engine.snapshot.groups import expand_groups
 from engine.snapshot.queue_entry import entry_of
 
 if TYPE_CHECKING:
@@ -36,16 +35,14 @@ class Commands:
         job_parts = self._parts
         queued = state.snapshot.tables
         tables = job_parts.source.tables()
-        groups: dict[CollectionId, Sequence[CollectionId]] = {}
 
         def known() -> Sequence[CollectionId]:
-            groups.update(tables.groups())
-            return (*tables.captured(), *groups, *(table.target.collection for table in queued))
+            return (*tables.captured(), *(table.target.collection for table in queued))
 
         self._dry_runs.begin_turn()
         position = partial(job_parts.shown, state.position)
-        for command in job_parts.desk.commands(signals, known, position):
-            state = self._apply(state, expand_groups(command, groups))
+        for command in job_parts.desk.commands(signals, known, position, tables.groups):
+            state = self._apply(state, command)
         return state
 
     def _apply(self, state: State, command: Command) -> State:

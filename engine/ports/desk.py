@@ -86,9 +86,11 @@ class SignalDesk(Protocol):
         rows: Sequence[SignalRow],
         known: Callable[[], Sequence[CollectionId]],
         position: Callable[[], str] | None = None,
+        groups: Callable[[], Mapping[CollectionId, Sequence[CollectionId]]] = dict,
     ) -> Sequence[Command]:
         """The valid signals among these rows and from the other channels, in order.
 
-        `known` lists the collections that may be named. `position` shows how far the stream is; it is asked
-        only if there are signals. Refused signals are answered and left out.
+        `known` lists the collections that may be named, `groups` the names that stand for several of them.
+        `position` shows how far the stream is. All three are asked only if there are signals. A command has
+        a group's collections in place of the group. Refused signals are answered and left out.
         """

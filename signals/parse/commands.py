@@ -115,11 +115,12 @@ def _execute(signal: Signal, known: KnownNames) -> AcceptedSignal:
     surrogate_key = text_in(fields, _SURROGATE)
     if surrogate_key is not None and len(surrogate_key) > MAX_ID:
         raise SignalError(f"{_SURROGATE!r} has {len(surrogate_key)} characters, at most {MAX_ID} are read")
-    collections, notes = _named(patterns, known)
-    conditions = _conditions(fields, known.among(collections))
+    names, notes = _named(patterns, known)
+    collections = known.members(names)
+    conditions = _conditions(fields, known.among((*names, *collections)))
     _check_conditions(conditions)
     scope = scope_of(signal.data or "", fields)
-    check_alone(scope, collections)
+    check_alone(scope, names, known)
     targets = tuple(
         Target(
             collection,
@@ -176,8 +177,8 @@ def _stop(signal: Signal, known: KnownNames) -> AcceptedSignal:
     patterns = _patterns(fields)
     if not patterns:
         return AcceptedSignal(StopSnapshot(signal.label, None, blocking), unknown)
-    collections, notes = _named(patterns, known)
-    return AcceptedSignal(StopSnapshot(signal.label, collections, blocking), (*notes, *unknown))
+    names, notes = _named(patterns, known)
+    return AcceptedSignal(StopSnapshot(signal.label, known.members(names), blocking), (*notes, *unknown))
 
 
 def _pause(signal: Signal, known: KnownNames) -> AcceptedSignal:
@@ -202,8 +203,8 @@ def _which(signal: Signal, known: KnownNames) -> tuple[tuple[CollectionId, ...] 
     patterns = _patterns(fields)
     if not patterns:
         return None, unknown
-    collections, notes = _named(patterns, known)
-    return collections, (*notes, *unknown)
+    names, notes = _named(patterns, known)
+    return known.members(names), (*notes, *unknown)
 
 
 def _log(signal: Signal, _known: KnownNames) -> AcceptedSignal:
@@ -262,7 +263,7 @@ def _patterns(fields: Fields) -> list[str] | None:
 
 
 def _named(patterns: list[str], known: KnownNames) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
-    """The collections that the patterns name, each once, and notes for the operator.
+    """The collections and groups that the patterns name, each once, and notes for the operator.
 
     Raises SignalError if there are patterns and none of them names anything.
     """
@@ -292,7 +293,7 @@ def _missed(patterns: list[str], known: KnownNames) -> str:
     return f"no collection matches {', '.join(named)}{tail}"
 
 
-def _conditions(fields: Fields, collections: KnownNames) -> dict[CollectionId, str | None]:
+def _conditions(fields: Fields, names: KnownNames) -> dict[CollectionId, str | None]:
     """The condition of each collection. If several conditions apply to one, the first counts."""
     everywhere = text_in(fields, _CONDITION)
     entries = array_in(fields, _CONDITIONS) or []
@@ -301,9 +302,9 @@ def _conditions(fields: Fields, collections: KnownNames) -> dict[CollectionId, s
         raise SignalError(message, hint="give one of them")
     conditions: dict[CollectionId, str | None] = {}
     for number, entry in enumerate(entries, 1):
-        for collection, text in _condition(entry, number, collections).items():
+        for collection, text in _condition(entry, number, names).items():
             conditions.setdefault(collection, text)
-    return conditions if entries else dict.fromkeys(collections.collections, everywhere)
+    return conditions if entries else dict.fromkeys(names.members(names.collections), everywhere)
 
 
 def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
@@ -317,7 +318,7 @@ def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
         )
 
 
-def _condition(entry: object, number: int, collections: KnownNames) -> dict[CollectionId, str | None]:
+def _condition(entry: object, number: int, names: KnownNames) -> dict[CollectionId, str | None]:
     where = f"entry {number} of {_CONDITIONS!r}"
     if not isinstance(entry, dict):
         raise SignalError(f"{where} must be an object, not {kind(entry)}")
@@ -326,8 +327,8 @@ def _condition(entry: object, number: int, collections: KnownNames) -> dict[Coll
     if pattern is None or stray:
         message = f"{where} has no 'data-collection'" if pattern is None else f"{where} has {shown(stray[0])}"
         raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")
-    match = match_names(pattern.strip(), collections)
+    match = match_names(pattern.strip(), names)
     # If a condition applied to no collection, the named collections would be read without it.
-    if collections.collections and not match.collections:
+    if names.collections and not match.collections:
         raise SignalError(f"{where}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
-    return dict.fromkeys(match.collections, text)
+    return dict.fromkeys(names.members(match.collections), text)

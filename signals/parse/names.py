@@ -1,7 +1,8 @@
 """Which collections an item of `data-collections` names.
 
 An item is a regular expression that must match the whole of `schema.table`, or a quoted name
-(`"public"."My.Table"`) that is taken literally.
+(`"public"."My.Table"`) that is taken literally. A name may stand for a group of collections, as a partitioned
+table's does for its partitions.
 
 Expressions use Java's syntax. Only RE2 matches them, which never backtracks. Constructs that RE2 lacks are
 refused by name, so no signal can hold the job up.
@@ -12,15 +13,18 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.errors import SignalError
 from signals.parse.kinds import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
+
+    Groups = Mapping[CollectionId, Sequence[CollectionId]]
 
 _PART: Final = re.compile(r'"((?:[^"]|"")+)"|([\w$-]+)')
 _IGNORE_CASE: Final = re.compile(r"\(\?[a-zA-Z]*i")
@@ -31,7 +35,7 @@ _SUGGEST_FROM: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The collections that an item names, in `KnownNames`'s order, and a note for the operator."""
+    """The collections and groups that an item names, in `KnownNames`'s order, and a note for the operator."""
 
     collections: tuple[CollectionId, ...]
     note: str = ""
@@ -45,9 +49,10 @@ class Matcher(Protocol):
 
 
 class KnownNames:
-    """The collections that may be named, each once, indexed by name.
+    """The collections and groups that may be named, each once, indexed by name.
 
     `matcher` compiles an expression. `check` is called now and then while they are searched, and may raise.
+    `groups` are names that stand for other collections; `members` replaces them.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class KnownNames:
         collections: Iterable[CollectionId],
         matcher: Matcher,
         check: Callable[[], None] = lambda: None,
+        groups: Groups = MappingProxyType({}),
     ) -> None:
-        self.collections = tuple(dict.fromkeys(collections))
+        self.collections = tuple(dict.fromkeys((*collections, *groups)))
+        self._groups = groups
         self._matcher, self.check = matcher, check
         self._names = [str(collection) for collection in self.collections]
         self._by_parts = {collection.parts: collection for collection in self.collections}
@@ -69,7 +76,14 @@ class KnownNames:
 
     def among(self, collections: Iterable[CollectionId]) -> KnownNames:
         """Some of them, matched and searched alike."""
-        return KnownNames(collections, self._matcher, self.check)
+        names = tuple(collections)
+        groups = {name: self._groups[name] for name in names if name in self._groups}
+        return KnownNames(names, self._matcher, self.check, groups)
+
+    def members(self, names: Iterable[CollectionId]) -> tuple[CollectionId, ...]:
+        """The collections that these names stand for, each once."""
+        members = (collection for name in names for collection in self._groups.get(name, (name,)))
+        return tuple(dict.fromkeys(members))
 
     def called(self, parts: tuple[str, ...]) -> tuple[CollectionId, ...]:
         """The collection whose name has exactly these parts."""

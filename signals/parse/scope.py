@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.model import CollectionId, JsonKey
+    from signals.parse.names import KnownNames
 
 KEYS: Final = "keys"
 RANGES: Final = "ranges"
@@ -62,14 +63,18 @@ def check_length(data: str) -> None:
         raise SignalError(f"the data has {len(data) - scoped} characters, at most {MAX_DATA} are read")
 
 
-def check_alone(scope: Scope | None, collections: Sequence[CollectionId]) -> None:
-    """Refuse keys or ranges for several collections, whose keys differ."""
-    if scope is not None and len(collections) > 1:
-        name = KEYS if scope.keys else RANGES
-        raise SignalError(
-            f"{name!r} are those of one collection, and the signal names {len(collections)}",
-            hint="send a signal for each collection",
-        )
+def check_alone(scope: Scope | None, names: Sequence[CollectionId], known: KnownNames) -> None:
+    """Refuse keys or ranges for several collections, whose keys differ.
+
+    Those of one group may be named together: the partitions of a table have its key.
+    """
+    count = len(known.members(names))
+    if scope is None or count <= 1 or any(len(known.members((name,))) == count for name in names):
+        return
+    raise SignalError(
+        f"{KEYS if scope.keys else RANGES!r} are those of one collection, and the signal names {count}",
+        hint="send a signal for each collection",
+    )
 
 
 def _entries(field: object, name: str, most: int) -> Iterator[tuple[str, object]]:

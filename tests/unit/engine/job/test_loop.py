@@ -23,7 +23,7 @@ from engine.job.saved import state_document as saved
 from engine.job.saved.attempt import Attempt
 from engine.job.saved.state import State
 from engine.job.snapshots.queue_limits import requests
-from engine.model import Channel, Position
+from engine.model import Channel, CollectionId, Position
 from engine.snapshot.changes.restarts import restart_unread
 from signals.answers import Outcome
 from signals.channels.topic import TopicChannel
@@ -54,6 +54,22 @@ class TestSignals:
         position = bench.job.state.position
         assert position is not None
         assert [answer.text for answer in bench.answers] == [f"seen at {position}"]
+
+    @pytest.mark.parametrize("named", ["public.root", "public.*"])
+    def test_one_of_a_group_has_ended_once_all_its_collections_have(self, tmp_path, named):
+        bench = Bench(tmp_path, max_chunks=1)
+        bench.source.memory_source.grouped = {CollectionId(("public", "root")): [T, U]}
+        bench.execute(f'{{"data-collections": ["{named}"]}}')
+        bench.turns(20)
+
+        finished = [
+            turn
+            for turn, answers in sorted(bench.recorded.items())
+            for answer in answers
+            if answer.outcome is Outcome.FINISHED
+        ]
+        assert [bench.fate(turn).known for turn in finished] == [False, True]
+        assert bench.fate().good
 
     def test_a_full_queue_takes_no_more_and_says_so_once(self, tmp_path):
         bench = Bench(tmp_path, most_queued=3)

@@ -28,14 +28,16 @@ CUSTOMERS = CollectionId(("public", "customers"))
 ORDERS = CollectionId(("public", "orders"))
 COMP = CollectionId(("public", "comp"))
 KNOWN = KnownNames((CUSTOMERS, ORDERS, COMP), bounded_matcher)
+EVENTS, LEAF_A, LEAF_B = (CollectionId(("parted", name)) for name in ("events", "events_a", "events_b"))
+WITH_GROUP = KnownNames((ORDERS, LEAF_B, LEAF_A), bounded_matcher, groups={EVENTS: [LEAF_A, LEAF_B]})
 
 EXECUTE = "execute-snapshot"
 STOP = "stop-snapshot"
 
 
-def read(type_, data, id_="ad-hoc-1"):
+def read(type_, data, id_="ad-hoc-1", known=KNOWN):
     text = data if data is None or isinstance(data, str) else orjson.dumps(data).decode()
-    return parse(Signal(Channel.SOURCE, "0/1A", id_, type_, text), KNOWN)
+    return parse(Signal(Channel.SOURCE, "0/1A", id_, type_, text), known)
 
 
 def execute(**fields):
@@ -360,6 +362,61 @@ class TestPauseAndResume:
     )
     def test_what_can_t_be_meant_is_refused(self, type_, command, data, said):  # noqa: ARG002
         assert said in refusal(type_, data)
+
+
+class TestNamesOfGroups:
+    """A partitioned table's name stands for its partitions, `schema.table` for `database.schema.table`."""
+
+    def targets(self, *names, **fields):
+        data = {"data-collections": names, **fields}
+        return read(EXECUTE, data, known=WITH_GROUP).command.targets
+
+    def test_a_group_s_collections_are_read_in_its_place_with_its_condition(self):
+        condition = {"additional-condition": "x > 1"}
+
+        assert self.targets("public.orders", "parted.events", **condition) == (
+            Target(ORDERS, "x > 1"), Target(LEAF_A, "x > 1"), Target(LEAF_B, "x > 1"),
+        )  # fmt: skip
+
+    def test_a_pattern_that_matches_a_group_and_its_collections_reads_each_once(self):
+        assert self.targets("parted.*") == (Target(LEAF_B), Target(LEAF_A))
+
+    @pytest.mark.parametrize("named", ["parted.events", "parted.*", "parted.events_a"])
+    def test_the_condition_of_a_group_is_that_of_its_collections(self, named):
+        conditions = [
+            {"data-collection": "parted.events_a", "filter": "a"},
+            {"data-collection": "parted.events.*", "filter": "b"},
+        ]
+        targets = self.targets(named, **{"additional-conditions": conditions})
+
+        assert {target.collection: target.condition for target in targets} in (
+            {LEAF_A: "a", LEAF_B: "b"},
+            {LEAF_A: "a"},
+        )
+
+    @pytest.mark.parametrize("named", ["parted.events", "parted.*"])
+    def test_keys_may_be_those_of_a_group(self, named):
+        assert {target.collection for target in self.targets(named, keys=[[1]])} == {LEAF_A, LEAF_B}
+
+    def test_keys_may_be_those_of_the_only_collection_of_a_group(self):
+        known = KnownNames((ORDERS,), bounded_matcher, groups={CollectionId(("orders",)): [ORDERS]})
+        data = {"data-collections": [".*orders"], "keys": [[1]]}
+
+        assert len(read(EXECUTE, data, known=known).command.targets) == 1
+
+    def test_keys_are_not_those_of_a_group_and_others(self):
+        data = {"data-collections": ["parted.events", "public.orders"], "keys": [[1]]}
+        with pytest.raises(SignalError, match="the signal names 3"):
+            read(EXECUTE, data, known=WITH_GROUP)
+
+    @pytest.mark.parametrize(
+        ("type_", "command"),
+        [(STOP, StopSnapshot), ("pause-snapshot", PauseSnapshot), ("resume-snapshot", ResumeSnapshot)],
+    )
+    def test_a_group_is_stopped_paused_and_resumed_whole(self, type_, command):
+        data = {"data-collections": ["parted.events", "parted.events_b"]}
+
+        assert read(type_, data, known=WITH_GROUP).command == command("0/1A", (LEAF_A, LEAF_B))
 
 
 def test_log_puts_the_position_in_the_first_braces():
