@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("signals")
 _ANSWERS: Final = "answers"
+_TOO_LATE: Final = SignalError(
+    "the signals before it took all the time that signals have at once", hint="send it again"
+)
 
 
 def nowhere(_turn: int, _answers: Sequence[Answer]) -> None:
@@ -114,9 +117,12 @@ class Desk:
         named = KnownNames(collections, bounded_matcher, budget.check, grouped)
         commands: list[Command] = []
         for number, signal in enumerate(received):
-            if number == MAX_AT_ONCE or budget.spent:
+            if number == MAX_AT_ONCE:
                 self._waiting.add(rejected_together(received[number:]))
                 break
+            if budget.spent:
+                self._waiting.add(rejected(signal, _TOO_LATE))
+                continue
             budget.begin()
             command = self._command_of(signal, named, at)
             commands += [] if command is None else [command]

@@ -12,6 +12,7 @@ from signals.answers import Answer, Outcome, planned
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from engine.model import ExecuteSnapshot
     from engine.snapshot.extent import Gap
     from engine.snapshot.pace.estimate import Estimate
     from engine.snapshot.queue_entry import Table
@@ -76,6 +77,10 @@ class SnapshotAnswers:
         """Answer what comparing a collection with its copy has shown."""
         outcome = Outcome.FINISHED if verdict.accepts else Outcome.FAILED
         self._say(table, outcome, f"{table.target.collection}: {verdict}", verdict.facts)
+
+    def refused(self, command: ExecuteSnapshot, error: SignalError) -> None:
+        """Answer that nothing of a signal is done, after all."""
+        self._waiting.add(Answer(command.signal, command.id, Outcome.REJECTED, str(error)))
 
     def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
         """Note that a signal's collections wait behind others."""

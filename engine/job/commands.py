@@ -61,7 +61,7 @@ class Commands:
     def _execute(self, state: State, command: ExecuteSnapshot) -> State:
         answers = self._parts.desk.answers
         if (refusal := refused(state.snapshot, command, self._pace)) is not None:
-            answers.failed(entry_of(command, command.targets[0]), refusal)
+            answers.refused(command, refusal)
             return state
         verifiable = self._verifiable(state, command)
         if verifiable is None:

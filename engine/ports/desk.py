@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.model import (
-        CollectionId,
-        Command,
-        SignalRow,
-    )
+    from engine.errors import SignalError
+    from engine.model import CollectionId, Command, ExecuteSnapshot, SignalRow
     from engine.snapshot.pace.estimate import Estimate
     from engine.snapshot.queue_entry import Table
     from engine.verify.verdict import Verdict
@@ -41,6 +38,9 @@ class SnapshotListener(Protocol):
 
 class Answers(SnapshotListener, Protocol):
     """Answers those who asked for a snapshot. Each answer waits for `SignalDesk.tell`."""
+
+    def refused(self, command: ExecuteSnapshot, error: SignalError) -> None:
+        """A signal is not obeyed for any of its collections, and why."""
 
     def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
         """A signal's collections wait behind others; `name` is what its sender calls it."""

@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 32
 MAX_ID: Final = 1_000
 """The most characters of an id."""
 MAX_AT_ONCE: Final = 1_000
-"""The most signals examined in one turn. The rest are refused together."""
+"""The most signals examined, and answered singly, in one turn. The rest are refused together."""
 MAX_CONDITIONED: Final = 4 << 20
 """The most characters in a signal's conditions, counted once for every collection that they apply to."""
 MAX_NOTES: Final = 10

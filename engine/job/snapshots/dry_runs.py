@@ -39,7 +39,7 @@ class DryRuns:
                 f" {LONGEST_S:g} s together, are not taken",
                 hint="name fewer collections, or send the signal again later",
             )
-            answers.failed(entry_of(command, command.targets[0]), error)
+            answers.refused(command, error)
             return
         self._left -= count
         extents = self._parts.source.tables().measure(command.targets)

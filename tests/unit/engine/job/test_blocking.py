@@ -92,8 +92,10 @@ def test_blocking_snapshots_can_be_switched_off(tmp_path: Path, more: dict[str, 
     bench = Bench(tmp_path, blocking=False)
     bench.job.settle()
     bench.job.start()
-    asked(bench, "t", type="blocking", **more)
+    asked(bench, "t", "u", type="blocking", **more)
     bench.turns(3)
 
     assert "blocking snapshots are not taken" in bench.answers[-1].text
+    assert bench.fate().known
+    assert not bench.fate().good
     assert not bench.job.state.snapshot.tables

@@ -213,7 +213,7 @@ class TestDryRun:
             asked(bench, "t", dry_run=True)
         bench.turns(1)
 
-        assert bench.told().count("rejected public.t") == 16
+        assert bench.told().count("rejected") == 16
 
     def test_many_at_once_are_refused(self, bench, monkeypatch):
         monkeypatch.setattr("engine.job.snapshots.dry_runs.MEASURED", 3)
@@ -226,6 +226,14 @@ class TestDryRun:
             "rejected",
         ]
         assert "dry runs of more than 3 collections" in bench.answers[-1].text
+
+    def test_one_that_is_refused_has_ended_for_all_its_collections(self, bench, monkeypatch):
+        monkeypatch.setattr("engine.job.snapshots.dry_runs.MEASURED", 1)
+        asked(bench, "t", "u", dry_run=True)
+        bench.turns(3)
+
+        assert bench.fate().known
+        assert not bench.fate().good
 
 
 class TestScopes:
