@@ -169,6 +169,7 @@ def _against(fields: Fields, type_: str) -> str:
 def _stop(signal: Signal, known: KnownNames) -> AcceptedSignal:
     fields = object_of(signal.data if signal.data and signal.data.strip() else "{}")
     unknown = ignored(fields, (_TYPE, _COLLECTIONS))
+    _check_meant(fields, unknown)
     type_ = text_in(fields, _TYPE)
     if type_ is None and unknown:
         # It may be a misspelt name, and would then stop what it does not mean.
@@ -196,6 +197,7 @@ def _which(signal: Signal, known: KnownNames) -> tuple[tuple[CollectionId, ...] 
     data = signal.data if signal.data and signal.data.strip() else "{}"
     fields = object_of(data)
     unknown = ignored(fields, (_TYPE, _COLLECTIONS))
+    _check_meant(fields, unknown)
     known_types = (_INCREMENTAL, _BLOCKING)
     if _snapshot_type(text_in(fields, _TYPE) or _INCREMENTAL, known_types) == _BLOCKING:
         hint = 'the stream waits for it; stop it with "type": "blocking", or let it end'
@@ -205,6 +207,15 @@ def _which(signal: Signal, known: KnownNames) -> tuple[tuple[CollectionId, ...] 
         return None, unknown
     names, notes = _named(patterns, known)
     return known.members(names), (*notes, *unknown)
+
+
+def _check_meant(fields: Fields, unknown: tuple[str, ...]) -> None:
+    """Refuse unknown fields without collections: one may be a misspelt name, and all would be meant."""
+    if unknown and fields.get(_COLLECTIONS) is None:
+        raise SignalError(
+            f"{_COLLECTIONS!r} is missing, and {unknown[0]}",
+            hint=f'add "{_COLLECTIONS}": [] to mean everything',
+        )
 
 
 def _log(signal: Signal, _known: KnownNames) -> AcceptedSignal:

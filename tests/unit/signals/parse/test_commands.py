@@ -320,11 +320,27 @@ def test_a_stop_without_type_means_incremental_snapshots(data):
     assert read(STOP, data).command == StopSnapshot("0/1A", None)
 
 
-def test_a_stop_without_type_but_with_unknown_fields_is_refused():
+@pytest.mark.parametrize("type_", [STOP, "pause-snapshot", "resume-snapshot"])
+@pytest.mark.parametrize("fields", [{}, {"type": "incremental"}, {"data-collections": None}], ids=str)
+def test_unknown_fields_without_collections_are_refused(type_, fields):
     """`data-collection` may be a misspelt `data-collections`, and everything would stop."""
-    text = refusal(STOP, {"data-collection": ["public.orders"]})
+    text = refusal(type_, {**fields, "data-collection": ["public.orders"]})
 
-    assert text.startswith("'type' is missing, and the field 'data-collection' has no effect")
+    assert text.startswith("'data-collections' is missing, and the field 'data-collection' has no effect")
+
+
+def test_unknown_fields_beside_an_empty_list_have_no_effect():
+    accepted = read(STOP, {"type": "incremental", "data-collections": [], "why": "load"})
+
+    assert accepted.command == StopSnapshot("0/1A", None)
+    assert accepted.notes == ("the field 'why' has no effect",)
+
+
+def test_a_stop_without_type_but_with_unknown_fields_is_refused():
+    """`typ` may be a misspelt `type`, and snapshots of the other type would stop."""
+    text = refusal(STOP, {"typ": "blocking", "data-collections": ["public.orders"]})
+
+    assert text.startswith("'type' is missing, and the field 'typ' has no effect")
 
 
 def test_stop_of_what_is_not_there_is_refused():
