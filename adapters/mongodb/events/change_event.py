@@ -26,6 +26,7 @@ _ANY = CodecOptions[dict[str, Any]](
 _NAMESPACE = {"db": str, "coll": str}
 _DESCRIBED = {"updatedFields": dict, "removedFields": list}
 _NEEDED = {"operationType": str, "clusterTime": Timestamp}
+_SIGNAL = ("_id", "type", "data")
 WITH_DOCUMENT = ("insert", "update", "replace")
 
 
@@ -123,18 +124,22 @@ def session_of(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | N
 
 
 def signal_of(raw: bytes, found: dict[str, Value]) -> SignalRow:
-    """The first three values of the inserted document, by position; its label is the resume token's text.
+    """The signal in the inserted document; its label is the resume token's text.
 
-    A missing or null value is None. `data` is JSON text, also for a document.
+    A field is found by its name, else by its place, as the columns of a signal table are. So other fields
+    change nothing. A missing or null value is None. `data` is JSON text, also for a document.
     """
     token = fields(raw, found["_id"].start)["_data"]
-    values = [_plain(raw, *field[1:]) for field in elements(raw, found["fullDocument"].start)]
-    padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
-    return SignalRow(string(raw, token.start), padded[0], padded[1], padded[2])
+    document = fields(raw, found["fullDocument"].start)
+    in_order = (*document.values(), None, None, None)
+    id_, type_, data = (document.get(name, in_order[at]) for at, name in enumerate(_SIGNAL))
+    return SignalRow(string(raw, token.start), _plain(raw, id_), _plain(raw, type_), _plain(raw, data))
 
 
-def _plain(raw: bytes, kind: int, start: int, end: int) -> str | None:
-    """A string's own text, None for null, JSON for anything else."""
-    if kind == Kind.STRING:
-        return string(raw, start)
-    return None if kind == Kind.NULL else value_text(raw, kind, start, end, RELAXED)
+def _plain(raw: bytes, value: Value | None) -> str | None:
+    """A string's own text, None for null or a missing value, JSON for anything else."""
+    if value is None or value.kind == Kind.NULL:
+        return None
+    if value.kind == Kind.STRING:
+        return string(raw, value.start)
+    return value_text(raw, *value, RELAXED)

@@ -15,9 +15,10 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents import extended_json
-from adapters.mongodb.documents.bson_walk import Kind
+from adapters.mongodb.documents.bson_walk import Kind, fields
 from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events import unreported_changes
+from adapters.mongodb.events.change_event import signal_of
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import decode
@@ -26,7 +27,7 @@ from engine.config.sources.selection import CaptureSettings
 from engine.events.counts import EventCounts
 from engine.events.settings import EventSettings
 from engine.isolation.incomplete import Cause
-from engine.model import CollectionId
+from engine.model import CollectionId, SignalRow
 from engine.snapshot.merge_key import key_of
 
 T, U = CollectionId(("shop", "t")), CollectionId(("shop", "u"))
@@ -67,6 +68,30 @@ def told(found: DecodedPart) -> list[Event]:
         (orjson.loads(row["key"])["id"], orjson.loads(row["value"])["op"] if row["value"] else None)
         for row in found.events.to_pylist()
     ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"_id": "s1", "type": "stop-snapshot", "data": {"data-collections": ["shop.a"]}},
+        {"_id": "s1", "type": "stop-snapshot", "payload": {"data-collections": ["shop.a"]}},
+        {"_id": "s1", "type": "stop-snapshot", "data": {"data-collections": ["shop.a"]}, "by": "anna"},
+        {"_id": "s1", "by": "anna", "data": {"data-collections": ["shop.a"]}, "type": "stop-snapshot"},
+    ],
+    ids=["three fields", "by their places", "one more at the end", "one more, in another order"],
+)
+def test_a_signal_keeps_its_data_whatever_else_its_document_has(document: dict[str, Any]):
+    raw = change("insert", "s1", fullDocument=document)
+
+    assert signal_of(raw, fields(raw)) == SignalRow(
+        "82", "s1", "stop-snapshot", '{"data-collections": ["shop.a"]}'
+    )
+
+
+def test_a_signal_may_lack_its_data():
+    raw = change("insert", "s1", fullDocument={"_id": "s1", "type": "stop-snapshot"})
+
+    assert signal_of(raw, fields(raw)) == SignalRow("82", "s1", "stop-snapshot", None)
 
 
 @pytest.mark.parametrize(
