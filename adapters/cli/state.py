@@ -22,15 +22,17 @@ from adapters.system import system_clock
 from engine.config import read
 from engine.errors import ConfigError, StateError
 from engine.job.saved.state_document import CURRENT, to_json
-from engine.model import CollectionId
 from engine.snapshot.changes.failures import forget_failures
 from engine.staging.writing import write_all
+from signals.parse.fields import did_you_mean
+from signals.parse.names import quoted_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from engine.config import Settings
     from engine.job.saved.state import State
+    from engine.model import CollectionId
 
 app = typer.Typer(no_args_is_help=True, help="Show the saved state of a job, or change it.")
 Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file")]
@@ -73,7 +75,7 @@ def export(
 @app.command("reset-table")
 def reset_table(
     config: Config,
-    table: Annotated[str, typer.Argument(help="the table as the log names it, e.g. public.orders")],
+    table: Annotated[str, typer.Argument(help="the table as tidemark status names it, e.g. public.orders")],
     as_json: Json = False,
 ) -> None:
     """Forget the snapshots of TABLE, including failed ones. The next signal reads the table from its start.
@@ -86,9 +88,11 @@ def reset_table(
         settings = read(config)
         with changing(settings) as change:
             before = change.saved.state
-            after = without_snapshots(before, CollectionId(tuple(table.split("."))))
+            remembered = _remembered(before)
+            after = without_snapshots(before, _named(table, remembered))
             if after == before:
-                text = f"no snapshot of {table} is remembered; nothing was changed"
+                similar = did_you_mean(table, map(str, remembered))
+                text = f"no snapshot of {table} is remembered{similar}; nothing was changed"
                 _say(text, {"changed": False, "backup": None}, as_json=as_json)
                 return
             kept = change.write(after)
@@ -156,8 +160,21 @@ def _of_source(settings: Settings, name: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def without_snapshots(state: State, collection: CollectionId) -> State:
-    """The state without queue entries and failures of a collection."""
+def _remembered(state: State) -> tuple[CollectionId, ...]:
+    """The collections with queue entries or failures, each once."""
+    queued = [table.target.collection for table in state.snapshot.tables]
+    failed = [snapshot.target.collection for snapshot in state.snapshot.failed]
+    return tuple(dict.fromkeys((*queued, *failed)))
+
+
+def _named(name: str, collections: Sequence[CollectionId]) -> list[CollectionId]:
+    """The collections with this name, as it is shown or as a quoted name: a part may contain dots."""
+    parts = quoted_parts(name)
+    return [each for each in collections if (str(each) == name if parts is None else each.parts == parts)]
+
+
+def without_snapshots(state: State, collections: Collection[CollectionId]) -> State:
+    """The state without queue entries and failures of these collections."""
     snapshot = state.snapshot
-    entries = [table for table in snapshot.tables if table.target.collection == collection]
-    return replace(state, snapshot=forget_failures(snapshot.without(entries), [collection]))
+    entries = [table for table in snapshot.tables if table.target.collection in collections]
+    return replace(state, snapshot=forget_failures(snapshot.without(entries), collections))

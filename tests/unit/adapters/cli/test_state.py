@@ -19,6 +19,7 @@ from engine.job.saved.state_document import from_json, to_json
 from engine.model import CollectionId, Position, Target
 from engine.snapshot.extent import FailedSnapshot, Gap
 from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from tests.unit.adapters.cli.test_status import config, entry, invoke, reading, save, storage
 
 if TYPE_CHECKING:
@@ -84,6 +85,28 @@ def test_a_reset_forgets_a_tables_snapshots_and_keeps_the_state_before(config: P
     (kept,) = (name for name in storage.names() if name.startswith("backup-"))
     assert kept in result.stdout
     assert to_json(STATE) in storage.read(kept)
+
+
+@pytest.mark.parametrize("name", ["shop.fs.files", '"shop"."fs.files"', 'shop."fs.files"'])
+def test_a_reset_finds_a_name_that_contains_dots(config: Path, storage: LocalStorage, name: str):
+    files, others = CollectionId(("shop", "fs.files")), CollectionId(("shop", "fs.chunks"))
+    tables = tuple(Table(ticket, "0/1", Target(each)) for ticket, each in enumerate((files, others), 1))
+    save(storage, State(7, Position((5, 0)), Snapshot(tables, 3, (replace(FAILED, target=Target(files)),))))
+
+    result = invoke("state", "reset-table", config, name)
+
+    snapshot = state_of(storage).snapshot
+    assert "forgot" in result.stdout
+    assert [table.target.collection for table in snapshot.tables] == [others]
+    assert snapshot.failed == ()
+
+
+def test_a_reset_of_a_misspelt_name_suggests_another(config: Path, storage: LocalStorage):
+    save(storage, STATE)
+
+    result = invoke("state", "reset-table", config, "public.order")
+
+    assert "(did you mean 'public.orders'?); nothing was changed" in result.stdout
 
 
 def test_a_job_goes_on_from_the_changed_state(config: Path, storage: LocalStorage):
