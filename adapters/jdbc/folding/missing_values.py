@@ -110,7 +110,10 @@ class MissingValues:
         own = unknown & (created <= deleted) & (deleted == NOWHERE)
         base[own] = codes[own]
         for at in np.flatnonzero(unknown & (created > deleted)):
-            taken[at], base[at] = self._from_old_key(int(created[at]), lacking)
+            taken[at], key = self._from_old_key(int(created[at]), lacking)
+            # The columns share `base`: another column's value may be the target's, though this one's is not.
+            if key != NOWHERE:
+                base[at] = key
         return taken
 
     def _from_old_key(self, created: int, lacking: Mask) -> tuple[int, int]:

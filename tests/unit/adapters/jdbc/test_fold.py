@@ -1,22 +1,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from adapters.jdbc import copy_lines
 from adapters.jdbc.folding.fold import Fold
 from adapters.jdbc.folding.turn_events import PlacedBatch, TurnEvents
 from adapters.jdbc.placeholders import Placeholders
+from adapters.lake.table_name import TableName
+from adapters.lakehouse.batch import replica_batch
 from engine.errors import SinkRefused
 from engine.events.record.schema import INT32, STRING, array, struct, text_map
+from tests.lake import MemoryTable, MemoryTables
 from tests.typed_batches import KEY, MISSING, ROW, change, typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACEHOLDERS = Placeholders(MISSING, MISSING.encode())
+NAME = TableName("", "t")
 
 
 def fold(*batches: pa.RecordBatch) -> Fold:
@@ -158,6 +165,69 @@ def test_a_row_that_moves_takes_its_value_from_the_turn_if_it_is_there():
     )
 
     assert patched(folded) == ["2\tc\tlarge\t000\t\\N"]
+
+
+@pytest.mark.parametrize(
+    ("note", "text", "line"),
+    [(MISSING, "new", "2\t\\N\tnew\t010\t1"), ("new", MISSING, "2\tnew\t\\N\t001\t1")],
+)
+def test_a_row_that_moves_keeps_one_large_value_and_takes_the_other_from_the_turn(note, text, line):
+    folded = fold(
+        typed(
+            change("u", 1, note, text),
+            change("d", 1),
+            change("c", 2, MISSING, MISSING),
+            headers=[None, "new", "old"],
+        )
+    )
+
+    assert patched(folded) == [line]
+
+
+LARGE = ("a", "b", "c")
+WIDE = struct("Value", ("id", INT32), *((name, STRING.nullable()) for name in LARGE), optional=True)
+KEYS = st.integers(0, 9)
+STEPS = st.tuples(st.sampled_from("cuumd"), KEYS, KEYS, st.sets(st.sampled_from(LARGE), max_size=1))
+
+
+@given(st.lists(STEPS, min_size=1, max_size=9), st.integers(0, 9))
+def test_any_history_of_a_turn_gives_the_sources_rows_with_all_large_values(steps, cut):
+    table = MemoryTable(
+        "id", {}, rows=[{"id": key, **dict.fromkeys(LARGE, f"old {key}")} for key in range(3)]
+    )
+    rows = {row["id"]: row for row in table.rows}
+    events = [event for number, step in enumerate(steps) for event in _happen(rows, number, *step)]
+    assume(events)
+    parts = [
+        typed(*(event for event, _ in part), headers=[header for _, header in part], row=WIDE)
+        for part in (events[:cut], events[cut:])
+        if part
+    ]
+
+    tables = MemoryTables({NAME: table})
+    tables.write(NAME, replica_batch(fold(*parts)), 1)
+
+    assert sorted(tables.tables[NAME].rows, key=itemgetter("id")) == [rows[key] for key in sorted(rows)]
+
+
+def _happen(
+    rows: dict[int, Any], number: int, op: str, which: int, free: int, changed: set[str]
+) -> list[tuple[Any, str | None]]:
+    """Change a row of the source, or create one; the events of that, each with its headers."""
+    if not rows and op != "c":
+        return []
+    old = sorted(rows)[which % len(rows)] if rows else -1
+    absent = sorted(set(range(13)) - rows.keys())
+    key = absent[free % len(absent)] if op in "cm" else old
+    before = {} if op == "c" else rows.pop(old)
+    if op == "d":
+        return [(change("d", old), None)]
+    given = LARGE if op == "c" else sorted(changed)
+    row = rows[key] = before | {"id": key} | {name: f"{number} {name}" for name in given}
+    after = {"id": key, **{name: row[name] if name in given else MISSING for name in LARGE}}
+    if op == "m":
+        return [(change("d", old), "new"), (("c", {"id": key}, after), "old")]
+    return [((op, {"id": key}, after), None)]
 
 
 def test_rows_that_swap_their_keys_keep_their_own_values():
