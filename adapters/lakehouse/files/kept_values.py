@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from adapters.lakehouse.files.key_matches import BatchKeys, KeyMatches, column_numbers, holds
+from adapters.lakehouse.files.key_matches import BatchKeys, KeyMatches, column_numbers, names_in
 from adapters.lakehouse.port import BASE, DELETED, KEEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from adapters.lakehouse.files.data_file import FileColumn, TableFile
     from adapters.lakehouse.files.roaring import Positions
@@ -87,11 +88,13 @@ class KeptValues:
         order = np.argsort(positions)
         self.rows.append(rows[order])
         with pq.ParquetFile(file.path) as opened:
-            self.bytes += _size(opened, self.columns)
-            readable = all(holds(opened, column.field, missing=True) for column in self.columns)
-            if self.bytes > _MOST_BYTES or not readable:
+            names = names_in(opened, self.columns)
+            if names is None:
                 return False
-            self.found += _read(opened, positions[order], self.columns)
+            self.bytes += _size(opened, {name for name in names if name is not None})
+            if self.bytes > _MOST_BYTES:
+                return False
+            self.found += _read(opened, positions[order], list(zip(names, self.columns, strict=True)))
         return True
 
     def into(self, rows: pa.Table, at: npt.NDArray[np.int64]) -> pa.Table:
@@ -129,18 +132,20 @@ def _flags(values: pa.ChunkedArray, *, inverted: bool = False) -> Flags:
     return ~flags if inverted else flags
 
 
-def _size(file: pq.ParquetFile, columns: Sequence[FileColumn]) -> int:
+def _size(file: pq.ParquetFile, names: AbstractSet[str]) -> int:
     """Bytes of columns in memory, about, if all are read."""
-    begun = tuple(f"{column.field.name}." for column in columns)
-    names = {column.field.name for column in columns}
+    begun = tuple(f"{name}." for name in names)
     numbers = [n for path, n in column_numbers(file).items() if path in names or path.startswith(begun)]
     groups = map(file.metadata.row_group, range(file.num_row_groups))
     return sum(group.column(number).total_uncompressed_size for group in groups for number in numbers)
 
 
-def _read(file: pq.ParquetFile, positions: Positions, columns: Sequence[FileColumn]) -> Iterator[pa.Table]:
-    """Rows at places that are in order; columns that a file lacks are null."""
-    names, begin = [column.field.name for column in columns], 0
+def _read(
+    file: pq.ParquetFile, positions: Positions, columns: Sequence[tuple[str | None, FileColumn]]
+) -> Iterator[pa.Table]:
+    """Rows at places that are in order. Columns come with their names in the file; lacking ones are null."""
+    schema, begin = pa.schema([column.field for _name, column in columns]), 0
+    names = [name for name, _column in columns if name is not None]
     for number in range(file.num_row_groups):
         end = begin + file.metadata.row_group(number).num_rows
         inside = positions[(positions >= begin) & (positions < end)] - begin
@@ -148,11 +153,11 @@ def _read(file: pq.ParquetFile, positions: Positions, columns: Sequence[FileColu
             read = file.read_row_group(number, names).take(pa.array(inside))
             yield pa.Table.from_arrays(
                 [
-                    read.column(column.field.name).cast(column.field.type)
-                    if column.field.name in read.column_names
-                    else pa.nulls(len(inside), column.field.type)
-                    for column in columns
+                    pa.nulls(len(inside), column.field.type)
+                    if name is None
+                    else read.column(name).cast(column.field.type)
+                    for name, column in columns
                 ],
-                schema=pa.schema([column.field for column in columns]),
+                schema=schema,
             )
         begin = end

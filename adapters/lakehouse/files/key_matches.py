@@ -123,19 +123,24 @@ class BatchKeys:
     def matches(self, path: str, dead: Positions) -> KeyMatches | None:
         """The rows of a file with these keys that are not dead; None if only Spark can read the file."""
         with pq.ParquetFile(path) as file:
-            if not all(holds(file, key.column.field) for key in self.columns):
+            found = names_in(file, [key.column for key in self.columns])
+            names = None if found is None else [name for name in found if name is not None]
+            if names is None or len(names) < len(self.columns):
                 return None
-            found = list(self._groups(file, dead))
-        if not found:
+            matches = list(self._groups(file, names, dead))
+        if not matches:
             return NO_MATCHES
-        return KeyMatches(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return KeyMatches(*(np.concatenate(parts) for parts in zip(*matches, strict=True)))
 
-    def _groups(self, file: pq.ParquetFile, dead: Positions) -> Iterator[KeyMatches]:
+    def _groups(self, file: pq.ParquetFile, names: list[str], dead: Positions) -> Iterator[KeyMatches]:
         begin, at = 0, column_numbers(file)
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
-            if all(_may_have(group.column(at[key.name]).statistics, key.bounds) for key in self.columns):
-                codes = self._codes(file.read_row_group(number, [key.name for key in self.columns]))
+            if all(
+                _may_have(group.column(at[name]).statistics, key.bounds)
+                for name, key in zip(names, self.columns, strict=True)
+            ):
+                codes = self._codes(file.read_row_group(number, names).select(names))
                 there = np.flatnonzero(codes != _NOWHERE)
                 near = dead[slice(*np.searchsorted(dead, [begin, begin + group.num_rows]))]
                 alive = np.isin(begin + there, near, assume_unique=True, invert=True)
@@ -143,9 +148,10 @@ class BatchKeys:
             begin += group.num_rows
 
     def _codes(self, rows: pa.Table) -> Codes:
+        """The codes of rows that have the columns of the key in its order."""
         codes = NONE
         for number, key in enumerate(self.columns):
-            numbers = key.numbers(rows.column(key.name).combine_chunks().cast(key.column.field.type))
+            numbers = key.numbers(rows.column(number).combine_chunks().cast(key.column.field.type))
             if number:
                 ranks, pairs = self.ranks[number - 1], key.paired(codes, numbers)
                 at = np.minimum(np.searchsorted(ranks, pairs), len(ranks) - 1)
@@ -154,14 +160,34 @@ class BatchKeys:
         return codes
 
 
-def holds(file: pq.ParquetFile, wanted: pa.Field, *, missing: bool = False) -> bool:
-    """Whether a file has a column of a table, or of a type that was widened since. `missing`: or none."""
+def names_in(file: pq.ParquetFile, columns: Sequence[FileColumn]) -> list[str | None] | None:
+    """What a file calls columns of a table, None for one that it lacks; None if only Spark can read one.
+
+    Columns are found by their numbers. Their names in files may differ: Iceberg's writers change those that
+    Avro does not allow, as `full text` to `full_x20text`, and a file keeps the old name of a renamed column.
+    """
     schema = file.schema_arrow
-    at = schema.get_field_index(wanted.name)
-    if at < 0:
-        return missing
-    there, number = ((field.metadata or {}).get(FIELD_ID) for field in (schema.field(at), wanted))
-    return widens(schema.field(at).type, wanted.type) and (None in {there, number} or there == number)
+    by_name = {there.name: there for there in schema}
+    by_number = {number: there for there in schema if (number := _number(there)) is not None}
+    names: list[str | None] = []
+    for column in columns:
+        number = _number(column.field)
+        found = by_number.get(number) if number is not None and by_number else by_name.get(column.field.name)
+        if found is None:
+            if number is not None and not by_number:
+                return None  # The table may know a column of another name in files without numbers.
+            names.append(None)
+        elif widens(found.type, column.field.type):
+            names.append(found.name)
+        else:
+            return None
+    return names
+
+
+def _number(column: pa.Field) -> bytes | None:
+    """The number by which a format knows a column."""
+    found: bytes | None = (column.metadata or {}).get(FIELD_ID)
+    return found
 
 
 def column_numbers(file: pq.ParquetFile) -> dict[str, int]:

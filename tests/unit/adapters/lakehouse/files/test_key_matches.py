@@ -110,6 +110,19 @@ def test_integers_that_were_narrower_when_a_file_was_written_are_found(tmp_path:
     assert pairs(keys_of(pa.table({"id": pa.array([8, 1 << 40], pa.int64())}), ID), path) == [(1, 0)]
 
 
+def test_a_key_column_is_found_by_its_number_in_a_file_that_gives_it_another_name(tmp_path: Path):
+    written = FileColumn("the id", field_of("the_x20id", pa.int64(), 1))
+    other = FileColumn("name", field_of("the id", pa.int64(), 2))
+    rows = pa.table({"the id": pa.array([5, 6, 7], pa.int64()), "the_x20id": pa.array([7, 8, 9], pa.int64())})
+    path = file_of(tmp_path, rows, other, written)
+    keys = keys_of(
+        pa.table({"the id": pa.array([8], pa.int64())}),
+        FileColumn("the id", field_of("the id", pa.int64(), 1)),
+    )
+
+    assert pairs(keys, path) == [(1, 0)]
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -12,6 +12,7 @@ import pytest
 from adapters.lakehouse.files import kept_values
 from adapters.lakehouse.files.data_file import FileColumn, TableFile, field_of
 from adapters.lakehouse.files.key_matches import Bounds
+from adapters.lakehouse.files.roaring import NONE
 from adapters.lakehouse.files.row_change import row_change
 from adapters.lakehouse.port import BASE, DELETED, KEEP, Batch
 from engine.errors import SinkError
@@ -109,6 +110,32 @@ def test_rows_keep_values_of_their_own_and_of_others_and_of_columns_that_changes
     assert rows == [(1, "note 1", 10), (2, "b", 20), (30, "note 3", 30), (5, None, None)]
     assert gone == {"x": [1], "y": [0, 1]}
     assert table.asked == [("c1", None)]  # a base may be anywhere
+
+
+def test_values_are_kept_from_files_that_give_columns_other_names_or_lack_them(table: Write, tmp_path: Path):
+    """Iceberg's writers change names that Avro does not allow, as `full text` to `full_x20text`."""
+    renamed = pa.schema([FIELDS[0], field_of("c_x32", pa.string(), 2), field_of("c2", pa.int64(), 9)])
+    rows = [pa.array([5, 6]), pa.array(["note 5", "note 6"]), pa.array([0, 0])]
+    bare = pa.schema([FIELDS[0]])
+    files = {"z": pa.Table.from_arrays(rows, schema=renamed), "b": pa.table([pa.array([7])], schema=bare)}
+    for name, content in files.items():
+        pq.write_table(content, tmp_path / f"{name}.parquet")
+    table.there = [TableFile(name, str(tmp_path / f"{name}.parquet"), NONE) for name in files]
+    given = [(number, None, None, False) for number in (5, 6, 7)]
+
+    kept, gone = changed(table, batch(*given, columns=pa.schema([ALL.field("id")])))
+
+    assert kept == [(5, "note 5", None), (6, "note 6", None), (7, None, None)]
+    assert gone == {"z": [0, 1], "b": [0]}
+
+
+def test_a_missing_column_of_a_file_without_numbers_is_left_to_spark(table: Write, tmp_path: Path):
+    path = tmp_path / "imported.parquet"
+    pq.write_table(pa.table({"c1": pa.array([5]), "c2": pa.array(["note"])}), path)
+    table.there = [TableFile("imported", str(path), NONE)]
+
+    assert row_change(batch((5, "a", 1, False)), table) is not None
+    assert row_change(batch((5, "a", 1, False), columns=pa.schema(list(ALL)[:2])), table) is None
 
 
 def test_values_beyond_the_bound_are_left_to_spark(table: Write, monkeypatch: pytest.MonkeyPatch):
