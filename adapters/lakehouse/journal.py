@@ -78,7 +78,7 @@ class Journal:
         self.location = str(self._directory)
         self.identity = self._turns.identity()
         self.discard = self._turns.close
-        self.merged = self._load_merged()
+        self.merged = self._number(_MERGED) if self._notes.exists(_MERGED) else 0
         self._waiting, self._changing = self._load_waiting(), Lock()
 
     def begin(self, turn: int) -> Path:
@@ -98,13 +98,24 @@ class Journal:
             _Contents.of(parts, withheld).write(attempt / _CONTENTS)
         self._turns.commit(turn, parts)
         if written:
-            waiting = WaitingTurn(turn, sum(part.checksum.bytes for part in parts))
-            with self._changing:
-                self._waiting = [*self._waiting, waiting]
+            self._note_waiting(turn)
 
     def resolve_commit(self, turn: int) -> bool:
-        """Find out whether a turn is committed here."""
-        return turn <= self.merged or self._turns.resolve_commit(turn)
+        """Find out whether a turn is committed here. If it is, it waits to be merged."""
+        if turn <= self.merged:
+            return True
+        found = self._turns.resolve_commit(turn)
+        if found and (self._directory / turn_name(turn)).is_dir():
+            # The commit may have failed once the turn had its name, before the turn was noted.
+            self._note_waiting(turn)
+        return found
+
+    def _note_waiting(self, turn: int) -> None:
+        """Let a turn wait, unless it does already or is merged. It is the newest one."""
+        with sink_errors(self._directory), self._changing:
+            if turn > self.merged and all(known.turn != turn for known in self._waiting):
+                waiting = _waiting_turn(self._directory / turn_name(turn))
+                self._waiting = [*self._waiting, waiting]
 
     def newest_turn(self) -> int | None:
         """The newest turn; None if there is none."""
@@ -172,9 +183,6 @@ class Journal:
         self.check_lease()
         self._notes.create(_TABLES, orjson.dumps(tables, option=orjson.OPT_SORT_KEYS))
 
-    def _load_merged(self) -> int:
-        return self._number(_MERGED) if self._notes.exists(_MERGED) else 0
-
     def _number(self, name: str) -> int:
         with self._reading(name):
             return int(self._notes.read(name))
@@ -190,10 +198,8 @@ class Journal:
     def _load_waiting(self) -> list[WaitingTurn]:
         self._remove()
         with sink_errors(self._directory):
-            return [
-                WaitingTurn(_turn_of(path), sum(part.stat().st_size for part in part_files(path)))
-                for path in self._directories()
-            ]
+            # A turn that is merged may still be here: what can't be removed stays.
+            return [_waiting_turn(path) for path in self._directories() if _turn_of(path) > self.merged]
 
     def _directories(self) -> list[Path]:
         with sink_errors(self._directory):
@@ -259,6 +265,10 @@ def force_file(path: Path) -> None:
     """Force a file's content to disk."""
     with sink_errors(path), path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _waiting_turn(path: Path) -> WaitingTurn:
+    return WaitingTurn(_turn_of(path), sum(part.stat().st_size for part in part_files(path)))
 
 
 def _turn_of(path: Path) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from adapters.lakehouse.journal import Journal
+from adapters.sinks import files
 from adapters.staging.turn_parts import ArrowParts
-from engine.errors import LeaseLost, StateError
+from engine.errors import LeaseLost, SinkError, StateError
 from tests.typed_batches import change, typed
 
 if TYPE_CHECKING:
@@ -56,6 +58,48 @@ def test_a_turn_committed_while_a_group_is_finished_waits_and_no_other(tmp_path:
     assert [waiting.turn for waiting in journal.waiting()] == [2]
     assert journal.group(1 << 20) == 2
     assert [batch.turn for batch in journal.batches(2)] == [2]
+
+
+def test_a_turn_whose_commit_fails_once_it_has_its_name_waits_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal = Journal(tmp_path, 1)
+    commit(journal, 1)
+
+    def failing(path: Path) -> None:
+        if path == tmp_path:
+            raise SinkError("Input/output error", where=str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "force", failing)
+        with pytest.raises(SinkError, match="Input/output"):
+            commit(journal, 2)
+    assert journal.resolve_commit(2)
+    assert journal.resolve_commit(2)
+    commit(journal, 3)
+
+    assert [waiting.turn for waiting in journal.waiting()] == [1, 2, 3]
+    assert [*journal.waiting()] == [*Journal(tmp_path, 2).waiting()]
+    assert journal.group(1 << 20) == 3
+    assert [batch.turn for batch in journal.batches(3)] == [1, 2, 3]
+
+
+def test_a_turn_that_is_merged_and_can_t_be_removed_does_not_wait_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def failing(path: Path, *, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(path)
+
+    monkeypatch.setattr(shutil, "rmtree", failing)
+    journal = Journal(tmp_path, 1)
+    commit(journal, 1)
+    journal.finish(1)
+    commit(journal, 2)
+
+    again = Journal(tmp_path, 2)
+    assert again.resolve_commit(1)
+    assert [waiting.turn for waiting in again.waiting()] == [2]
 
 
 def test_a_job_that_was_replaced_while_it_merged_notes_nothing_any_more(tmp_path: Path):
