@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from adapters.lakehouse.journal import Journal
     from adapters.lakehouse.merger import Admission, Merger
     from adapters.system import SideTask, StartBeside
+    from engine.clock import Clock
     from engine.errors import TopicRemade
     from engine.model import Part
     from engine.ports.sink import PartWriter
@@ -246,17 +247,17 @@ class MergeThread:
         self,
         merger: Merger,
         start: StartBeside,
-        monotonic: Callable[[], float],
+        clock: Clock,
         pace: Pace = _PACE,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._merger, self._monotonic, self._pace, self._failed = merger, monotonic, pace, failed
+        self._merger, self._clock, self._pace, self._failed = merger, clock, pace, failed
         self._changed = threading.Condition()
         self._woken = True
         self._closing = False
         self._failures = 0
         self._error: Exception | None = None
-        self._tends_s, self._ends_s = monotonic() + pace.tends_s, math.inf
+        self._tends_s, self._ends_s = clock.monotonic() + pace.tends_s, math.inf
         self._thread: SideTask = start(self._run, "tidemark-merges")
 
     def wake(self) -> None:
@@ -266,16 +267,17 @@ class MergeThread:
             self._changed.notify_all()
 
     def heed(self) -> None:
-        """Raise the error for which nothing is merged, if it does not pass."""
+        """Raise the error for which nothing is merged, if it does not pass or has come several times."""
         with self._changed:
-            error = self._error
-            if error is None:
-                return
-            if not _passes(error):
-                raise error
-            if self._failures >= _PATIENCE:
+            if (error := self._due_error()) is not None:
                 self._failures = 0  # each further report takes as many failures again
                 raise error
+
+    def _due_error(self) -> Exception | None:
+        """The error that the job has to hear of."""
+        with self._changed:
+            due = self._error is not None and (not _passes(self._error) or self._failures >= _PATIENCE)
+            return self._error if due else None
 
     def wait(self) -> None:
         """Wait a moment, or until something is merged."""
@@ -283,16 +285,15 @@ class MergeThread:
             self._changed.wait(_MOMENT_S)
 
     def wait_while(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition ends, or until nothing is merged any more."""
-        with self._changed:
-            while condition() and self._error is None:
-                self._changed.wait(1.0)
+        """Wait until the condition ends, or the job is to stop. Raises what `heed` does."""
+        while condition() and self._due_error() is None and not self._clock.sleep(_MOMENT_S):
+            pass
         self.heed()
 
     def close(self) -> None:
         """Merge what waits, and end the thread, in time. A merge that takes longer ends with the process."""
         with self._changed:
-            self._closing, self._ends_s = True, self._monotonic() + self._pace.ending_s
+            self._closing, self._ends_s = True, self._clock.monotonic() + self._pace.ending_s
             self._changed.notify_all()
         self._thread.join(self._pace.ending_s)
 
@@ -302,7 +303,7 @@ class MergeThread:
 
     def _one(self) -> bool:
         """Merge a group, or wait for one; returns whether to go on."""
-        begun_s = self._monotonic()
+        begun_s = self._clock.monotonic()
         try:
             more = self._merger.step()
             self._tend()
@@ -312,9 +313,9 @@ class MergeThread:
             self._failures, self._error = 0, None
             self._changed.notify_all()
             if more:
-                gathers_s = begun_s + self._pace.gathers_s - self._monotonic()
+                gathers_s = begun_s + self._pace.gathers_s - self._clock.monotonic()
                 self._changed.wait_for(self._is_due, max(0.0, gathers_s))
-                return self._monotonic() < self._ends_s
+                return self._clock.monotonic() < self._ends_s
             if self._closing:
                 return False
             if not self._woken:
@@ -327,12 +328,12 @@ class MergeThread:
 
     def _tend(self) -> None:
         """Tend the tables when it is time, between merges that may never pause."""
-        begun_s = self._monotonic()
+        begun_s = self._clock.monotonic()
         if self._pace.tends_s and begun_s >= self._tends_s and not self._closing:
             try:
                 self._merger.tend()
             finally:
-                ended_s = self._monotonic()
+                ended_s = self._clock.monotonic()
                 self._tends_s = ended_s + max(self._pace.tends_s, _TIMES_LONGER * (ended_s - begun_s))
 
     def _note(self, error: Exception) -> bool:

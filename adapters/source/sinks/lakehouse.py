@@ -47,7 +47,7 @@ def _make(
     merger = Merger(journal, tables, lake, naming, placeholders_of(settings.events))
     admission = Admission(tables, lake)
     pace = Pace(lake.upkeep_s, _GATHERS_S)
-    merging = MergeThread(merger, start_thread, clock.monotonic, pace, admission.forget)
+    merging = MergeThread(merger, start_thread, clock, pace, admission.forget)
     reads = SparkTables(spark, dialect_of(lake.format, lake, journal.identity, epoch))
     sink = _VerifiedTables(journal, merger, admission, naming, merging)
     sink.reads, sink.settings = reads, lake

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.lake.table_name import TableName
+from adapters.lakehouse import sink as lake_sink
 from adapters.lakehouse.digests import digests
 from adapters.lakehouse.journal import Journal
 from adapters.lakehouse.merger import Admission, Merger
@@ -16,10 +17,11 @@ from adapters.lakehouse.port import NewTable
 from adapters.lakehouse.removal import Removal
 from adapters.lakehouse.settings import LakeSettings, TableMode, TypeChange
 from adapters.lakehouse.sink import LakeSink, MergeThread, Pace
-from adapters.system import start_thread
+from adapters.system import start_thread, system_clock
 from engine.config.sinks.settings import SchemaEvolution, TopicRecreated
 from engine.errors import LeaseLost, SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.record.schema import INT64, STRING, struct
+from tests.hand_clock import HandClock
 from tests.lake import NAMING, SETTINGS, CrashError, Dying, MemoryTables, lake, send
 from tests.turns import Turns
 from tests.typed_batches import MISSING, PLACEHOLDERS, change, typed
@@ -310,7 +312,7 @@ class Failing(MemoryTables):
 def threaded(directory: Path, tables: Any, settings: LakeSettings = SETTINGS) -> LakeSink:
     journal = Journal(directory, 1)
     merger, admission = Merger(journal, tables, settings, NAMING, PLACEHOLDERS), Admission(tables, settings)
-    return LakeSink(journal, merger, admission, NAMING, MergeThread(merger, start_thread, time.monotonic))
+    return LakeSink(journal, merger, admission, NAMING, MergeThread(merger, start_thread, system_clock()))
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -342,6 +344,51 @@ def test_the_job_hears_of_a_merge_that_can_t_succeed(tmp_path: Path, error: Exce
     sink.close()
 
 
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be waiting when a turn begins, and merges are tried again at once."""
+    monkeypatch.setattr(lake_sink, "_MOST_WAITING", 0)
+    monkeypatch.setattr(lake_sink, "_LONGEST_PAUSE_S", 0.0)
+
+
+def paced(directory: Path, tables: MemoryTables, sleep: Callable[[MergeThread], object]) -> LakeSink:
+    """A sink whose merges are made by what `sleep` does in the job's pauses, and by the test."""
+    journal = Journal(directory, 1)
+    merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
+    clock = replace(HandClock().clock, sleep=lambda _seconds: sleep(merging))
+    merging = MergeThread(merger, not_run, clock)
+    return LakeSink(journal, merger, admission, NAMING, merging)
+
+
+@pytest.mark.usefixtures("bounded")
+def test_the_stream_waits_for_room_while_merges_fail_and_the_job_hears_of_it(tmp_path: Path):
+    tried = list[bool]()
+    tables = Failing(SinkError("no room"))
+    sink = paced(tmp_path, tables, lambda merging: tried.append(merging._one()))
+    assert sink._merging is not None
+    commit(sink, 1, FIRST)
+    sink._merging._one()
+
+    for told in (1, 2):
+        with pytest.raises(SinkError, match="no room"):
+            commit(sink, 2, typed(change("u", 1, "b")))
+        assert len(tried) == 3 * told - 1  # the first attempt was the test's
+        assert [waiting.turn for waiting in sink._journal.waiting()] == [1]
+    tables.error = None
+    commit(sink, 2, typed(change("u", 1, "b")))
+
+    assert [waiting.turn for waiting in sink._journal.waiting()] == [2]
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_job_that_is_to_stop_does_not_wait_for_room(tmp_path: Path):
+    sink = paced(tmp_path, MemoryTables(), lambda _merging: True)
+    commit(sink, 1, FIRST)
+    commit(sink, 2, typed(change("u", 1, "b")))
+
+    assert [waiting.turn for waiting in sink._journal.waiting()] == [1, 2]
+
+
 def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
     gate, tables = threading.Event(), MemoryTables()
     journal = Journal(tmp_path, 1)
@@ -354,7 +401,7 @@ def test_what_waits_is_merged_when_the_job_ends(tmp_path: Path):
 
         return start_thread(waiting, name)
 
-    sink = LakeSink(journal, merger, admission, NAMING, MergeThread(merger, later, time.monotonic))
+    sink = LakeSink(journal, merger, admission, NAMING, MergeThread(merger, later, system_clock()))
     commit(sink, 1, FIRST)
     gate.set()
     sink.close()
@@ -374,7 +421,7 @@ def test_a_merge_that_takes_long_does_not_keep_a_job_from_ending(tmp_path: Path)
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
-    merging = MergeThread(merger, start_thread, time.monotonic, Pace(ending_s=0.01))
+    merging = MergeThread(merger, start_thread, system_clock(), Pace(ending_s=0.01))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     assert entered.wait(20)
@@ -401,7 +448,7 @@ def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatc
     tables, journal = MemoryTables(), Journal(tmp_path, 1)
     monkeypatch.setattr(Merger, "waiting_bytes", lambda _merger: 1 << 24 if len(journal.waiting()) > 2 else 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
-    merging = MergeThread(merger, start_thread, time.monotonic, Pace(gathers_s=3600.0))
+    merging = MergeThread(merger, start_thread, system_clock(), Pace(gathers_s=3600.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     commit(sink, 1, FIRST)
     until(lambda: not journal.waiting())
@@ -419,20 +466,20 @@ def test_small_turns_gather_and_large_ones_don_t_wait(tmp_path: Path, monkeypatc
 
 
 def test_tables_are_tended_between_merges_that_never_pause_and_for_a_tenth_of_the_time(tmp_path: Path):
-    clock = [0.0]
+    hands = HandClock()
 
     class Slow(MemoryTables):
         def write(self, *given: Any) -> None:
             super().write(*given)
-            clock[0] += 5
+            hands.time_s += 5
 
         def tend(self, *given: Any) -> None:
             super().tend(*given)
-            clock[0] += 3
+            hands.time_s += 3
 
     tables, journal = Slow(), Journal(tmp_path, 1)
     merger, admission = Merger(journal, tables, SETTINGS, NAMING, PLACEHOLDERS), Admission(tables, SETTINGS)
-    merging = MergeThread(merger, not_run, lambda: clock[0], Pace(tends_s=8.0))
+    merging = MergeThread(merger, not_run, hands.clock, Pace(tends_s=8.0))
     sink = LakeSink(journal, merger, admission, NAMING, merging)
     for turn in range(1, 14):
         commit(sink, turn, typed(change("u", turn)))
