@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,10 +16,11 @@ from adapters.cli.exits import FAILED, exit_codes
 from adapters.source.commands import offered
 from engine.config import parse
 from engine.config.registry import BUILT_IN, SINKS
+from engine.config.text.hidden import is_secret, without_secrets
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from urllib.parse import SplitResult
 
     from engine.config import Settings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from engine.model import Position
 
 _VARIABLE: Final = "TIDEMARK_PASSWORD"
+_LIKE: Final = "such as postgresql://tidemark@db/shop"
 _COMMENTS: Final = {
     "connector.class": "which database this is",
     "database.password": "taken from the environment whenever a connection is made",
@@ -55,7 +58,7 @@ def init(
 
     The statements that would fix what is missing are printed, too; --apply runs them. The password is not
     written: the configuration takes it from the environment variable TIDEMARK_PASSWORD. If URL has no
-    password, this command takes it from there, too.
+    password, this command takes it from there, too. Other secrets in URL are refused.
 
     The exit code is 1 if the database lacks something.
 
@@ -63,7 +66,7 @@ def init(
 
     Example: tidemark init mongodb://tidemark@db.example.com:27017/shop --file shop.properties --json
     """
-    with exit_codes(url.rpartition("@")[2]):
+    with exit_codes(_shown(url)):
         said, password = properties_of(url, dict(os.environ))
         given = {name: password if value == _reference() else value for name, value in said.items()}
         seen = look_at(parse(given), apply=apply)
@@ -133,16 +136,24 @@ def _reference() -> str:
 def properties_of(url: str, environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """The properties for a URL, with a reference to the password, and the password itself.
 
-    Raises ConfigError for a URL that can't be read.
+    Raises ConfigError for a URL that can't be read, or that has another secret than the password.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError("the URL's host can't be read", hint=_LIKE) from error
+    if ";" in parts.path:
+        raise ConfigError("the URL has properties after ';', which are not read", hint=_LIKE)
     database, user = unquote(parts.path.lstrip("/")), unquote(parts.username or "")
     password = unquote(parts.password or "") or environment.get(_VARIABLE, "")
     match parts.scheme:
         case "postgresql" | "postgres":
             said = _relational("PostgresConnector", parts, 5432)
             said |= {"database.dbname": database, "plugin.name": "pgoutput"}
-            said |= {f"database.{name}": value for name, value in parse_qsl(parts.query)}
+            options = dict(parse_qsl(parts.query))
+            password = options.pop("password", password)
+            _refuse_secrets(name for name, value in options.items() if is_secret(f"database.{name}", value))
+            said |= {f"database.{name}": value for name, value in options.items()}
             signals = "public.tidemark_signals"
         case "sqlserver" | "mssql":
             said = _relational("SqlServerConnector", parts, 1433)
@@ -151,6 +162,7 @@ def properties_of(url: str, environment: Mapping[str, str]) -> tuple[dict[str, s
         case "mongodb" | "mongodb+srv":
             at = parts.netloc.rpartition("@")[2]
             query = f"?{parts.query}" if parts.query else ""
+            _refuse_secrets(name for name, value in parse_qsl(parts.query) if _hides(name, value))
             said = {"connector.class": "MongoDbConnector"}
             said |= {"mongodb.connection.string": f"{parts.scheme}://{at}/{query}"}
             said |= {"mongodb.user": user, "mongodb.password": _reference()} if user else {}
@@ -163,13 +175,36 @@ def properties_of(url: str, environment: Mapping[str, str]) -> tuple[dict[str, s
     return {**said, **_own(database or "tidemark", signals)}, password
 
 
+def _hides(name: str, value: str) -> bool:
+    option = f"{name}={value}"
+    return without_secrets(option) != option
+
+
+def _refuse_secrets(names: Iterable[str]) -> None:
+    """Raise ConfigError if the URL's query has secrets, which would be written into the configuration."""
+    if found := sorted(names):
+        raise ConfigError(
+            f"the URL's {', '.join(map(repr, found))} would be written into the configuration as it is",
+            hint="leave it out of the URL, and add it to the file as a reference, such as ${env:NAME}",
+        )
+
+
+def _shown(url: str) -> str:
+    """A URL's host and path, as an error may name them; `the URL` where a secret may be among them."""
+    user, at, place = url.partition("://")[2].rpartition("@")
+    # A password in the query may contain an @, and one before the host a question mark.
+    if not at or re.search("[?;#]", user):
+        return "the URL"
+    return re.split("[?;#]", place)[0]
+
+
 def _relational(connector: str, parts: SplitResult, usual_port: int) -> dict[str, str]:
     try:
         host, port = parts.hostname or "", parts.port or usual_port
     except ValueError as error:
         raise ConfigError("the URL's port is no number") from error
     if not host or not parts.username:
-        raise ConfigError("the URL needs a user and a host", hint="such as postgresql://tidemark@db/shop")
+        raise ConfigError("the URL needs a user and a host", hint=_LIKE)
     return {
         "connector.class": connector,
         "database.hostname": host,

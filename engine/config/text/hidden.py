@@ -17,19 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account|keystore)[._-]?key"
+    r"password|passwd|pwd|passphrase|secret|token|credential|authorization|jaas"
+    r"|(private|access|api|account|keystore|encryption)[._-]?key|key\.pem"
     r"|basic\.auth|user\.info|\bsas\b|(webhook|openlineage)\.url",
     re.IGNORECASE,
 )
 _ADDRESS_NAME = re.compile(r"hosts?$|servers?$|connection\.string$|ur[il]$", re.IGNORECASE)
 _STATEMENT_NAME = re.compile(r"\.initial\.statements$", re.IGNORECASE)
-_PARAMETER = re.compile(
-    r"(?P<before>(?:^|[?&;,:=\s])[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|signature|credential"
-    r"|(?<![a-z])sig|api-?key|access-?key|account-?key|private-?key|sharedkey)[\w.-]*\s*[=:])"
-    r"(?P<secret>\"[^\"]*\"|'[^']*'|[^&;,]+)",
-    re.IGNORECASE,
+_NAME = (
+    r"(?:^|[?&;,:=\s])[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|signature|credential|authorization"
+    r"|(?<![a-z])sig|api-?key|access-?key|account-?key|private-?key|encryption-?key|sharedkey)[\w.-]*\s*[=:]"
 )
-"""A name and a value, as in a query string, authentication properties or a list of options."""
+_IN_QUERY = re.compile(rf"{_NAME}(?P<secret>[^&]+)", re.IGNORECASE)
+"""A name and a value in the query of an address, which only `&` ends."""
+_IN_PROPERTIES = re.compile(rf"{_NAME}(?P<secret>\{{(?:[^}}]|\}}\}})*\}}[^;]*|[^;]+)", re.IGNORECASE)
+"""The same in properties of an address, as of SQL Server: `;` ends a value, unless it stands in braces."""
+_IN_OPTIONS = re.compile(
+    rf"{_NAME}(?P<secret>\"[^\"]*\"|'(?:[^']|'')*'|(?:[^&;,]|,(?!\s*[\w.-]+\s*[=:]))+)", re.IGNORECASE
+)
+"""The same in a list of options: a comma ends a value if another option follows."""
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -67,12 +73,21 @@ def hidden_in(message: str, value: str) -> str:
 def _secrets(text: str, *, address: bool) -> Iterator[tuple[int, int]]:
     """The places of secrets: the password before a host, and values of parameters with secret names.
 
-    A password may contain blanks, `@`, `/` and `?`, so a user's password extends to the last `@`.
+    A password may contain blanks, `@`, `/` and `?`, so a user's password extends to the last `@`. What ends a
+    parameter's value depends on the form of the address: a password may contain the marks of other forms.
     """
     start = text.find("://") + 3 if "://" in text else 0
     if "@" in text[start:] and (start or address):
         before = text[start : text.rfind("@")]
         user, colon, password = before.partition(":")
         yield from [(start + len(user) + len(colon), start + len(before))] if password else []
-    for match in _PARAMETER.finditer(text, start):
+    for match in _parameter(text, address=bool(start) or address).finditer(text, start):
         yield match.span("secret")
+
+
+def _parameter(text: str, *, address: bool) -> re.Pattern[str]:
+    """What finds the secrets among parameters of the form that a text has."""
+    if not address:
+        return _IN_OPTIONS
+    first = re.search("[?;]", text)
+    return _IN_PROPERTIES if first is None or first[0] == ";" else _IN_QUERY

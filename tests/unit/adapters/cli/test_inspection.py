@@ -80,6 +80,44 @@ def test_the_password_is_used_and_never_written(tmp_path: Path, server: Server):
     assert "database.password=${env:TIDEMARK_PASSWORD}" in file.read_text()
 
 
+def test_a_password_in_the_query_is_used_and_never_written(tmp_path: Path, server: Server):
+    file = tmp_path / "shop.properties"
+
+    result = invoke("init", "postgresql://u@db/shop?password=pa55%2Fword&sslmode=require", "--file", file)
+
+    assert server.passwords == ["pa55/word"]
+    assert "pa55" not in file.read_text() + result.output
+    assert "database.password=${env:TIDEMARK_PASSWORD}" in file.read_text()
+    assert "database.sslmode=require" in file.read_text()
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@db/shop?sslpassword=hunter2",
+        "postgresql://u@db:99999/shop?password=hunter2",
+        "postgresql://u@db:x/shop?password=at@hunter2",
+        "postgresql://u:hunter2",
+        "postgresql://u:hunter2/3?4@db:x/shop",
+        "postgresql://u:hunter2@[db/shop",
+        "mongodb://u@db/?tlsCertificateKeyFilePassword=hunter2",
+        "mongodb://u@db/?authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+        "sqlserver://u@db/shop;password=hunter2",
+        "sqlserver://db;user=u;password=hunter2",
+        "host=db password=hunter2",
+    ],
+)
+def test_no_error_and_no_file_has_a_secret_of_the_url(url: str, tmp_path: Path):
+    file = tmp_path / "shop.properties"
+
+    result = invoke("init", url, "--file", file)
+
+    assert result.exit_code == 2
+    assert "hunter2" not in result.output
+    assert not file.exists()
+
+
 def test_what_is_written_can_be_run(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch):
     server.missing = []
     file = tmp_path / "shop.properties"

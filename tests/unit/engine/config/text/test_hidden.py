@@ -11,7 +11,7 @@ from engine.config.text.hidden import hidden_in, is_secret, shown_value, without
 from engine.config.text.mask import MASK
 from engine.config.text.references import Hidden, resolve
 
-SECRETS = ("pw", "s3cr3t", "p@ss w/rd?")
+SECRETS = ("pw", "s3cr3t", "p@ss w/rd?", "hush,x")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,22 @@ def test_a_secret_inside_of_a_value_is_not_shown(name: str, value: str, secret: 
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        pytest.param("some.url", "jdbc:postgresql://h/d?password={}&x=1", "a,b;c", id="query"),
+        pytest.param("some.url", "jdbc:postgresql://h/d?x=1&password={}", "{a}b", id="braces in a query"),
+        pytest.param("some.url", "jdbc:sqlserver://h;password={};x=1", "a,b&c", id="properties"),
+        pytest.param("some.url", "jdbc:sqlserver://h;password={};x=1", "{a;b,c}}d&e}", id="braces"),
+        pytest.param("some.url", "jdbc:sqlserver://h;password={};x=1", "{a", id="one brace"),
+        pytest.param("some.options", "user=u,password={}, x=1", "a,b", id="options"),
+        pytest.param("some.options", "user=u,password={},x=1", "'a'',b'", id="quoted"),
+    ],
+)
+def test_a_secret_is_hidden_to_its_end_and_no_further(name: str, value: str, secret: str):
+    assert shown_value(name, value.replace("{}", secret)) == value.replace("{}", MASK)
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("mongodb.connection.string", "mongodb://h1:27017,h2:27017/?replicaSet=rs&tls=true"),
@@ -67,6 +83,11 @@ def test_what_holds_no_secret_is_shown_as_it_is(name: str, value: str):
         "producer.sasl.jaas.config",
         "signal.consumer.ssl.keystore.key.password",
         "producer.basic.auth.user.info",
+        "producer.ssl.key.pem",
+        "tidemark.spark.conf.spark.hadoop.fs.s3a.encryption.key",
+        "tidemark.spark.conf.spark.sql.catalog.c.header.Authorization",
+        "tidemark.spark.conf.spark.sql.catalog.c.oauth2.pwd",
+        "tidemark.spark.conf.spark.ssl.keyPwd",
     ],
 )
 def test_a_secret_by_its_name_is_not_shown_at_all(name: str):
