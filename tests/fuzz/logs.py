@@ -253,7 +253,7 @@ def _documents(data: bytes) -> object:
 
 # Rows of a query.
 
-_SHAPE = RowShape(("id", "name", "note"), (False, True, True), (1,))
+_SHAPE = RowShape(("id", "name", "note"), (False, True, True), (False, True, False))
 _FAST, _EXACT = ["f\x1f1\x1fann\x1fx", "t\x1f2\x1f\x1f"], ["1,3,-1,;1ann", "1,-1,1,;2x"]
 
 

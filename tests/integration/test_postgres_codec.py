@@ -199,6 +199,37 @@ def test_null_empty_and_separators_are_told_apart(database):
             split(database, table, RowMode.FAST, f"id = {holder}")
 
 
+def test_null_is_null_where_the_catalog_says_not_null(each_database):
+    database = each_database
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE DOMAIN must AS int NOT NULL; CREATE TABLE t (id int PRIMARY KEY, a int, d must, v text);"
+            "CREATE UNIQUE INDEX ON t (a); CREATE UNIQUE INDEX ON t (d)"
+        )
+        prepare(database)
+        connection.execute(
+            "INSERT INTO t SELECT g, b, d, NULL FROM generate_series(1, 3) g"
+            " LEFT JOIN (SELECT 1 AS b, 5::must AS d) joined ON b = g"
+        )
+        if database.server.version >= 18:
+            connection.execute("ALTER TABLE t ADD CONSTRAINT later NOT NULL a NOT VALID")
+        table = table_t(database)
+        columns = [(column.nullable, column.optional) for column in table.columns]
+
+        assert columns == [(False, False), (True, True), (True, False), (True, True)]
+        assert (table.unique_key, table.other_keys) == ((), ())
+        rows = [["1", "1", "5", None], ["2", None, None, None], ["3", None, None, None]]
+        assert [split(database, table, mode) for mode in MODES] == [rows, rows]
+        log = recorded(database)
+        streamed = log.inserts(table, SETTINGS[1])
+        assert [log.rows(table, SETTINGS[1], mode) for mode in MODES] == [streamed, streamed]
+        assert streamed['{"id":2}'] == '{"id":2,"a":null,"d":0,"v":null}'
+        if database.server.version >= 18:
+            connection.execute("DELETE FROM t WHERE a IS NULL; ALTER TABLE t VALIDATE CONSTRAINT later")
+
+            assert table_t(database).unique_key == ("a",)
+
+
 def split(database: Database, table: Table, mode: RowMode, where: str = "true") -> list[list[str | None]]:
     with session(database) as connection:
         shape = row_shape(relation_of(table), table, Catalog(connection).types())
@@ -248,7 +279,7 @@ def test_the_catalog_says_what_a_table_is(database):
         ("k2", False),
         ("k1", False),
         ("v", True),
-        ("d", False),
+        ("d", True),
         ("x", True),
         ("g", True),
         ("i", False),

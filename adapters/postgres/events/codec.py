@@ -111,7 +111,7 @@ def _described(
         index,
         kind.name,
         with_faults(made, kind, column.typmod, types, settings) if made else None,
-        nullable=known is None or known.nullable,
+        nullable=known is None or known.optional,
         default=_default(kind, known, column.typmod, settings),
         length=source_length(kind, column.typmod, types),
         parameters=source_parameters(kind, column.typmod, types),

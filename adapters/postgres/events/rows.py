@@ -70,12 +70,8 @@ def row_shape(relation: Relation, table: Table, types: Mapping[int, PgType]) -> 
     """The shape of texts with the relation's columns, as the catalog describes them."""
     found = [table.column(column.name) for column in relation.columns]
     nullable = tuple(column is None or column.nullable for column in found)
-    flagged = tuple(
-        index
-        for index, column in enumerate(relation.columns)
-        if nullable[index] and may_be_empty(type_of(column.type, types), types)
-    )
-    return RowShape(tuple(column.name for column in relation.columns), nullable, flagged)
+    empty = tuple(may_be_empty(type_of(column.type, types), types) for column in relation.columns)
+    return RowShape(tuple(column.name for column in relation.columns), nullable, empty)
 
 
 def may_be_empty(kind: PgType | None, types: Mapping[int, PgType]) -> bool:

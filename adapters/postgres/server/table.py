@@ -33,8 +33,9 @@ class PgType:
 class Column:
     """A column from `pg_attribute`. `default` is the expression's text, `generated` is 's', 'v' or ''.
 
-    `identity` is 'a', 'd' or ''; `attnum` counts from 1 and has gaps where columns were dropped. `collation`
-    is the oid of the column's collation, 0 for types without one.
+    `nullable` says whether a row may have NULL there. With `not_null_domain`, the column's type is a NOT NULL
+    domain, which does not rule that out. `identity` is 'a', 'd' or ''; `attnum` counts from 1 and has gaps
+    where columns were dropped. `collation` is the oid of the column's collation, 0 for types without one.
     """
 
     name: str
@@ -46,6 +47,12 @@ class Column:
     attnum: int = 0
     identity: str = ""
     collation: int = 0
+    not_null_domain: bool = False
+
+    @property
+    def optional(self) -> bool:
+        """Whether the column's field is optional in events: not so in Debezium for a NOT NULL domain."""
+        return self.nullable and not self.not_null_domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Table:
     """A table as the catalog describes it now.
 
     `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own order.
-    `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial nor on
+    `unique_key` is the first other unique index whose columns can't be NULL (neither partial nor on
     expressions), empty if there is none; `other_keys` are the rest. `identity` is the replica identity d, n,
     f or i; `identity_key` are the columns that the log carries as a row's old key under d and i. `parents`
     are the tables that it is a partition of or inherits from, `children` those below it, `leaves` the

@@ -193,6 +193,7 @@ class Eligibility:
         names = merge_key(table)
         if not names and not is_bag(table):
             _refuse_unpublished(table, keyset, share)
+        _refuse_null_identity(table)
         merge = _keyset(table, names, looked) if names else keyset
         form = looked.forms[table.oid]
         held = self._shared_snapshot(target)
@@ -343,6 +344,18 @@ def _keyset(table: Table, names: tuple[str, ...], looked: CatalogAnswer) -> Keys
             for column, kind in zip(columns, kinds, strict=True)
         )
     )
+
+
+def _refuse_null_identity(table: Table) -> None:
+    """Refuse a table if several rows may have the same replica identity, because they have NULL there."""
+    identity = [column for column in table.columns if column.name in table.identity_key]
+    nullable = [column.name for column in identity if column.nullable and table.identity == "i"]
+    if nullable:
+        raise SignalError(
+            f"rows may have NULL in the replica identity's column {nullable[0]!r}",
+            where=table.id,
+            hint="ALTER TABLE … VALIDATE CONSTRAINT its NOT NULL, or set another replica identity",
+        )
 
 
 def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:

@@ -25,9 +25,8 @@ def readable(table: Table) -> tuple[Column, ...]:
 def row_shape(table: Table) -> RowShape:
     """The shape of the texts of a table's rows."""
     columns = readable(table)
-    flagged = (index for index, column in enumerate(columns) if column.may_be_null and may_be_empty(column))
     return RowShape(
         tuple(column.name for column in columns),
         tuple(column.may_be_null for column in columns),
-        tuple(flagged),
+        tuple(may_be_empty(column) for column in columns),
     )

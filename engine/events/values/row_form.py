@@ -33,11 +33,18 @@ class RowMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The columns of a row text, in order. `flagged` holds the indexes of columns with a flag for NULL.
+    """The columns of a row text, in order.
 
-    `nullable` says which columns may be NULL. A column that is neither flagged nor nullable never is.
+    `nullable` says which columns may be NULL, `may_be_empty` in which ones a value that is not NULL may have
+    an empty text. In other columns empty text is NULL, even if they are not nullable.
     """
 
     columns: tuple[str, ...]
     nullable: tuple[bool, ...]
-    flagged: tuple[int, ...]
+    may_be_empty: tuple[bool, ...]
+
+    @property
+    def flagged(self) -> tuple[int, ...]:
+        """The indexes of the columns with a flag for NULL."""
+        pairs = zip(self.nullable, self.may_be_empty, strict=True)
+        return tuple(index for index, (nullable, empty) in enumerate(pairs) if nullable and empty)

@@ -50,8 +50,8 @@ def _split_fast(offsets: Ints, data: Bytes, shape: RowShape) -> list[Text]:
     marks = np.flatnonzero(data[offsets[0] : offsets[-1]] == ord(SEPARATOR)) + offsets[0]
     if len(marks) != rows * width:
         raise SeparatorInData("a value holds the character U+001F", hint="read the rows in exact mode")
-    places = marks.reshape(rows, width)
-    if (places[:, 0] != offsets[:-1] + len(shape.flagged)).any() or (places[:, -1] >= offsets[1:]).any():
+    places, flagged = marks.reshape(rows, width), shape.flagged
+    if (places[:, 0] != offsets[:-1] + len(flagged)).any() or (places[:, -1] >= offsets[1:]).any():
         raise SeparatorInData("a value holds the character U+001F", hint="read the rows in exact mode")
     edges = np.empty((width + 1, rows), np.int64)
     edges[:width] = places.T
@@ -59,15 +59,14 @@ def _split_fast(offsets: Ints, data: Bytes, shape: RowShape) -> list[Text]:
     columns = []
     for index in range(width):
         begins, ends = edges[index] + 1, edges[index + 1]
-        columns.append(slices(data, begins, ends, _given(offsets, data, shape, index, begins < ends)))
+        if index in flagged:
+            given = data[offsets[:-1] + flagged.index(index)] == ord("f")
+        elif shape.may_be_empty[index]:
+            given = np.ones(rows, bool)
+        else:
+            given = begins < ends
+        columns.append(slices(data, begins, ends, given))
     return columns
-
-
-def _given(offsets: Ints, data: Bytes, shape: RowShape, index: int, filled: np.ndarray) -> np.ndarray:
-    if index in shape.flagged:
-        flags: np.ndarray = data[offsets[:-1] + shape.flagged.index(index)] == ord("f")
-        return flags
-    return filled if shape.nullable[index] else np.ones(len(filled), bool)
 
 
 def _split_exact(texts: pa.Array, offsets: Ints, data: Bytes, shape: RowShape) -> list[Text]:

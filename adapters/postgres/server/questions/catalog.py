@@ -44,12 +44,20 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(
 _DEFAULT = "CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END"
 _COLUMNS = f"""
 SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod,
-       NOT (a.attnotnull OR (t.typtype = 'd' AND t.typnotnull)),
+       NOT a.attnotnull OR (a.attrelid, a.attnum) IN (
+           SELECT conrelid, conkey[1] FROM pg_constraint
+           WHERE conrelid = ANY({_WANTED}) AND contype = 'n' AND NOT convalidated),
        {_DEFAULT},
-       a.attgenerated, a.attnum, a.attidentity, a.attcollation
+       a.attgenerated, a.attnum, a.attidentity, a.attcollation, t.typtype = 'd' AND t.typnotnull
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = ANY({_WANTED}) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
+"""
+"""A column may be NULL until its NOT NULL is validated, and if only its domain is NOT NULL.
+
+From PostgreSQL 18 on, NOT NULL can be NOT VALID: `attnotnull` is set, and older rows may have NULL. An INSERT
+of an outer join's result gets past a domain's NOT NULL, see
+https://www.postgresql.org/docs/current/sql-createdomain.html
 """
 _KEYS = f"""
 SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate,

@@ -11,7 +11,7 @@ from engine.errors import InvariantError
 from engine.events.values.row_form import RowMode, RowShape
 from engine.model import CollectionId
 
-SHAPE = RowShape(("id", "a", "b"), (False, True, True), (1,))
+SHAPE = RowShape(("id", "a", "b"), (False, True, True), (False, True, False))
 
 
 def test_expressions_quote_names_and_nest_what_is_too_much_for_a_function():
@@ -20,10 +20,10 @@ def test_expressions_quote_names_and_nest_what_is_too_much_for_a_function():
         """ THEN concat_ws(E'\\x1f', 'f', "id", "a", "b")"""
         """ ELSE concat("a" IS NOT DISTINCT FROM NULL, E'\\x1f', "id", E'\\x1f', "a", E'\\x1f', "b") END"""
     )
-    never_null = RowShape(("id",), (False,), ())
+    never_null = RowShape(("id",), (False,), (False,))
     assert row_expression(never_null, RowMode.FAST) == """concat_ws(E'\\x1f', '', "id")"""
     assert row_expression(RowShape((), (), ()), RowMode.FAST) == "''"
-    wide = RowShape(tuple(f'c"{at}' for at in range(1000)), (True,) * 1000, tuple(range(1000)))
+    wide = RowShape(tuple(f'c"{at}' for at in range(1000)), (True,) * 1000, (True,) * 1000)
     for mode in (RowMode.FAST, RowMode.EXACT):
         assert deepest(row_expression(wide, mode)) <= 100
         assert row_expression(wide, mode, "t").count('"t"."c""999"') >= 1

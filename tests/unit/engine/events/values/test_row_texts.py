@@ -11,7 +11,7 @@ from engine.errors import InvariantError
 from engine.events.values.row_form import ESCAPES, RowMode, RowShape
 from engine.events.values.row_texts import SeparatorInData, split_rows
 
-SHAPE = RowShape(("id", "a", "b"), (False, True, True), (1,))
+SHAPE = RowShape(("id", "a", "b"), (False, True, True), (False, True, False))
 VALUE = st.none() | st.text(st.sampled_from("tf\x1f,;-1é\\bs"), max_size=4)
 ROWS = st.lists(
     st.tuples(st.text("123", min_size=1), VALUE, st.none() | st.text("1\x1f\\bs", min_size=1)), max_size=8
@@ -77,7 +77,7 @@ def test_the_escaped_form_is_always_right(rows, kind):
 
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
 def test_any_text_survives_the_escaped_form(rows):
-    shape = RowShape(("a", "b"), (True, True), (0, 1))
+    shape = RowShape(("a", "b"), (True, True), (True, True))
     texts = pa.array(["ff\x1f" + "\x1f".join(map(escaped, row)) for row in rows])
 
     found = split_rows(texts, shape, RowMode.ESCAPED)
@@ -100,6 +100,16 @@ def test_separators_that_make_up_for_each_other_are_noticed():
 
     with pytest.raises(SeparatorInData):
         split_rows(texts, SHAPE, RowMode.FAST)
+
+
+def test_empty_text_is_null_if_no_value_has_one_whatever_the_catalog_says():
+    texts = pa.array(["f\x1f\x1fx\x1f", "t\x1f2\x1f\x1f3"])
+
+    assert [column.to_pylist() for column in split_rows(texts, SHAPE, RowMode.FAST)] == [
+        [None, "2"],
+        ["x", None],
+        [None, "3"],
+    ]
 
 
 def test_a_null_row_is_our_own_bug():
