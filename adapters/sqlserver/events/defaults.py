@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,14 +25,22 @@ _MOMENT = re.compile(
 )
 _DAYS_OF_CLOCKS = "1900-01-01"
 """The date that the server adds to a time of day without one."""
+_STORED = Context(prec=38, rounding=ROUND_HALF_UP)
+"""The server's decimals have up to 38 digits, and Python's context only 28."""
 
 
 def default_text(column: Column) -> str | None:
-    """The default as the server would write its value, ready for the type's conversion, or None."""
+    """The default as the server would write its value, ready for the type's conversion, or None.
+
+    A literal beyond the type's range has none: no row can get it.
+    """
     if column.default is None:
         return None
     read = _READ.get(column.type)
-    return read(column, _bare(column.default)) if read else None
+    try:
+        return read(column, _bare(column.default)) if read else None
+    except ArithmeticError:
+        return None
 
 
 def _bare(expression: str) -> str:
@@ -84,7 +92,7 @@ def _exact(column: Column, text: str) -> str | None:
     if number is None:
         return None
     scale = 4 if column.type.endswith("money") else column.scale
-    return f"{Decimal(number).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP):f}"
+    return f"{Decimal(number).quantize(Decimal(1).scaleb(-scale), context=_STORED):f}"
 
 
 def _approximate(_: Column, text: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from adapters.source.log.table_faults import noting_faults
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.events.source_block import ReadPosition
 from adapters.sqlserver.schema import table_schemas
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from adapters.sqlserver.schema.stated import StatedTable
     from adapters.sqlserver.schema.table_schemas import Shapes
     from adapters.sqlserver.server.position import LogPosition
+    from adapters.sqlserver.server.table import Table
     from engine.clock import Clock
+    from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 
@@ -74,8 +77,7 @@ class SchemaTracker:
         for table in table_schemas.changed_tables(known, found):
             position = ReadPosition(now_ms, taken.instances.since(table.id, before), snapshot=kind)
             made.append(table_schemas.change(known, table, position, now_ms))
-            for warning in self._codecs.codec(table).warnings:
-                _log.warning("%s: %s", table.id, warning)
+            self._warn(table)
         position = ReadPosition(now_ms, taken.end.commit, snapshot=kind)
         missing = [name for name in known if name not in found]
         # A table that still exists is merely no longer captured.
@@ -104,6 +106,15 @@ class SchemaTracker:
             made.append(SchemaChange(stated.type, table, position, now_ms))
         self._record(made)
         return made
+
+    def _warn(self, table: Table) -> None:
+        """Log what the table's events lack. A fault of its codec is found again when its rows are decoded."""
+        faults: dict[CollectionId, str] = {}
+        with noting_faults(faults, table.id):
+            for warning in self._codecs.codec(table).warnings:
+                _log.warning("%s: %s", table.id, warning)
+        for fault in faults.values():
+            _log.warning("%s: %s", table.id, fault)
 
     def _record(self, made: Sequence[SchemaChange]) -> None:
         if not made:

@@ -26,6 +26,9 @@ def default(kind: str, expression: str | None, scale: int = 0) -> str | None:
         ("bit", "(2)", 0, "1"),
         ("decimal", "((100.12))", 5, "100.12000"),
         ("numeric", "((200.12345))", 3, "200.123"),
+        ("decimal", "((1))", 28, "1." + "0" * 28),
+        ("decimal", f"(({'8' * 37}.96))", 1, "8" * 36 + "9.0"),
+        ("decimal", "((1e-500000000))", 2, "0.00"),
         ("money", "((922337203685477.58))", 4, "922337203685477.5800"),
         ("smallmoney", "(($1.5))", 4, "1.5000"),
         ("float", "((1.2345000000000000e+003))", 0, "1.2345000000000000e+003"),
@@ -72,6 +75,12 @@ def test_a_literal_is_the_default(kind, expression, scale, text):
         ("uniqueidentifier", "('6F9619FF-8B86-D011-B42D-00C04FC964FF')"),
         ("xml", "('<a/>')"),
         ("sql_variant", "((1))"),
+        ("decimal", "((1e500000000))"),
+        ("decimal", "((1e9999999999999999999))"),
+        ("decimal", f"(({'9' * 39}))"),
+        ("bit", "((1e9999999999999999999))"),
+        ("datetime", "('9999-12-31 23:59:59.999')"),
+        ("smalldatetime", "('9999-12-31 23:59:59.999')"),
     ],
 )
 def test_anything_else_is_none(kind, expression):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.capture_instances import Instances
@@ -16,7 +16,10 @@ from adapters.system import system_clock
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, lsn
 
 if TYPE_CHECKING:
+    import pytest
+
     from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.server.table import Table
     from engine.model import CollectionId
 
 WIDER = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("more", 4, "int")))
@@ -38,8 +41,15 @@ class Tables:
         return self.there
 
 
-def tracker_of(tables: Tables) -> SchemaTracker:
-    return SchemaTracker(cast("Databases", tables), Codecs(PLAIN), None, system_clock())
+class NoCodecs(Codecs):
+    """Codecs of tables that nothing can be decoded of."""
+
+    def codec(self, table: Table, merge_key: tuple[str, ...] = ()) -> NoReturn:  # noqa: ARG002  the base's
+        raise OverflowError("out of range")
+
+
+def tracker_of(tables: Tables, codecs: Codecs | None = None) -> SchemaTracker:
+    return SchemaTracker(cast("Databases", tables), codecs or Codecs(PLAIN), None, system_clock())
 
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
@@ -92,6 +102,14 @@ def test_a_span_without_changed_instances_asks_for_nothing():
     told(tracker, 20, 30, Instances())
 
     assert tables.asked == asked
+
+
+def test_a_table_without_a_codec_is_told_of_and_warned_of_by_name(caplog: pytest.LogCaptureFixture):
+    tracker = tracker_of(Tables([CUSTOMERS.id]), NoCodecs(PLAIN))
+
+    assert told(tracker, 10, 10, ONE, look=True) == ["CREATE 3"]
+    (message,) = caplog.messages
+    assert message.startswith("testDB.dbo.customers: its entries can't be decoded: OverflowError")
 
 
 def test_what_was_told_is_remembered_and_taken_up():
