@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from adapters.source.log.open_transaction import SavedTransaction  # noqa: TC001  likewise
 from adapters.sqlserver.log.capture_instances import marks_of
@@ -11,7 +11,7 @@ from adapters.sqlserver.server.table import Column  # noqa: TC001  the form is r
 from engine.saved import Natural, read_as, read_text, reading_saved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.job.saved.state import State
 
@@ -58,6 +58,14 @@ class Memory(StreamedMemory):
     names: NotRequired[list[str] | None]
     databases: NotRequired[dict[str, SavedDatabase]]
     first: NotRequired[SnapshotOrigin]
+
+
+def saved_names(memory: Mapping[str, Any]) -> list[str]:
+    """The databases in the order of the saved positions; none if an older state does not name them.
+
+    The state that is saved before the first turn has them only with their capture instances.
+    """
+    return list(memory.get("names") or memory.get("databases", ()))
 
 
 def check_saved(state: State) -> None:

@@ -10,13 +10,13 @@ import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.log.capture_instances import marks_of, marks_out
 from adapters.sqlserver.log.reader import Span
 from adapters.sqlserver.log_opening import LogOpening
-from adapters.sqlserver.saved import check_saved
+from adapters.sqlserver.saved import check_saved, saved_names
 from adapters.sqlserver.schema.stated import SCHEMA_CHANGES
 from adapters.sqlserver.server.forks import saved_fork
 from adapters.sqlserver.server.position import position_of, positions_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.log.capture_instances import Instances
     from adapters.sqlserver.log.reader import SqlServerLog
     from adapters.sqlserver.saved import Memory, SavedDatabase, SnapshotOrigin
     from adapters.sqlserver.server.connection import Server
@@ -120,14 +121,9 @@ class SqlServerSource:
             self._databases.note(name, place)
             self._databases.forks.stream(name, saved_fork(state.memory, name))
         self._spans.resume(state.memory, positions, announced=len(positions))
-        for name, saved in state.memory.get("databases", {}).items():
-            if name in positions:
-                known = {(mark.name, mark.object_id) for mark in marks_of(saved.get("instances", ()))}
-                found = self._databases.instances(name)
-                tables = {
-                    capture.table for capture in found.captures if (capture.name, capture.object_id) in known
-                }
-                self._spans.note_enabled(tables, found)
+        for name in self._databases.names:
+            known = _enabled(state.memory, name, self._databases.instances(name))
+            self._spans.note_enabled(known, self._databases.instances(name))
 
     def take_appeared(self) -> Sequence[Arrival]:
         """Take the tables and columns captured only since the last call, or since the state was saved."""
@@ -225,10 +221,10 @@ def _with_all_positions(state: State, databases: Databases) -> State:
 
 def _with_positions(state: State, databases: Databases) -> State:
     """The state with a position for every database. A database added since begins at its present end."""
-    saved, names = state.memory.get("names"), databases.names
-    if state.position is None or saved is None:
+    saved, names = saved_names(state.memory), databases.names
+    if state.position is None or not saved:
         return state
-    if list(saved) == list(names):
+    if saved == list(names):
         return replace(state, position=position_of(positions_of(state.position)))  # in the current form
     known = dict(zip(saved, positions_of(state.position), strict=True))
     for name in names:
@@ -236,6 +232,18 @@ def _with_positions(state: State, databases: Databases) -> State:
             _log.warning("database %s is new to the job; its log is streamed from its present end", name)
     positions = [known.get(name) or databases.greatest(name) for name in names]
     return replace(state, position=position_of(positions))
+
+
+def _enabled(memory: Mapping[str, Any], database: str, found: Instances) -> set[CollectionId]:
+    """The tables of `found` that were enabled when the state was saved: none of a database that is new to it.
+
+    All of them where the state does not say what was enabled: it is an older or an imported one.
+    """
+    saved, names = memory.get("databases", {}), saved_names(memory)
+    if database not in saved and (database in names or not names):
+        return {capture.table for capture in found.captures}
+    known = {(mark.name, mark.object_id) for mark in marks_of(saved.get(database, {}).get("instances", ()))}
+    return {capture.table for capture in found.captures if (capture.name, capture.object_id) in known}
 
 
 def _saved(databases: Databases) -> dict[str, SavedDatabase]:

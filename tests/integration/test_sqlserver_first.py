@@ -206,6 +206,62 @@ def test_where_the_log_began_is_known_by_the_databases_names(
     assert commits == {began["shop"]}
 
 
+@pytest.mark.parametrize(
+    ("mode", "new", "ids"),
+    [("initial", "tables", [0, 1, 2]), ("initial", "off", []), ("schema_only", "tables", [])],
+)
+def test_a_database_added_to_the_list_brings_tables_that_are_new(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    mode: str,
+    new: str,
+    ids: list[int],
+):
+    filled(shop, 5)
+    shop.capture()
+    more = {"snapshot__mode": mode, "tidemark__snapshot__new": new, "read__only": "true"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, database__names="shop") as driven:
+        driven.until_streamed(shop)
+        driven.until(lambda: not driven.job.state.snapshot.tables)
+    added = sqlserver.create_database("added")
+    filled(added, 3, "u")
+    added.capture()
+    sqlserver.start_capture()
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, database__names="shop,added") as driven:
+        driven.job.turn()
+        queued = [request.signal for table in driven.job.state.snapshot.tables for request in table.requests]
+        added.execute("INSERT INTO dbo.u VALUES (100, N'new')")
+        driven.until(lambda: ("c", {"id": 100, "v": "new"}) in driven.ops("u"))
+        driven.until(lambda: not driven.job.state.snapshot.tables)
+
+        assert sorted(row["id"] for row in reads(driven, "u") if row["id"] < 100) == ids
+        assert len(reads(driven)) == (5 if mode == "initial" else 0)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, database__names="shop,added") as driven:
+        driven.job.turn()
+        assert not driven.job.state.snapshot.tables
+    assert queued == (["tidemark-new-added.dbo.u"] if ids else [])
+
+
+def test_a_database_is_added_before_the_first_turn(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    filled(shop, 2)
+    shop.capture()
+    with driven_sqlserver(sqlserver, tmp_path, spark, database__names="shop"):
+        pass
+    added = sqlserver.create_database("added")
+    filled(added, 2, "u")
+    shop.execute("INSERT INTO dbo.t VALUES (7, N'new')")
+    for database in (shop, added):
+        database.capture()
+    with driven_sqlserver(sqlserver, tmp_path, spark, database__names="added,shop") as driven:
+        driven.until_streamed(added, shop)
+
+        assert driven.ops("t") == [("c", {"id": 7, "v": "new"})]
+
+
 def test_changes_from_before_the_locks_are_not_told_again(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):

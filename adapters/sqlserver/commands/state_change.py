@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adapters.sqlserver.saved import saved_names
 from adapters.sqlserver.server.position import parse_position, position_of
 from engine.errors import ConfigError
 
@@ -18,7 +19,7 @@ def at_position(settings: Settings, state: State, text: str) -> State:  # noqa: 
 
     Raises ConfigError for another text.
     """
-    names = state.memory.get("names") or ()
+    names = saved_names(state.memory)
     try:
         positions = [parse_position(part.strip().lower()) for part in text.split(",")]
     except ValueError as error:
