@@ -65,7 +65,7 @@ class ChangeStream:
     ) -> None:
         self._commands, self._options, self._asked = cursor, options, options
         self._check = check
-        self._one_by_one, self._parts = False, Parts()
+        self._singly, self._parts = 0, Parts()
         self._ahead: Batch | None = None
         self._cursor = 0
         self._began: ClusterTime = (0, 0)
@@ -78,12 +78,17 @@ class ChangeStream:
 
     def close(self) -> None:
         """End the stream."""
+        self._end()
+        self._commands.close()
+
+    def _end(self) -> None:
+        """End the cursor, if the server has one open."""
         if self._cursor:
             try:
                 self._commands.end(self._cursor)
             except SourceError:
                 _log.debug("the change stream's cursor could not be ended")
-        self._commands.close()
+        self._cursor = 0
 
     def next(self, most: int, await_ms: int) -> Batch:
         """The next events, at most `most`; none if none come within `await_ms`."""
@@ -94,17 +99,20 @@ class ChangeStream:
             self._check()
             self.position = self._open(self.position)
         try:
-            raw = self._commands.more(self._cursor, 1 if self._one_by_one else most, await_ms)
+            raw = self._commands.more(self._cursor, 1 if self._singly else most, await_ms)
         except EventTooLarge as error:
-            return self._shrunk(error)
+            return self._shrunk(error, most)
         batch = self._batch(raw)
-        if batch.changes and self._one_by_one:
-            self._restore()
+        if batch.changes and self._singly:
+            self._restore(len(batch.changes))
         return batch
 
-    def _shrunk(self, error: EventTooLarge) -> Batch:
-        """Find the event that is too large, then request less of it. Returns an empty batch meanwhile."""
-        if self._one_by_one:
+    def _shrunk(self, error: EventTooLarge, most: int) -> Batch:
+        """Find the event that is too large, then request less of it. Returns an empty batch meanwhile.
+
+        It is one of the next `most` events, so these are read one by one.
+        """
+        if self._singly:
             smaller = self._options.smaller()
             if smaller is None:
                 raise self._stuck() from error
@@ -114,7 +122,9 @@ class ChangeStream:
                 smaller.left_out,
             )
             self._options = smaller
-        self._one_by_one, self._cursor, self._parts = True, 0, Parts()
+        else:
+            self._singly = most
+        self._cursor, self._parts = 0, Parts()
         return Batch((), marked(self.position, whole=False))
 
     def _stuck(self) -> ConfigError:
@@ -130,10 +140,16 @@ class ChangeStream:
             hint=hint,
         )
 
-    def _restore(self) -> None:
-        """After an oversized event, request full events again."""
+    def _restore(self, came: int) -> None:
+        """Request full events in full batches again once the oversized event has come.
+
+        It may come as a full event after all: the server looks its document up anew each time, and the
+        document may have become smaller. So full batches also return once `most` events have come.
+        """
+        self._singly = max(0, self._singly - came)
         if self._options != self._asked:
-            self._one_by_one, self._cursor, self._options = False, 0, self._asked
+            self._end()
+            self._singly, self._options = 0, self._asked
 
     def _open(self, start: Position | None) -> Position:
         found = answer(self._commands.open(self._options.pipeline(start)), "firstBatch")

@@ -14,6 +14,7 @@ from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import has_passed, position_of, time_of
 from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.server.change_cursor import ChangeCursor
+from adapters.mongodb.server.failures import EventTooLarge
 from adapters.mongodb.settings import Oversize
 from engine.errors import ConfigError, PositionLost, SourceError
 
@@ -110,6 +111,57 @@ def test_the_log_is_checked_before_the_stream_is_opened_again():
     with pytest.raises(PositionLost):
         stream.next(100, 1)
     assert len(server.pipelines) == 1
+
+
+class Growing(ChangeCursor):
+    """A server with 1000 events; keeps how many each request asked for, and the cursors that it ended.
+
+    The event `large` is too large for its first `refusals` requests.
+    """
+
+    def __init__(self, large: int, refusals: int) -> None:
+        self.large, self.refusals, self.sent = large, refusals, 0
+        self.asked: list[int] = []
+        self.opened, self.ended = 0, list[int]()
+
+    def open(self, pipeline: Any, batch_rows: int = 0) -> bytes:  # noqa: ARG002  no server
+        self.opened += 1
+        return self._answer("firstBatch", [])
+
+    def more(self, cursor: int, batch_rows: int, await_ms: int) -> bytes:  # noqa: ARG002  no server
+        assert cursor == self.opened, "an older cursor"
+        self.asked.append(batch_rows)
+        if self.refusals and self.sent <= self.large < self.sent + batch_rows:
+            self.refusals -= 1
+            raise EventTooLarge("it is too large")
+        self.sent += batch_rows
+        return self._answer("nextBatch", [{"n": n} for n in range(batch_rows)])
+
+    def end(self, cursor: int) -> None:
+        self.ended.append(cursor)
+
+    def _answer(self, batch: str, came: list[dict[str, int]]) -> bytes:
+        cursor = {"id": bson.Int64(self.opened), batch: came, "postBatchResumeToken": TOKEN}
+        return bson.encode({"cursor": cursor, "operationTime": Timestamp(1, 1)})
+
+
+def test_full_batches_are_asked_for_again_once_the_large_event_must_have_passed():
+    # It has become smaller before it is asked for alone: its document was looked up anew.
+    stream = ChangeStream(server := Growing(large=5, refusals=1), StreamOptions(), start=None)
+    for _ in range(12):
+        stream.next(10, 1)
+
+    assert server.asked == [10, *[1] * 10, 10]
+    assert server.opened == 2
+
+
+def test_the_cursor_for_less_of_an_event_is_ended_before_full_events_are_asked_for():
+    stream = ChangeStream(server := Growing(large=2, refusals=2), StreamOptions(), start=None)
+    for _ in range(6):
+        stream.next(10, 1)
+
+    assert server.asked == [10, 1, 1, 1, 1, 10]
+    assert server.ended == [3], "the server has ended those before with an error"
 
 
 def test_any_other_error_is_told():
