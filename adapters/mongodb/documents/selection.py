@@ -7,7 +7,6 @@ field moves to the end of its document.
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.expressions import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from adapters.mongodb.documents.extended_json import Tree
     from engine.model import CollectionId
@@ -53,40 +52,40 @@ class FieldRule:
             document[self.name] = value
 
     def _edit_within(self, value: Tree, path: tuple[str, ...]) -> None:
-        inner = value if isinstance(value, list) else [value]
-        for nested in inner:
-            if isinstance(nested, dict):
-                self._edit(nested, path)
+        if isinstance(value, list):
+            for nested in value:
+                self._edit_within(nested, path)
+        elif isinstance(value, dict):
+            self._edit(value, path)
 
     def edit_dotted(self, updated: dict[str, Tree]) -> None:
         """Edit updated fields, whose names are paths."""
         renamed: dict[str, Tree] = {}
         for dotted in list(updated):
-            path = _without_indexes(dotted)
-            if len(path) < len(self.path) and self.path[: len(path)] == path:
-                self._edit_within(updated[dotted], self.path[len(path) :])
-            elif path[: len(self.path)] == self.path:
-                value = updated.pop(dotted)
-                if self.name is not None:
-                    renamed[self._renamed(dotted)] = value
+            if self._place(dotted) is None:
+                for _parts, rest in _readings(dotted.split("."), self.path):
+                    self._edit_within(updated[dotted], rest)
+                continue
+            name, value = self.edited_name(dotted), updated.pop(dotted)
+            if name is not None:
+                renamed[name] = value
         updated.update(renamed)
 
     def edited_name(self, dotted: str) -> str | None:
         """The new name of a removed field or truncated array; None if it is excluded."""
-        if _without_indexes(dotted)[: len(self.path)] != self.path:
+        place = self._place(dotted)
+        if place is None:
             return dotted
-        return None if self.name is None else self._renamed(dotted)
-
-    def _renamed(self, dotted: str) -> str:
-        """The name with the path's last part replaced. Array indexes are skipped."""
-        parts, left = dotted.split("."), len(self.path)
-        indexed = len(_without_indexes(dotted)) < len(parts)
-        for at, part in enumerate(parts):
-            left -= not (indexed and at and _is_index(part))
-            if left == 0:
-                parts[at] = self.name or part
-                break
+        if self.name is None:
+            return None
+        parts = dotted.split(".")
+        parts[place] = self.name
         return ".".join(parts)
+
+    def _place(self, dotted: str) -> int | None:
+        """Which part of a dotted name is the rule's field; None if it is not that field or below it."""
+        readings = _readings(dotted.split("."), self.path)
+        return next((parts - 1 for parts, rest in readings if not rest), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +122,22 @@ class FieldRules:
         return found
 
 
-def _without_indexes(dotted: str) -> tuple[str, ...]:
-    """The path without array indexes.
+def _readings(
+    dotted: Sequence[str], path: tuple[str, ...], at: int = 0
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The ways to read a dotted name, from part `at` on, as a path's beginning or as something below it.
 
-    Arrays directly inside arrays are not supported, and left as they are.
+    Gives the number of parts read, and the rest of the path. A number, unless it is the first part, may be an
+    array's index, which paths don't have, or a field's name. An update does not tell which, so both are
+    given, names first.
     """
-    parts = dotted.split(".")
-    if any(_is_index(name) and _is_index(next_name) for name, next_name in itertools.pairwise(parts)):
-        return tuple(parts)
-    return tuple(part for at, part in enumerate(parts) if at == 0 or not _is_index(part))
+    if not path or at == len(dotted):
+        yield at, path
+        return
+    if dotted[at] == path[0]:
+        yield from _readings(dotted, path[1:], at + 1)
+    if at and _is_index(dotted[at]):
+        yield from _readings(dotted, path, at + 1)
 
 
 def _is_index(part: str) -> bool:
