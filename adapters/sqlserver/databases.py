@@ -17,6 +17,7 @@ from adapters.sqlserver.server.position import ZERO, LogPosition
 from adapters.sqlserver.settings import SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from engine.config.settings import Watermarking
+from engine.config.sources.selection import select_for
 from engine.errors import SignalError
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ class Databases:
         self._patience_ms = min(sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _KnownDatabase() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
-        overrides = settings.snapshot.select_overrides
-        self._overrides = {
+        overrides = {
             name: derived(select, f"'snapshot.select.statement.overrides.{name}'")
-            for name, select in overrides.items()
+            for name, select in settings.snapshot.select_overrides.items()
         }
+        self._snapshot = replace(settings.snapshot, select_overrides=overrides)
 
     def captures(self, table: CollectionId) -> bool:
         """Whether a table's changes are streamed. Those of signal tables always are."""
@@ -148,8 +149,7 @@ class Databases:
 
         Raises ConfigError if the snapshotter returns one that can't be read from.
         """
-        names = table.parts
-        override = self._overrides.get(".".join(names)) or self._overrides.get(".".join(names[1:]))
+        override = select_for(self._snapshot, table)
         given = None if override else self._statement(table)
         if given is None:
             return override

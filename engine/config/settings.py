@@ -116,7 +116,7 @@ class TableErrors(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
+    """Snapshots, initial and incremental. `select_overrides`: a table's name to a SELECT.
 
     `max_threads` 0: as many as there are tasks. `custom_name` names the snapshotter of `mode` custom.
     `filters`: `database.collection` to the filter of its initial snapshot. `conditions`: which conditions

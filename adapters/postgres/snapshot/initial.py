@@ -19,6 +19,7 @@ from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import GeneratedColumns, PostgresSettings
 from adapters.postgres.snapshot.slot_snapshot import LogStart, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
+from engine.config.sources.selection import select_for
 from engine.errors import ConfigError, PositionLost
 from engine.snapshot.initial import to_read
 
@@ -57,8 +58,7 @@ class SlotTools:
 
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that returns a table's rows; None for all of them."""
-        overrides = self.settings.snapshot.select_overrides
-        return overrides.get(str(collection)) or self.snapshotter.statement(collection)
+        return select_for(self.settings.snapshot, collection) or self.snapshotter.statement(collection)
 
     @property
     def subscription(self) -> str:

@@ -33,10 +33,10 @@ from adapters.storage.workspace import VERIFIED, workspace_of
 from adapters.verify.kept_events import CopyTools
 from engine.config.settings import WINDOW_BYTES, NewCollections, Recovery, StateForm, TableErrors
 from engine.config.sinks.settings import Destination, SinkAhead
+from engine.config.sources.selection import is_included, select_for
 from engine.errors import ConfigError
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
-from engine.expressions import matches
 from engine.job.heartbeat import Heartbeat
 from engine.job.parts import JobParts, Pace
 from engine.job.reports.progress_log import ProgressLog
@@ -145,7 +145,7 @@ def job_parts(
         letters=DeadLetterFiles(storage(spark, _letters(settings, leased.checkpoint)), leased.epoch),
         topic=partial(topic_of, settings=settings.events),
         destination=partial(_destination, settings, site.sink),
-        copied_in_part=partial(_copied_in_part, settings),
+        copied_in_part=partial(copied_in_part, settings),
         excluded=partial(_excluded, settings),
         certificates=_issuer(site, wired.show),
         verification=verification,
@@ -196,14 +196,14 @@ def _knows_turns(sink: Sink) -> bool:
     return isinstance(sink, KnowsTurns) and sink.knows_turns
 
 
-def _copied_in_part(settings: Settings, collection: CollectionId) -> str:
+def copied_in_part(settings: Settings, collection: CollectionId) -> str:
     """Why the rows of a collection's initial snapshot were not all of its rows; empty if they were."""
-    snapshot, name = settings.snapshot, str(collection)
-    if name in snapshot.select_overrides or name in snapshot.filters:
+    snapshot = settings.snapshot
+    if select_for(snapshot, collection) or str(collection) in snapshot.filters:
         return "its initial snapshot has a SELECT or a filter of its own"
     if snapshotter(snapshot).statement(collection) is not None:
         return "the snapshotter has a SELECT for it"
-    if snapshot.include_tables and not matches(snapshot.include_tables, name):
+    if not is_included(snapshot, collection):
         return "snapshot.include.collection.list leaves it out"
     return ""
 

@@ -27,8 +27,8 @@ from adapters.sqlserver.server.position import began_at, parse_position, positio
 from adapters.sqlserver.settings import Isolation, SqlServerSettings
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from adapters.sqlserver.snapshot.locks import Locks, log_end
+from engine.config.sources.selection import is_included
 from engine.errors import PositionLost, SourceError
-from engine.expressions import matches
 from engine.model import CollectionId, Position
 from engine.snapshot.initial import to_read
 
@@ -263,15 +263,13 @@ class CaptureStart:
         """
         self._check_isolation()
         signals = set(self._settings.source_as(SqlServerSettings).signal_tables)
-        only = self._settings.snapshot.include_tables
         captures = [
             capture for name in self._databases.names for capture in self._databases.instances(name).captures
         ]
         found = [
             table
             for table in dict.fromkeys(capture.table for capture in captures)
-            if table not in signals
-            and (not only or matches(only, str(table)) or matches(only, str(_short(table))))
+            if table not in signals and is_included(self._settings.snapshot, table)
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
         chosen = by_database(found, self._databases.names, names)

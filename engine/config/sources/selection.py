@@ -1,4 +1,4 @@
-"""What include and exclude lists select: the tables whose changes become events.
+"""What lists of tables select: those whose changes become events, and how an initial snapshot reads them.
 
 Expressions use Java's syntax.
 """
@@ -6,8 +6,13 @@ Expressions use Java's syntax.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.expressions import matches
+
+if TYPE_CHECKING:
+    from engine.config.settings import SnapshotSettings
+    from engine.model import CollectionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +36,21 @@ class CaptureSettings:
 
 def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
     return matches(include, name) if include else not matches(exclude, name)
+
+
+def is_included(snapshot: SnapshotSettings, collection: CollectionId) -> bool:
+    """Whether `snapshot.include.collection.list` lets the initial snapshot read a collection."""
+    listed = snapshot.include_tables
+    return not listed or any(matches(listed, name) for name in listed_names(collection))
+
+
+def select_for(snapshot: SnapshotSettings, collection: CollectionId) -> str | None:
+    """The SELECT by which the initial snapshot reads a table, if the settings have one."""
+    selects = map(snapshot.select_overrides.get, listed_names(collection))
+    return next(filter(None, selects), None)
+
+
+def listed_names(collection: CollectionId) -> tuple[str, ...]:
+    """The names that a list may give a collection: the whole one, and the one without its database."""
+    short = (".".join(collection.parts[1:]),) if collection.database else ()
+    return (str(collection), *short)

@@ -5,9 +5,10 @@ from typing import Any, cast
 import pytest
 
 from adapters.source.assembly.supplied import SuppliedSource
-from adapters.source.assembly.wiring import all_done, pace
+from adapters.source.assembly.wiring import all_done, copied_in_part, pace
 from engine.config import parse
 from engine.job.parts import Pace
+from engine.model import CollectionId
 
 LEAST = {
     "database.hostname": "db",
@@ -18,6 +19,16 @@ LEAST = {
     "tidemark.sink": "null",
     "tidemark.checkpoint": "/state",
 }
+SQL_SERVER = {
+    "connector.class": "SqlServerConnector",
+    "database.hostname": "db",
+    "database.user": "u",
+    "database.names": "shop",
+    "topic.prefix": "shop",
+    "tidemark.sink": "null",
+    "tidemark.checkpoint": "/state",
+}
+SELECTS, INCLUDED = "snapshot.select.statement.overrides", "snapshot.include.collection.list"
 
 
 class Plain:
@@ -74,3 +85,17 @@ def test_windows_grow_with_the_tasks_of_executors_unless_their_size_is_set():
     assert (near.window_bytes, near.task_bytes) == (256 << 20, 0)
     assert (far.window_bytes, far.task_bytes) == (256 << 20, 64 << 20)
     assert (fixed.window_bytes, fixed.task_bytes) == (10 << 20, 0)
+
+
+@pytest.mark.parametrize("name", ["dbo.orders", "shop.dbo.orders"])
+def test_a_copy_is_in_part_by_the_names_that_the_snapshot_takes(name: str):
+    orders, others = (CollectionId(("shop", "dbo", table)) for table in ("orders", "others"))
+    selected = parse(
+        SQL_SERVER | {SELECTS: name, f"{SELECTS}.{name}": "SELECT * FROM dbo.orders WHERE a > 0"}
+    )
+    listed = parse(SQL_SERVER | {INCLUDED: name.replace(".", r"\.")})
+
+    assert "a SELECT" in copied_in_part(selected, orders)
+    assert copied_in_part(selected, others) == ""
+    assert copied_in_part(listed, orders) == ""
+    assert "leaves it out" in copied_in_part(listed, others)
