@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -228,6 +230,32 @@ def test_null_is_null_where_the_catalog_says_not_null(each_database):
             connection.execute("DELETE FROM t WHERE a IS NULL; ALTER TABLE t VALIDATE CONSTRAINT later")
 
             assert table_t(database).unique_key == ("a",)
+
+
+def test_a_type_with_elements_that_is_no_array_is_an_unknown_type(database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, a int2vector, b oidvector, c int2vector[])")
+        prepare(database)
+        connection.execute(
+            "INSERT INTO t VALUES (1, '1 2 3', '7', '{1 2}'), (2, '', '', '{}'), (3, '5', NULL, NULL)"
+        )
+    table, log = table_t(database), recorded(database)
+    streamed = log.inserts(table, SETTINGS[0])
+
+    assert [log.rows(table, SETTINGS[0], mode) for mode in MODES] == [streamed, streamed]
+    rows = [{name: shown(value) for name, value in orjson.loads(row).items()} for row in streamed.values()]
+    assert rows == [
+        {"id": 1, "a": "1 2 3", "b": "7", "c": ["1 2"]},
+        {"id": 2, "a": "", "b": "", "c": []},
+        {"id": 3, "a": "5", "b": None, "c": None},
+    ]
+
+
+def shown(value: Any) -> Any:
+    """A value of an unknown type as text, instead of its bytes."""
+    if isinstance(value, list):
+        return [shown(item) for item in value]
+    return b64decode(value).decode() if isinstance(value, str) else value
 
 
 def split(database: Database, table: Table, mode: RowMode, where: str = "true") -> list[list[str | None]]:

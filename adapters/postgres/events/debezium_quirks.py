@@ -67,7 +67,7 @@ def with_faults(
     """The conversion of a column of this type, with the faults to keep."""
     while kind.kind == "d" and (base := type_of(kind.base, types)):
         kind, typmod = base, typmod if kind.base_typmod == -1 else kind.base_typmod
-    element = type_of(kind.element, types) if kind.category == "A" else None
+    element = type_of(kind.element, types) if kind.element else None
     for fault in settings.kept_faults:
         if fault is Fault.ARRAYS and element is not None:
             return _array(made, element, typmod, settings)

@@ -64,7 +64,7 @@ def conversion(
         base = type_of(kind.base, types)
         typmod = kind.base_typmod if kind.base_typmod != -1 else typmod
         return conversion(base, typmod, types, settings) if base else unknown(settings)
-    if kind.element and kind.category == "A":
+    if kind.element:
         return _array(kind, typmod, types, settings)
     if kind.kind == "e":
         schema = Schema(

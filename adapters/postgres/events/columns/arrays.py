@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.postgres.events.columns.values import unescaped
+from engine.errors import SourceError
 from engine.events.values.text import (
     Ints,
     Text,
@@ -99,6 +100,9 @@ def _mask(lists: pa.Array) -> pa.Array | None:
 def _without_braces(texts: Text) -> Text:
     offsets, data = text_parts(texts)
     given = pc.is_valid(texts).to_numpy(zero_copy_only=False)
+    opened = pc.or_(pc.starts_with(texts, "{"), pc.starts_with(texts, "["))
+    if not pc.all(pc.and_(opened, pc.ends_with(texts, "}")), min_count=0).as_py():
+        raise SourceError("an array's text has no braces", hint="report the column's type as a bug")
     return slices(data, offsets[:-1] + given, offsets[1:] - given, given)
 
 

@@ -42,7 +42,7 @@ def source_length(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> int
 
 
 def _underlying(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> tuple[str, int]:
-    while kind.kind == "d" or (kind.element and kind.category == "A"):
+    while kind.kind == "d" or kind.element:
         inner = type_of(kind.base or kind.element, types)
         if inner is None:
             break

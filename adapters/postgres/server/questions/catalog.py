@@ -89,13 +89,14 @@ ORDER BY root, identity, key, nspname, relname
 """Takes no locks, unlike the functions over partitions. One partition stands for all that are alike."""
 _TYPES = """
 SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory,
-       CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END, t.typbasetype, t.typtypmod,
+       coalesce(e.oid, 0), t.typbasetype, t.typtypmod,
        ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)::text[]
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
-LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typoutput = 'pg_catalog.array_out'::regproc
 LEFT JOIN pg_class c ON c.oid = coalesce(nullif(e.typrelid, 0), t.typrelid)
 WHERE c.oid IS NULL OR c.relkind = 'c'
 """
+"""Arrays are what `array_out` writes. int2vector has their category, and its text has no braces."""
 
 
 _AS_TEXT = "SELECT " + ", ".join(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.postgres.events.columns.arrays import array_items, arrays, delimited_arrays
+from engine.errors import SourceError
 from engine.events.values.json_strings import escape
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -46,6 +47,12 @@ def test_arrays_of_any_text_come_back(rows):
 )
 def test_items_of_arrays(text, items):
     assert array_items(text) == items
+
+
+@pytest.mark.parametrize("text", ["", "1", "{", "1 2 3"])
+def test_text_that_is_no_array_is_refused(text):
+    with pytest.raises(SourceError, match="no braces"):
+        arrays(pa.array(["{1}", None, text], pa.large_string()), escape, quoted=False)
 
 
 @pytest.mark.parametrize(
