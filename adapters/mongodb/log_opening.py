@@ -17,6 +17,7 @@ from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import shown, time_of
 from adapters.mongodb.log.reader import LogBounds, Polls
 from adapters.mongodb.log.same_log import check_same_log
+from adapters.mongodb.log.scope_change import scope_change
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.log_session import LogSession
 from adapters.mongodb.saved import saved_of
@@ -27,12 +28,12 @@ from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.stream_state import StreamState
 from adapters.source.log.no_log import NoLog
 from adapters.source.log.open_transaction import to_json
-from engine.errors import InvariantError, PositionLost, SourceError
+from engine.errors import InvariantError, OtherHistory, PositionLost, SourceError
 from engine.saved import saved_position
 
 if TYPE_CHECKING:
     from adapters.mongodb.log.reader import MongoLog
-    from adapters.mongodb.saved import Memory, SnapshotOrigin
+    from adapters.mongodb.saved import Memory, SavedCapture, SnapshotOrigin
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.windows import OpenWindows
     from adapters.mongodb.tools import SourceTools
@@ -54,6 +55,7 @@ class LogOpening:
         self.windows = windows
         self.streamed, self.polls = StreamState(), Polls()
         self.session: LogSession | None = None
+        self._saved_capture: SavedCapture | None = None
 
     def open(self, state: State) -> tuple[State, MongoLog | NoLog]:
         """Check the deployment against the state, and open the change stream at its position or its end."""
@@ -66,7 +68,8 @@ class LogOpening:
         session = self.session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
         self.streamed.event, before = saved_of(state.perhaps_sent[-1]).event, state
-        session.arrivals.begin(state.memory.get("capture") if state.position else None)
+        self._saved_capture = state.memory.get("capture") if state.position else None
+        session.arrivals.begin(self._saved_capture)
         state, stream = self._started(state, session.tables)
         if state.position is None:
             raise InvariantError("a job without a position")
@@ -98,7 +101,20 @@ class LogOpening:
             return self._started(state, collections)
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
-        """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed."""
+        """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed.
+
+        Raises ConfigError if the stream can't be continued in the scope that the settings have now.
+        """
+        try:
+            return self._stream_from(start)
+        except OtherHistory as error:
+            # The event that is missing may well be in the log, but outside of this scope.
+            changed = scope_change(self._saved_capture, self._settings.source_as(MongoSettings))
+            if changed is None:
+                raise
+            raise changed from error
+
+    def _stream_from(self, start: Position | None) -> ChangeStream:
         mongodb = self._settings.source_as(MongoSettings)
         options = StreamOptions(
             mongodb.capture_mode,
