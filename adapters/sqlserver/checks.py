@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver.server.catalog import uncaptured
 from adapters.sqlserver.server.forks import check_same_fork, not_seen, saved_fork
 from adapters.sqlserver.settings import SqlServerSettings
+from adapters.sqlserver.spellings import check_spellings
 from engine.errors import ConfigError, OtherServer, SourceError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class DatabaseChecks:
     def __init__(self, settings: Settings, databases: Databases) -> None:
         self._settings, self._databases = settings, databases
         self._served = False
+        self._spellings: dict[str, str] = {}
         self._warned: set[tuple[str, str]] = set()
 
     def identity(self) -> dict[str, str]:
@@ -55,7 +57,18 @@ class DatabaseChecks:
         if not found.writable:
             refused = refused_replica(database)
             raise refused if self._served else ConfigError(str(refused))
+        self._spellings[database] = found.name
         return found.identity
+
+    def check_spellings(self, state: State, identity: Mapping[str, str]) -> None:
+        """Check how the settings spell the databases' names, once their identity is known."""
+        saved = state.identity
+
+        def is_same(other: str, name: str) -> bool:
+            return other not in saved or bool(_marks(saved[other]) & _marks(identity[name]))
+
+        for name, warning in check_spellings(self._spellings, state, is_same).items():
+            self._warn_once(name, warning)
 
     def note_forks(self, state: State) -> None:
         """Note the databases' recovery forks, and warn once where they can't be compared with the state's."""

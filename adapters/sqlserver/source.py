@@ -95,6 +95,7 @@ class SqlServerSource:
         for known in state.perhaps_sent:
             check_saved(known)
         check_identity(state.identity, identity)
+        self._checks.check_spellings(state, identity)
         self._checks.note_forks(state)
         names = self._databases.names
         for name in names:

@@ -201,7 +201,7 @@ def test_a_database_says_what_it_is(shop):
         found = questions.catalog.description()
 
         assert found is not None
-        assert (found.cdc, found.writable) == (True, True)
+        assert (found.cdc, found.writable, found.name) == (True, True, "shop")
         assert found.identity
         assert questions.catalog.allows_snapshots()
         shop.set("updateability", "READ_ONLY")

@@ -11,15 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.sqlserver.checks import check_identity
+from adapters.sqlserver.commands import inspection
 from adapters.sqlserver.server import table_statements
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
+from engine.config import parse
 from engine.errors import ConfigError, StateError
 from engine.model import CollectionId
 from engine.snapshot.initial import StartSituation
-from tests.driven_sqlserver import driven_sqlserver
+from tests.driven_sqlserver import driven_sqlserver, properties
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 pytestmark = pytest.mark.integration
@@ -141,6 +143,32 @@ def test_a_secondary_is_refused_at_the_start(
         driven_sqlserver(sqlserver, tmp_path, spark),
     ):
         pass
+
+
+def test_a_database_is_spelled_as_on_the_server(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(TABLE)
+    shop.enable_cdc("dbo.t")
+    other = {"database__names": "Shop"}
+
+    with (
+        pytest.raises(ConfigError, match="spells database 'Shop' as 'shop'"),
+        driven_sqlserver(sqlserver, tmp_path, spark, **other),
+    ):
+        pass
+    with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
+        shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
+        shop.capture()
+        driven.until_streamed(shop)
+    with (
+        pytest.raises(StateError, match=r"write shop in database\.names"),
+        driven_sqlserver(sqlserver, tmp_path, spark, **other),
+    ):
+        pass
+    settings = parse(properties(sqlserver, tmp_path, **other))
+    found = inspection.inspect(settings, lambda _settings: sqlserver.reach)
+    assert any("'Shop' as 'shop'" in finding.text for finding in found)
 
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])

@@ -142,8 +142,9 @@ ORDER = {
     **{
         f"adapters/{source}": (
             *("settings", "driver_options", "documents", "filters", "history_properties", "properties"),
-            *("server", "conditions", "log", "events", "schema", "checks", "snapshot", "foreign", "tools"),
-            *("saved", "stream_state", "streamed_spans", "log_session", "databases", "log_opening"),
+            *("server", "conditions", "log", "events", "schema", "saved", "spellings", "checks"),
+            *("snapshot", "foreign", "tools"),
+            *("stream_state", "streamed_spans", "log_session", "databases", "log_opening"),
             *("source", "drivers", "job", "commands"),
         )
         for source in SOURCES

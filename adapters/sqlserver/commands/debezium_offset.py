@@ -53,11 +53,15 @@ def _by_database(stored: Sequence[StoredOffset], names: Sequence[str]) -> dict[s
     if len(stored) == len(names) == 1 and not stored[0].partition.get("database"):
         return {names[0]: stored[0].offset}
     found = {str(record.partition.get("database")): record.offset for record in stored}
-    missing = ", ".join(repr(name) for name in names if name not in found)
+    missing = [name for name in names if name not in found]
     if missing:
+        folded = {name.casefold() for name in missing}
+        spelled = ", ".join(name for name in found if name.casefold() in folded)
         raise StateError(
-            f"there is no offset for the databases {missing}",
-            hint="set database.names to those that the connector has streamed",
+            f"there is no offset for the databases {', '.join(map(repr, missing))}",
+            hint=f"write {spelled} in database.names, as the connector spells it"
+            if spelled
+            else "set database.names to those that the connector has streamed",
         )
     return found
 

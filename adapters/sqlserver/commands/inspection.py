@@ -72,6 +72,11 @@ def _findings(settings: Settings, questions: Questions) -> Iterator[Finding]:
         )
         return
     yield Finding(f"CDC is enabled in database {database!r}")
+    if found.name != database:
+        yield Finding(
+            f"the server spells database {database!r} as {found.name!r}: a new job needs this spelling in"
+            " database.names, one that has begun keeps its own"
+        )
     if not found.writable:
         yield Finding(f"database {database!r} is a readable secondary or read-only", missing=True)
     if questions.catalog.fork() is None:

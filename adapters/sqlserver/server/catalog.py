@@ -44,14 +44,16 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a database is: whether CDC is enabled, whether it can be written to, and its identity.
+    """What a database is: whether CDC is enabled, whether it can be written to, its identity and its name.
 
-    The identity has two marks, separated by a bar (`metadata.DATABASE`).
+    The identity has two marks, separated by a bar (`metadata.DATABASE`). The name is as the server spells it,
+    which takes it in any letter case unless the server's collation is case-sensitive.
     """
 
     cdc: bool
     writable: bool
     identity: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class Catalog:
         found = self._rows("asking what the database is", metadata.DATABASE)
         if not found:
             return None
-        cdc, updateability, identity = found[0]
-        return Description(bool(cdc), updateability == "READ_WRITE", str(identity))
+        cdc, updateability, identity, name = found[0]
+        return Description(bool(cdc), updateability == "READ_WRITE", str(identity), str(name))
 
     def fork(self) -> Fork | None:
         """The database's recovery fork; None if the server does not tell this login, or any."""

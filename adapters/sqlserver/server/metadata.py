@@ -21,10 +21,10 @@ DATABASE = (
     "SELECT CONVERT(int, d.[is_cdc_enabled]) AS [cdc],"
     " CONVERT(nvarchar(30), DATABASEPROPERTYEX(d.[name], 'Updateability')) AS [updateability],"
     " CONCAT(CONVERT(varchar(36), d.[group_database_id]), '|', CONVERT(varchar(27), d.[create_date], 121))"
-    " AS [identity]"
+    " AS [identity], d.[name]"
     " FROM sys.databases AS d WHERE d.[name] = DB_NAME()"
 )
-"""The connection's database.
+"""The connection's database, with its name as the server spells it.
 
 Its identity has two marks, separated by a bar: one that survives a failover inside an availability group
 (empty outside of one), and one that survives joining or leaving a group.

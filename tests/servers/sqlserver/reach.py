@@ -67,7 +67,7 @@ class StandInReach:
 
     def connected(self, database: str) -> psycopg.Connection[Any]:
         """A connection for the engine."""
-        return self.server.postgres.connect(database, autocommit=True)
+        return self.server.postgres.connect(self.server.spelled(database), autocommit=True)
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         """The translated query for PostgreSQL's JDBC driver, whose sessions keep SETs."""
@@ -75,14 +75,14 @@ class StandInReach:
         begins = {"sessionInitStatement": sets} if session else {}
         postgres = self.server.postgres
         return Jdbc(
-            f"jdbc:postgresql://{postgres.host}:{postgres.port}/{database}",
+            f"jdbc:postgresql://{postgres.host}:{postgres.port}/{self.server.spelled(database)}",
             "org.postgresql.Driver",
             self._database(database).translate(query).sql,
             {"user": postgres.user, "password": postgres.password, **begins},
         )
 
     def _database(self, name: str) -> StandInDatabase:
-        return self.server.databases[name]
+        return self.server.databases[self.server.spelled(name)]
 
     def _translate(self, database: str) -> Any:
         def translate(

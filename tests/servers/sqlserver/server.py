@@ -108,6 +108,10 @@ class SqlServer:
         self.databases[name] = database
         return database
 
+    def spelled(self, name: str) -> str:
+        """A database's own spelling of its name. The server takes it in any letter case."""
+        return next((known for known in self.databases if known.casefold() == name.casefold()), name)
+
     def record(self, text: str) -> None:
         """Remember a statement of the adapter, up to a limit."""
         if len(self.statements) < _MOST_STATEMENTS:

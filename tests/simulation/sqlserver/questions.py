@@ -21,7 +21,7 @@ from engine.errors import SchemaChanged, SourceError, TableBusy
 from engine.snapshot.scope import RankedKey
 from tests.simulation.fallible_calls import fallible
 from tests.simulation.sqlserver.sql import condition
-from tests.simulation.sqlserver.tables import lsn, number_of, row_text
+from tests.simulation.sqlserver.tables import DATABASE, lsn, number_of, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -183,7 +183,7 @@ class SimCatalog(_Asked, Catalog):
         source = self._session.life.source
         if source is not None and source.opens_log:
             self._session.server.opened()
-        return Description(cdc=True, writable=True, identity=self._there.identity)
+        return Description(cdc=True, writable=True, identity=self._there.identity, name=DATABASE)
 
     def fork(self) -> Fork:
         """The recovery fork. It is no step: histories saved before it was asked for keep their order."""

@@ -9,14 +9,18 @@ import bson
 import orjson
 import pytest
 
+from adapters.source.debezium.offsets import StoredOffset
 from adapters.sqlserver.commands.debezium_offset import position_behind
+from adapters.sqlserver.commands.debezium_offset import state_of as sqlserver_state
 from adapters.sqlserver.server.position import LogPosition
 from adapters.storage.checkpoint_reader import CheckpointReader
+from engine.config import parse
 from engine.errors import StateError
 from engine.job.saved.state import State
 from engine.model import CollectionId, Position
 from tests.unit.adapters.cli import test_status
 from tests.unit.adapters.source.debezium.java_writer import ONE_AND_TWO, byte_map
+from tests.unit.engine.config.least import SQLSERVER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,6 +237,14 @@ class TestSqlServer:
     def test_what_can_not_go_on_is_refused(self, offset: dict[str, Any], said: str):
         with pytest.raises(StateError, match=said):
             position_behind(offset, "shop")
+
+    def test_a_database_is_named_as_in_the_offsets(self):
+        stored = [
+            StoredOffset({"server": "server1", "database": name}, {}) for name in ("testdb1", "testDB2")
+        ]
+
+        with pytest.raises(StateError, match=r"databases 'testDB1'.*write testdb1 in database\.names"):
+            sqlserver_state(parse(SQLSERVER), stored)
 
 
 def test_an_incremental_snapshot_is_no_unfinished_first_one(
