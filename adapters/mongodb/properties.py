@@ -20,7 +20,7 @@ from engine.config.properties.shapes import FLAG, NAMES, TEXT, Shape, choice, ha
 from engine.config.settings import (
     Watermarking,
 )
-from engine.config.sources import every_source
+from engine.config.sources import every_source, overrides
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 P = Property
 _MS = whole(0, 2**31 - 1)
 _PART = r"[^.\s,]+"
+_FILTERS = "snapshot.collection.filter.overrides"
 
 
 def _collection_name(raw: str) -> CollectionId | str | None:
@@ -114,13 +115,13 @@ _SHARED = frozenset(
 )
 _OTHERS = (
     P(
-        "snapshot.collection.filter.overrides",
+        _FILTERS,
         APPLIED,
         "collections of the initial snapshot with a filter of their own",
         NAMES,
     ),
     P(
-        "snapshot.collection.filter.overrides.<collection>",
+        f"{_FILTERS}.<collection>",
         APPLIED,
         "the filter of such a collection",
         FILTER,
@@ -245,21 +246,14 @@ def of_the_primary(uri: str) -> tuple[str, list[str]]:
 
 
 def _warnings(v: Values) -> Iterator[str]:
-    """Warn about the connection string's options for members other than the primary."""
+    """Warn about filters without effect, and options of the connection string for secondary members."""
+    yield from overrides.warnings(v, _FILTERS)
     _uri, unused = of_the_primary(v.get("mongodb.connection.string", str))
     if unused:
         yield (
             f"'mongodb.connection.string' says {', '.join(unused)}, which is not used: documents and changes"
             " are read from the primary, since a member that lags would leave documents out of a snapshot"
         )
-
-
-def _filters(v: Values) -> dict[str, str]:
-    listed = v.get("snapshot.collection.filter.overrides", tuple)
-    given = {
-        parts[0]: str(text) for parts, text in v.group("snapshot.collection.filter.overrides.<collection>")
-    }
-    return {name: given[name] for name in listed if given.get(name)}
 
 
 def problems(values: Values) -> Iterator[str]:
@@ -271,12 +265,7 @@ def problems(values: Values) -> Iterator[str]:
         yield f"missing 'capture.target': the {scope.value} that 'capture.scope' speaks of"
     if scope is CaptureScope.COLLECTION and target and "." not in target:
         yield f"'capture.target' is {target!r}; it must be database.collection"
-    for collection in values.get("snapshot.collection.filter.overrides", tuple):
-        if f"snapshot.collection.filter.overrides.{collection}" not in values.given:
-            yield (
-                f"missing 'snapshot.collection.filter.overrides.{collection}':"
-                " 'snapshot.collection.filter.overrides' names the collection"
-            )
+    yield from overrides.problems(values, _FILTERS)
     if values.get("incremental.snapshot.watermarking.strategy", Watermarking) is Watermarking.INSERT_DELETE:
         yield (
             "'incremental.snapshot.watermarking.strategy' is 'insert_delete', which MongoDB's"
@@ -304,7 +293,7 @@ def _read(v: Values) -> SourceSettings:
         every_source.event_settings(v, "", str(signal) if signal else ""),
         mongo_settings(v),
         every_source.capture_settings(v, "database", "collection"),
-        replace(every_source.snapshot_settings(v), filters=_filters(v)),
+        replace(every_source.snapshot_settings(v), filters=overrides.listed(v, _FILTERS, "<collection>")),
     )
 
 

@@ -255,6 +255,7 @@ def postgres_settings(v: Values) -> PostgresSettings:
 
 
 def _warnings(v: Values) -> Iterator[str]:
+    yield from relational.warnings(v)
     if "database.sslmode" not in v.given and not _is_here(v):
         yield (
             "'database.sslmode' is not given: rows and passwords travel in the clear, as with Debezium;"

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, assert_never
 
 from engine.config.settings import SnapshotRestart
+from engine.config.sources.selection import listed_names
 from engine.errors import PositionLost, SourceError
 from engine.snapshot.changes.commands import begin_initial
 from engine.snapshot.changes.restarts import restart_all
@@ -268,6 +269,7 @@ class InitialSnapshot(Generic[ViewT]):
         return self._with_note(self._begin(anew, view.collections))
 
     def _begin(self, state: State, collections: Sequence[CollectionId]) -> State:
+        _warn_of_unread(self._settings, collections)
         given = self._settings.filters
         filters = {
             collection: given[str(collection)] for collection in collections if str(collection) in given
@@ -281,6 +283,17 @@ class InitialSnapshot(Generic[ViewT]):
 def _is_there(log: LogStart[Any], state: State) -> bool:
     """Whether a view's log is still there: whoever ended its session may have dropped the slot."""
     return log.find_log(state).lost is None
+
+
+def _warn_of_unread(settings: SnapshotSettings, collections: Sequence[CollectionId]) -> None:
+    """Warn about a SELECT or a filter that applies to nothing: its name may be misspelt."""
+    names = {name for collection in collections for name in listed_names(collection)}
+    for given in (*settings.select_overrides, *settings.filters):
+        if given not in names:
+            _log.warning(
+                "a SELECT or a filter is given for %r, but the initial snapshot reads nothing of that name",
+                given,
+            )
 
 
 def _say_anew(way: Start, standing: StartSituation) -> None:

@@ -250,7 +250,7 @@ def _signal_tables(values: Values) -> Iterator[str]:
 
 
 def _read(v: Values) -> SourceSettings:
-    capture, snapshot = relational.capture_settings(v), relational.snapshot_settings(v)
+    capture, snapshot = relational.capture_settings(v), relational.snapshot_settings(v, brackets=True)
     return SourceSettings(event_settings(v), sqlserver_settings(v), capture, snapshot)
 
 
@@ -259,4 +259,5 @@ CONNECTOR = Connector(
     catalogue=Catalogue(ROWS),
     read=_read,
     problems=problems,
+    warnings=relational.warnings,
 )

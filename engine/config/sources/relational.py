@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.config.sources import every_source
+from engine.config.sources import every_source, overrides
 from engine.config.sources.column_masks import column_masks
 from engine.config.sources.connector import RELATIONAL
 from engine.events.settings import (
@@ -50,13 +50,11 @@ def capture_settings(v: Values) -> CaptureSettings:
     return every_source.capture_settings(v, "schema", "table")
 
 
-def snapshot_settings(v: Values) -> SnapshotSettings:
-    """The settings of snapshots, initial and incremental."""
-    listed = v.get("snapshot.select.statement.overrides", tuple)
-    selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
+def snapshot_settings(v: Values, *, brackets: bool = False) -> SnapshotSettings:
+    """The settings of snapshots, initial and incremental. With `brackets`, these may quote a table's name."""
     return replace(
         every_source.snapshot_settings(v),
-        select_overrides={table: selects[table] for table in listed if table in selects},
+        select_overrides=overrides.selects(v, brackets=brackets),
         lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
     )
 
@@ -69,12 +67,9 @@ def rows(own: tuple[Property, ...]) -> tuple[Property, ...]:
 def problems(values: Values) -> Iterator[str]:
     """Yield the faults that involve more than one property."""
     yield from every_source.contradictions(values, "schema", "table", "column")
-    yield from _overrides(values)
+    yield from overrides.problems(values, overrides.SELECTS)
 
 
-def _overrides(values: Values) -> Iterator[str]:
-    listed = values.get("snapshot.select.statement.overrides", tuple)
-    for table in listed:
-        name = f"snapshot.select.statement.overrides.{table}"
-        if name not in values.given:
-            yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"
+def warnings(values: Values) -> Iterator[str]:
+    """Yield what has no effect and may have been meant to have one."""
+    yield from overrides.warnings(values, overrides.SELECTS)

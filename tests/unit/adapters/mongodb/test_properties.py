@@ -23,6 +23,15 @@ def refused(**more: str) -> str:
     return str(told.value)
 
 
+def test_an_empty_filter_is_refused_and_one_that_is_not_listed_gives_a_warning():
+    unlisted = parse({**LEAST, f"{OVERRIDES}.shop.orders": "{}"})
+
+    assert f"'{OVERRIDES}.shop.orders' is empty" in refused(
+        **{OVERRIDES: "shop.orders", f"{OVERRIDES}.shop.orders": ""}
+    )
+    assert f"'{OVERRIDES}.shop.orders' has no effect: '{OVERRIDES}' does not name it" in unlisted.warnings
+
+
 def test_the_filters_of_an_initial_snapshot_are_read():
     settings = parse(
         {

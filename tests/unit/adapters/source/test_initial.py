@@ -162,6 +162,15 @@ class TestInView:
 
         assert [table.target.condition for table in state.snapshot.tables] == [None, "{}"]
 
+    def test_a_select_or_filter_for_what_is_not_read_gives_a_warning(self, caplog):
+        selects = {"shop.a": "SELECT 1", "shop.A": "SELECT 2"}
+        first = snapshot_of(settings=SnapshotSettings(select_overrides=selects, filters={"shop.x": "{}"}))
+
+        first.start(State(), FakeDatabase())
+
+        warned = [record.getMessage() for record in caplog.records if "SELECT or a filter" in record.msg]
+        assert ["'shop.A'" in warned[0], "'shop.x'" in warned[1], len(warned)] == [True, True, 2]
+
 
 @pytest.mark.parametrize("mode", [SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY])
 class TestAfterAFault:

@@ -306,3 +306,12 @@ def test_each_property_is_explained_without_its_secrets():
 
     assert shown["database.password"].value == "(hidden)"
     assert shown["database.names"].kind is Kind.APPLIED
+
+
+def test_a_table_with_a_select_may_be_named_in_brackets():
+    listing, name = "snapshot.select.statement.overrides", "[dbo].[my.ta]]ble]"
+
+    settings = parse(LEAST | {listing: name, f"{listing}.{name}": "SELECT 1", f"{listing}.dbo.t": "SELECT 2"})
+
+    assert settings.snapshot.select_overrides == {"dbo.my.ta]ble": "SELECT 1"}
+    assert settings.warnings == (f"'{listing}.dbo.t' has no effect: '{listing}' does not name it",)

@@ -391,6 +391,38 @@ def test_what_shapes_an_initial_snapshot_is_read():
     assert settings.select_overrides == {"a.b": "SELECT * FROM a.b WHERE c > 1"}
 
 
+SELECTS = "snapshot.select.statement.overrides"
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("public.orders", "public.orders"),
+        ('"public"."My.Table"', "public.My.Table"),
+        ('public."say ""hi"""', 'public.say "hi"'),
+        ("public.[x]", "public.[x]"),
+        ('public.my"table', 'public.my"table'),
+    ],
+)
+def test_tables_with_a_select_are_named_with_quotes_or_without(name: str, key: str):
+    settings = parse(LEAST | {SELECTS: name, f"{SELECTS}.{name}": "SELECT 1"})
+
+    assert settings.snapshot.select_overrides == {key: "SELECT 1"}
+
+
+def test_a_listed_table_with_an_empty_select_is_refused():
+    found = problems_of(LEAST, {SELECTS: "public.orders", f"{SELECTS}.public.orders": " "})
+
+    assert found == (f"'{SELECTS}.public.orders' is empty: give it a text, or take the name off '{SELECTS}'",)
+
+
+def test_a_select_for_a_table_that_is_not_listed_gives_a_warning():
+    settings = parse(LEAST | {SELECTS: "a.b", f"{SELECTS}.a.b": "SELECT 1", f"{SELECTS}.a.c": "SELECT 2"})
+
+    assert f"'{SELECTS}.a.c' has no effect: '{SELECTS}' does not name it" in settings.warnings
+    assert settings.snapshot.select_overrides == {"a.b": "SELECT 1"}
+
+
 def test_no_data_is_another_name_of_never():
     assert SnapshotMode.NO_DATA is parse(LEAST | {"snapshot.mode": "no_data"}).snapshot.mode
 
