@@ -60,11 +60,11 @@ class Databases:
         self._patience_ms = min(sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _KnownDatabase() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
-        overrides = {
+        overrides = settings.snapshot.select_overrides
+        self._overrides = {
             name: derived(select, f"'snapshot.select.statement.overrides.{name}'")
-            for name, select in settings.snapshot.select_overrides.items()
+            for name, select in overrides.items()
         }
-        self._snapshot = replace(settings.snapshot, select_overrides=overrides)
 
     def captures(self, table: CollectionId) -> bool:
         """Whether a table's changes are streamed. Those of signal tables always are."""
@@ -149,7 +149,7 @@ class Databases:
 
         Raises ConfigError if the snapshotter returns one that can't be read from.
         """
-        override = select_for(self._snapshot, table)
+        override = select_for(self._overrides, table)
         given = None if override else self._statement(table)
         if given is None:
             return override

@@ -58,7 +58,8 @@ class SlotTools:
 
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that returns a table's rows; None for all of them."""
-        return select_for(self.settings.snapshot, collection) or self.snapshotter.statement(collection)
+        overrides = self.settings.snapshot.select_overrides
+        return select_for(overrides, collection) or self.snapshotter.statement(collection)
 
     @property
     def subscription(self) -> str:

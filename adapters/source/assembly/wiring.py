@@ -199,11 +199,11 @@ def _knows_turns(sink: Sink) -> bool:
 def copied_in_part(settings: Settings, collection: CollectionId) -> str:
     """Why the rows of a collection's initial snapshot were not all of its rows; empty if they were."""
     snapshot = settings.snapshot
-    if select_for(snapshot, collection) or str(collection) in snapshot.filters:
+    if select_for(snapshot.select_overrides, collection) or str(collection) in snapshot.filters:
         return "its initial snapshot has a SELECT or a filter of its own"
     if snapshotter(snapshot).statement(collection) is not None:
         return "the snapshotter has a SELECT for it"
-    if not is_included(snapshot, collection):
+    if not is_included(snapshot.include_tables, collection):
         return "snapshot.include.collection.list leaves it out"
     return ""
 

@@ -263,13 +263,14 @@ class CaptureStart:
         """
         self._check_isolation()
         signals = set(self._settings.source_as(SqlServerSettings).signal_tables)
+        only = self._settings.snapshot.include_tables
         captures = [
             capture for name in self._databases.names for capture in self._databases.instances(name).captures
         ]
         found = [
             table
             for table in dict.fromkeys(capture.table for capture in captures)
-            if table not in signals and is_included(self._settings.snapshot, table)
+            if table not in signals and is_included(only, table)
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
         chosen = by_database(found, self._databases.names, names)

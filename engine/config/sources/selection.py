@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from engine.expressions import matches
 
 if TYPE_CHECKING:
-    from engine.config.settings import SnapshotSettings
+    from collections.abc import Mapping, Sequence
+
     from engine.model import CollectionId
 
 
@@ -38,16 +39,14 @@ def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> 
     return matches(include, name) if include else not matches(exclude, name)
 
 
-def is_included(snapshot: SnapshotSettings, collection: CollectionId) -> bool:
+def is_included(listed: Sequence[str], collection: CollectionId) -> bool:
     """Whether `snapshot.include.collection.list` lets the initial snapshot read a collection."""
-    listed = snapshot.include_tables
     return not listed or any(matches(listed, name) for name in listed_names(collection))
 
 
-def select_for(snapshot: SnapshotSettings, collection: CollectionId) -> str | None:
+def select_for(selects: Mapping[str, str], collection: CollectionId) -> str | None:
     """The SELECT by which the initial snapshot reads a table, if the settings have one."""
-    selects = map(snapshot.select_overrides.get, listed_names(collection))
-    return next(filter(None, selects), None)
+    return next(filter(None, map(selects.get, listed_names(collection))), None)
 
 
 def listed_names(collection: CollectionId) -> tuple[str, ...]:
