@@ -125,6 +125,8 @@ def _streamed(data: bytes) -> object:
                     assembler.add(sent)
             else:
                 assembler.add(payload)
+                if payload[25:26] == b"R":
+                    streamed.define(payload)
     finally:
         streamed.close()
     return _decoded(assembler)

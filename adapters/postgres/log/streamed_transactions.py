@@ -11,6 +11,13 @@ So each transaction is seen once, whole, and in the order of commits, as if it h
 Positions, windows and the merge rule know nothing of blocks. An abort drops what it concerns: a transaction,
 or what was done since a savepoint.
 
+Older minor versions don't describe a relation again for rows after such a commit. They mean the definition
+that they sent last, which may be newer than the one that is replayed with the transaction. So a replay ends
+with the newer one:
+
+    sent       S7 R(a) I E    B9 R(b) I C9    c7                       B10 I C10
+    replayed                  B9 R(b) I C9    B7 R(a) I R(b) C7        B10 I C10
+
 A file has no name, so it ends with the process. Nothing of it has to survive: the server sends an open
 transaction again from its beginning in the next session, whatever was acknowledged.
 """
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _START, _STOP, _COMMIT, _ABORT = b"SEcA"
+_RELATION: Final = ord("R")
 STREAMED: Final = frozenset(b"SEcA")
 """The kinds of messages that begin and end blocks and streamed transactions."""
 _OF_A_TRANSACTION: Final = np.frombuffer(b"RYIUDTM", np.uint8)
@@ -66,6 +74,8 @@ class StreamedTransactions:
         self._open: dict[int, _Transaction] = {}
         self._block: _Transaction | None = None
         self._replay: Iterator[bytes] | None = None
+        self._definitions_sent = 0
+        self._in_force: dict[int, tuple[int, bytes]] = {}
 
     @property
     def in_block(self) -> bool:
@@ -77,6 +87,11 @@ class StreamedTransactions:
         """Whether a committed transaction is being replayed. Nothing may be added meanwhile."""
         return self._replay is not None
 
+    def define(self, payload: bytes) -> None:
+        """Note a whole relation message that came outside blocks."""
+        self._definitions_sent += 1
+        self._in_force[_id(payload, _BODY)[0]] = self._definitions_sent, payload
+
     def add(self, payload: bytes) -> None:
         """Add one XLogData payload: of `STREAMED` kinds, or inside a block."""
         try:
@@ -86,6 +101,10 @@ class StreamedTransactions:
 
     def _add(self, payload: bytes, kind: int) -> None:
         if self._block is not None and kind not in STREAMED:
+            if kind == _RELATION:
+                own, _oid = _two_ids(payload, _BODY)
+                self._definitions_sent += 1
+                self._block.definitions.append((own, self._definitions_sent))
             self._block.add(payload)
         elif kind == _START and self._block is None:
             (xid,) = _id(payload, _BODY)
@@ -120,10 +139,26 @@ class StreamedTransactions:
 
     def _replayed(self, begin: bytes, xid: int, commit: bytes) -> Iterator[bytes]:
         yield begin
-        yield from self._open[xid].messages()
+        transaction, newer = self._open[xid], dict[int, bytes]()
+        numbers = iter(transaction.kept_definitions())
+        for payload in transaction.messages():
+            if payload[_KIND] == _RELATION:
+                self._defined(payload, next(numbers), newer)
+            yield payload
+        yield from newer.values()
         yield commit
         self._open.pop(xid).close()
         self._replay = None
+
+    def _defined(self, payload: bytes, number: int, newer: dict[int, bytes]) -> None:
+        """Note a definition that is replayed, and in `newer` one that was in force and was sent after it."""
+        (oid,) = _id(payload, _BODY)
+        sent, in_force = self._in_force.get(oid, (0, b""))
+        if sent > number and in_force[_KIND:] != payload[_KIND:]:
+            newer[oid] = in_force
+            return
+        newer.pop(oid, None)
+        self._in_force[oid] = max(sent, number), payload
 
     def replayed(self) -> Iterator[bytes]:
         """The committed transaction's messages, from BEGIN to COMMIT, as if it had not been streamed.
@@ -143,7 +178,8 @@ class StreamedTransactions:
 class _Transaction:
     """The messages of an open transaction as they came, in blocks of one write each.
 
-    A block is the number of its messages, their sizes, and the messages.
+    A block is the number of its messages, their sizes, and the messages. `definitions` are the ids and
+    numbers of its relation messages, in order; a session's relation messages are numbered as they are sent.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -151,6 +187,7 @@ class _Transaction:
         # Closed by `close`.
         self._file: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY_BYTES, "w+b", dir=str(directory))  # noqa: SIM115
         self._aborted: set[int] = set()
+        self.definitions: list[tuple[int, int]] = []
         self._messages: list[bytes] = []
         self._bytes = 0
 
@@ -176,6 +213,10 @@ class _Transaction:
     def abort(self, xid: int) -> None:
         """Drop what a subtransaction did."""
         self._aborted.add(xid)
+
+    def kept_definitions(self) -> list[int]:
+        """The numbers of the relation messages that `messages` gives, in order."""
+        return [number for xid, number in self.definitions if xid not in self._aborted]
 
     def messages(self) -> Iterator[bytes]:
         """The messages of all that was not aborted, in order and without the ids of their transactions."""

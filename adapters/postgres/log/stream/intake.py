@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from adapters.postgres.log.streamed_transactions import StreamedTransactions
     from engine.errors import SourceError
 
-_XLOG_DATA, _KEEPALIVE, _BEGIN = b"wkB"
+_XLOG_DATA, _KEEPALIVE, _BEGIN, _RELATION = b"wkBR"
 _keepalive = struct.Struct(">qqb").unpack_from
 _status = struct.Struct(">cqqqqb").pack
 _AT_ONCE = 2000
@@ -75,7 +75,9 @@ class Intake:
                         break
                 else:
                     add(payload)
-                    if kind == _BEGIN and self._assembler.waiting:
+                    if kind == _RELATION:
+                        streamed.define(payload)
+                    elif kind == _BEGIN and self._assembler.waiting:
                         break
             elif payload[0] == _KEEPALIVE:
                 self._answer(payload)

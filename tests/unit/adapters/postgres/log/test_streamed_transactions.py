@@ -57,6 +57,8 @@ def seen(streamed: StreamedTransactions, sent: list[bytes], *, pieces: int = 100
                 found += islice(streamed.replayed(), pieces)
         else:
             found.append(event)
+            if event[25:26] == b"R":
+                streamed.define(event)
     return found
 
 
@@ -115,6 +117,44 @@ def test_one_that_is_aborted_leaves_nothing(streamed):
     sent = [*block(7, (7, row(T, 1))), *block(8, (8, row(T, 2))), aborted(7), committed(8, 600, 640)]
 
     assert texts(seen(streamed, sent)) == texts([begin(600, 8), row(T, 2), commit(600, 640)])
+
+
+OLD, NEW = relation(T, b"old"), relation(T, b"new")
+NINE = [begin(500, 9), NEW, row(T, 2), commit(500, 540)]
+
+
+def test_a_definition_that_came_after_a_replayed_one_is_in_force_again(streamed):
+    sent = [*block(7, (7, OLD), (7, row(T, 1))), *NINE, committed(7, 600, 640)]
+    expected = [*NINE, begin(600, 7), OLD, row(T, 1), NEW, commit(600, 640)]
+
+    assert texts(seen(streamed, sent)) == texts(expected)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([*NINE, *block(7, (7, OLD), (7, row(T, 1)))], id="sent before"),
+        pytest.param([*block(7, (7, OLD)), *NINE, *block(7, (7, OLD), (7, row(T, 1)))], id="sent between"),
+        pytest.param([*block(7, (7, NEW), (7, row(T, 1))), *NINE], id="the same"),
+        pytest.param([*block(7, (8, OLD), (7, row(T, 1))), *NINE, aborted(7, 8)], id="aborted"),
+    ],
+)
+def test_no_other_definition_comes_again(streamed, sent):
+    found = seen(streamed, [*sent, committed(7, 600, 640)])
+
+    assert texts(found)[-2:] == texts([row(T, 1), commit(600, 640)])
+
+
+def test_definitions_of_several_open_transactions_are_in_the_order_in_which_they_were_sent(streamed):
+    sent = [
+        *block(7, (7, OLD), (7, row(T, 1))),
+        *block(8, (8, NEW), (8, row(T, 2))),
+        *(committed(8, 500, 540), committed(7, 600, 640)),
+    ]
+    expected = [begin(500, 8), NEW, row(T, 2), commit(500, 540)]
+    expected += [begin(600, 7), OLD, row(T, 1), NEW, commit(600, 640)]
+
+    assert texts(seen(streamed, sent)) == texts(expected)
 
 
 def test_an_abort_of_what_was_not_sent_is_no_matter(streamed):
