@@ -76,14 +76,6 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageKey:
-    """One `table:column,column` of `message.key.columns`; `table` is a fully anchored expression."""
-
-    table: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnMask:
     """One `column.mask.*` or `column.truncate.*` property; `columns` are anchored expressions.
 
@@ -128,7 +120,7 @@ class EventSettings:
     sanitize_fields: bool = False
     include_columns: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()
-    message_keys: tuple[MessageKey, ...] = ()
+    message_keys: tuple[str, ...] = ()
     masks: tuple[ColumnMask, ...] = ()
     propagate_columns: tuple[str, ...] = ()
     propagate_types: tuple[str, ...] = ()

@@ -37,8 +37,7 @@ def message_key(
     collection: CollectionId, columns: tuple[str, ...], settings: EventSettings
 ) -> tuple[str, ...]:
     """The columns that `message.key.columns` names for a table, in the table's order; () for none."""
-    chosen = [key.columns for key in settings.message_keys if matches([key.table], str(collection))]
-    return tuple(name for name in columns if any(matches(names, name) for names in chosen))
+    return tuple(name for name in columns if matches(settings.message_keys, f"{collection}.{name}"))
 
 
 def mask_of(collection: CollectionId, column: str, settings: EventSettings) -> ColumnMask | None:

@@ -30,7 +30,6 @@ from engine.events.settings import (
     EventSettings,
     Fault,
     HeaderConverter,
-    MessageKey,
 )
 from engine.model import Channel, CollectionId
 from tests.unit.engine.config.least import POSTGRES as LEAST
@@ -160,8 +159,9 @@ def test_events_are_shaped_as_the_properties_say():
     assert events.skipped_operations == frozenset()
     assert not events.tombstones
     assert events.message_keys == (
-        MessageKey("(.*).customers", ("email", "first_name")),
-        MessageKey("public.nopk", ("a",)),
+        "(.*).customers.email",
+        "(.*).customers.first_name",
+        "public.nopk.a",
     )
     assert events.masks == (
         ColumnMask(("public.mt.b", "y"), length=4, truncate=True),
@@ -294,6 +294,8 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
         ("skipped.operations", "c,none", "it must be a list of c, u, d, t, r, or none alone"),
         ("table.include.list", "a,(", "it must be an expression that does not compile"),
         ("message.key.columns", "public.a", "it must be table:column,column pairs separated by semicolons"),
+        ("message.key.columns", "public.a.*", "it must be table:column,column pairs"),
+        ("message.key.columns", "a.b:c;a.c:d,i[d", "'a.c:i[d': an expression that does not compile"),
         ("slot.stream.params", "proto_version=2", "without proto_version"),
         ("column.truncate.to.x.chars", "a", "the length 'x' must be a whole number"),
         ("column.mask.hash.X.with.salt.s", "a", "no hash 'X'; known: MD5"),
@@ -389,6 +391,12 @@ def test_what_shapes_an_initial_snapshot_is_read():
     assert (settings.delay_ms, settings.lock_timeout_ms, settings.max_threads) == (5, 6, 7)
     assert settings.include_tables == ("a.b", "c.*")
     assert settings.select_overrides == {"a.b": "SELECT * FROM a.b WHERE c > 1"}
+
+
+def test_a_key_may_be_made_of_all_columns_that_an_expression_matches():
+    settings = parse(LEAST | {"message.key.columns": "public.a:*;public.b:.*,i[d]"})
+
+    assert settings.events.message_keys == ("public.a.*", "public.b..*", "public.b.i[d]")
 
 
 SELECTS = "snapshot.select.statement.overrides"

@@ -15,7 +15,7 @@ from adapters.postgres.server.table import Column, Leaves, Table, relation_of
 from engine.events.batch import EventForm
 from engine.events.columns import schema_of
 from engine.events.record.schema import UNTOLD, Schema
-from engine.events.settings import ColumnMask, EventSettings, MessageKey
+from engine.events.settings import ColumnMask, EventSettings
 from engine.events.values.text import join
 from engine.model import CollectionId
 
@@ -97,7 +97,7 @@ def test_a_key_that_the_catalog_has_no_more_is_the_one_that_the_log_marks():
 
 
 def test_message_key_columns_replace_the_key_but_not_the_merge_key():
-    settings = replace(PLAIN, message_keys=(MessageKey("public.t", ("d", "a")),))
+    settings = replace(PLAIN, message_keys=("public.t.d", "public.t.a"))
     codec = codec_for(relation_of(TABLE), TABLE, settings, {})
 
     assert [field.name for field in codec.key] == ["a", "d"]
@@ -131,7 +131,7 @@ def test_events_for_tables_say_whether_the_log_tells_their_key(table, tells):
 
 
 def test_an_event_key_of_other_columns_is_told_only_by_whole_rows():
-    settings = replace(PLAIN, message_keys=(MessageKey("public.t", ("d", "a")),), form=EventForm.COLUMNS)
+    settings = replace(PLAIN, message_keys=("public.t.d", "public.t.a"), form=EventForm.COLUMNS)
     whole = replace(TABLE, identity="f", identity_key=())
 
     found = [codec_for(relation_of(table), table, settings, {}).schemas for table in (TABLE, whole)]

@@ -13,7 +13,7 @@ from adapters.sqlserver.events.source_block import ReadPosition, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import row_text
-from engine.events.settings import ColumnMask, EventSettings, MessageKey
+from engine.events.settings import ColumnMask, EventSettings
 from engine.events.values.text import join
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN
@@ -86,7 +86,7 @@ def test_lists_and_masks_name_columns_by_schema_and_table():
 
 
 def test_a_key_is_the_tables_the_settings_or_none():
-    chosen = replace(PLAIN, message_keys=(MessageKey(r"dbo\.t", ("name", "price")),))
+    chosen = replace(PLAIN, message_keys=(r"dbo\.t.name", r"dbo\.t.price"))
     bare = replace(TABLE, primary_key=())
     unique = replace(bare, unique_key=("name",))
 

@@ -17,7 +17,7 @@ from adapters.sqlserver.server.position import LogPosition
 from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.counts import EventCounts
-from engine.events.settings import EventSettings, MessageKey
+from engine.events.settings import EventSettings
 from engine.events.values.row_form import RowMode
 from engine.events.values.row_texts import SeparatorInData
 from engine.model import CollectionId, SignalRow
@@ -116,7 +116,7 @@ def test_a_changed_primary_key_is_a_delete_and_a_create_that_count_on():
 
 
 def test_an_update_that_changes_the_events_key_is_a_delete_and_a_create_with_headers():
-    settings = replace(PLAIN, message_keys=(MessageKey(r"dbo\.customers", ("name",)),))
+    settings = replace(PLAIN, message_keys=(r"dbo\.customers.name",))
 
     events = shown(decoded(Changed(7, 3, BEFORE, ANN), Changed(7, 3, AFTER, BOB), settings=settings).events)
 

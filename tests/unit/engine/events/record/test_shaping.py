@@ -9,7 +9,7 @@ import pytest
 
 from engine.events.names import field_name, heartbeat_topic, message_topic, schema_name, topic_of
 from engine.events.record import shaping
-from engine.events.settings import ColumnMask, EventSettings, MessageKey, NameAdjustment
+from engine.events.settings import ColumnMask, EventSettings, NameAdjustment
 from engine.model import CollectionId
 
 TABLE = CollectionId(("public", "customers"))
@@ -31,7 +31,7 @@ def test_lists_match_whole_names_whatever_their_case():
 
 
 def test_a_message_key_is_in_the_tables_order():
-    keys = (MessageKey("(.*).customers", ("email", "first_name")),)
+    keys = ("(.*).customers.email", "(.*).customers.first_name")
 
     named = shaping.message_key(TABLE, ("id", "first_name", "email"), settings(message_keys=keys))
 
@@ -40,9 +40,17 @@ def test_a_message_key_is_in_the_tables_order():
 
 
 def test_every_entry_that_names_a_table_adds_to_its_key():
-    keys = (MessageKey(".*", ("nothing",)), MessageKey(".*", ("email",)), MessageKey("public.*", ("id",)))
+    keys = (".*.nothing", ".*.email", "public.*.id")
 
     named = shaping.message_key(TABLE, ("id", "name", "email"), settings(message_keys=keys))
+
+    assert named == ("id", "email")
+
+
+@pytest.mark.parametrize("expression", ["public.customers.*", "public.customers..*"])
+def test_an_expression_may_name_all_columns_of_a_key(expression: str):
+    """`public.customers:*` and `public.customers:.*`, as Debezium joins them."""
+    named = shaping.message_key(TABLE, ("id", "email"), settings(message_keys=(expression,)))
 
     assert named == ("id", "email")
 
