@@ -232,6 +232,14 @@ def test_null_is_null_where_the_catalog_says_not_null(each_database):
             assert table_t(database).unique_key == ("a",)
 
 
+def test_bits_without_a_length_may_be_empty(database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS id, B'' AS a UNION ALL SELECT 2, NULL")
+    table = table_t(database)
+
+    assert [split(database, table, mode) for mode in MODES] == [[["1", ""], ["2", None]]] * 2
+
+
 def test_a_type_with_elements_that_is_no_array_is_an_unknown_type(database):
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, a int2vector, b oidvector, c int2vector[])")

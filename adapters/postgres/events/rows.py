@@ -50,7 +50,6 @@ _NEVER_EMPTY = frozenset(
         "cidr",
         "macaddr",
         "macaddr8",
-        "bit",
         "point",
         "line",
         "lseg",

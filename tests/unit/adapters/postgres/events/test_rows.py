@@ -52,6 +52,7 @@ def test_only_columns_that_may_be_null_and_empty_are_flagged():
         "text": 25,
         "int4": 23,
         "bpchar": 1042,
+        "bit": 1560,
         "varbit": 1562,
         "jsonb": 3802,
         "bytea": 17,
@@ -64,7 +65,7 @@ def test_only_columns_that_may_be_null_and_empty_are_flagged():
 
     shape = row_shape(relation_of(table), table, {})
 
-    assert [shape.columns[at] for at in shape.flagged] == ["text", "bpchar", "varbit", "x"]
+    assert [shape.columns[at] for at in shape.flagged] == ["text", "bpchar", "bit", "varbit", "x"]
 
 
 @pytest.mark.parametrize(
