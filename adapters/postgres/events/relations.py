@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.columns.builtin_types import is_enum
 from adapters.postgres.log.pgoutput import parse_relation
 from adapters.postgres.server.table import as_logged, is_bag, merge_key, whole_row
 from adapters.source.log.table_faults import noting_faults
@@ -107,7 +108,7 @@ class Relations:
             if self._captures(relation.namespace, relation.name)
         }
         tables, certain = self._described(list(captured)) if captured else ({}, True)
-        self.learn_types(tables.values())
+        self.learn_types(tables.values(), labels=any(oid in self._codecs for oid in tables))
         faults: dict[int, str] = {}
         for oid, definition in definitions.items():
             with noting_faults(faults, oid):
@@ -165,12 +166,14 @@ class Relations:
         self._tables.update(tables)
         return tables, certain
 
-    def learn_types(self, tables: Iterable[Table]) -> None:
+    def learn_types(self, tables: Iterable[Table], *, labels: bool = False) -> None:
         """Read the types again if a table has a type that was created after the session began.
 
-        Types dropped since then stay known: the log may still bring rows that have them.
+        With `labels`, also if it has an enumeration, which may have new ones. Types dropped since then stay
+        known: the log may still bring rows that have them.
         """
-        if any(column.type not in self.types for table in tables for column in table.columns):
+        found = {column.type for table in tables for column in table.columns}
+        if not found <= self.types.keys() or (labels and any(is_enum(oid, self.types) for oid in found)):
             self.types = {**self.types, **self._catalog.types()}
 
     def codec(self, relation: Relation, table: Table | None) -> TableCodec:

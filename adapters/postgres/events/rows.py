@@ -79,8 +79,6 @@ def may_be_empty(kind: PgType | None, types: Mapping[int, PgType]) -> bool:
         return True
     if kind.kind == "d":
         return may_be_empty(type_of(kind.base, types), types)
-    if kind.kind == "e":
-        return "" in kind.labels
     if kind.kind in {"c", "r", "m"} or kind.element:
         return False
     return kind.schema != "pg_catalog" or kind.name not in _NEVER_EMPTY

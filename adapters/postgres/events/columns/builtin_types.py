@@ -42,3 +42,11 @@ RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "dateran
 def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:
     """A type by its oid, from the catalog or from PostgreSQL's built-in types."""
     return types.get(oid) or BUILTIN.get(oid)
+
+
+def is_enum(oid: int, types: Mapping[int, PgType]) -> bool:
+    """Whether a type is an enumeration, or a domain over one or an array of one."""
+    kind = type_of(oid, types)
+    while kind is not None and (kind.base or kind.element):
+        kind = type_of(kind.base or kind.element, types)
+    return kind is not None and kind.kind == "e"

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.postgres.events.relations import Relations
 from adapters.postgres.log.assembler import Definition
-from adapters.postgres.server.table import Column, Leaves, Table, relation_of
+from adapters.postgres.server.table import Column, Leaves, PgType, Table, relation_of
 from adapters.postgres.snapshot.eligibility import ReadTable
 from adapters.postgres.snapshot.keyset import KeyColumn, Keyset
 from engine.events.settings import EventSettings
@@ -17,8 +17,6 @@ from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from adapters.postgres.server.table import PgType
 
 COLUMNS = (Column("id", 23), Column("v", 25), Column("g", 25, generated="s"))
 
@@ -29,9 +27,10 @@ class MemoryCatalog:
 
     tables: dict[int, Table]
     asked: list[list[int]] = field(default_factory=list)
+    known_types: dict[int, PgType] = field(default_factory=dict)
 
     def types(self) -> dict[int, PgType]:
-        return {}
+        return dict(self.known_types)
 
     def describe(self, oids: Iterable[int], **_how: Any) -> dict[int, Table]:
         self.asked.append(sorted(oids))
@@ -82,6 +81,20 @@ def test_a_definition_sent_again_is_described_again():
     assert known.codecs({1: definition(table(), 1)}, {1}).codecs[1] is first
     assert known.codecs({1: definition(table(), 2)}, {1}).codecs[1] is not first
     assert catalog.asked == [[1], [1]]
+
+
+def test_a_definition_sent_again_shows_labels_added_since():
+    mood = PgType(90, "mood", "s", kind="e", labels=("a",))
+    moods = PgType(91, "_mood", "s", category="A", element=90)
+    one = replace(table(), columns=(Column("v", 90), Column("w", 91)))
+    known, catalog = relations(one)
+    shown = []
+    for serial, labels in ((1, ("a",)), (1, ("a", "b")), (2, ("a", "b"))):
+        catalog.known_types = {90: replace(mood, labels=labels), 91: moods}
+        known.codecs({1: definition(one, serial)}, {1})
+        shown.append(known.types[90].labels)
+
+    assert shown == [("a",), ("a",), ("a", "b")]
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,7 @@ def test_only_columns_that_may_be_null_and_empty_are_flagged():
     [
         (PgType(1, "d", kind="d", base=25), True),
         (PgType(1, "d", kind="d", base=23), False),
-        (PgType(1, "e", kind="e", labels=("a", "b")), False),
-        (PgType(1, "e", kind="e", labels=("a", "")), True),
+        (PgType(1, "e", kind="e", labels=("a", "b")), True),
         (PgType(1, "hstore", "public"), True),
         (PgType(1, "int4", "mine"), True),
         (PgType(1, "row", "public", kind="c"), False),
