@@ -358,7 +358,7 @@ class RecoveringSourceWorld(SourceWorld):
         """A snapshot must be complete, unless it only covers what a repair has to mend."""
         if self._asks(label, "repair"):
             self._damaged.discard(collection)
-        if asked.scope is None and not self._asks(label, "verify"):
+        if asked.scope is None:  # also a verification, which ends like this only if it accepts
             self._lost.discard(collection)
         if collection in self.tables and collection not in self._damaged | self.oracle.unjudged:
             super().finished(asked, collection, label)

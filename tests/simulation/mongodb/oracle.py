@@ -58,7 +58,7 @@ class MongoOracle(Turns):
         self._due: list[tuple[CollectionId, Scope | None]] = []
         self._just_untold: set[CollectionId] = set()
         self.reads = self.begun_at = self.furthest = 0
-        self.started = self.measured_empty = False
+        self.started = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
 
     def begin(self, at: int) -> None:
@@ -298,7 +298,7 @@ class MongoOracle(Turns):
             return  # a job that was started anew may tell now what the turn before has finished
         if scope is None:
             self.whole.add(collection)
-        if not self.measured_empty and self._differing(collection, scope) is not None:
+        if self._differing(collection, scope) is not None:
             self._due.append((collection, scope))
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:

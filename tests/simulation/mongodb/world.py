@@ -178,7 +178,6 @@ class MongoWorld(SourceWorld):
 
     def hear(self, answer: Answer) -> None:
         """An answer was given."""
-        self.oracle.measured_empty = ": 0 rows read" in answer.text
         if "the gap in its log is closed" in answer.text:
             # Told and made up for within one turn, it is in no saved state.
             self.oracle.told |= {table for table in self.tables if answer.text.startswith(f"{table} ")}

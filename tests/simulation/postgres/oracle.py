@@ -323,8 +323,8 @@ def _known(key: Mapping[str, Any] | None) -> Values:
 
 def _id_of(copy: Mapping[int, Values], known: Values) -> int:
     """The row that an event is about, as far as it tells; `_NO_ROW` for none."""
-    if known.get("id") in copy:
-        return int(known["id"])
+    if "id" in known:
+        return int(known["id"]) if known["id"] in copy else _NO_ROW
     code = known.get("code")
     return next((key for key, row in copy.items() if code and row["code"] == code), _NO_ROW)
 

@@ -45,7 +45,7 @@ class SqlServerOracle(Turns):
         self.lacking: set[CollectionId] = set()
         self.told: set[CollectionId] = set()
         self.reads = self.begun_at = 0
-        self.started = self.measured_empty = False
+        self.started = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
 
     def begin(self, at: int) -> None:
@@ -187,8 +187,7 @@ class SqlServerOracle(Turns):
             return
         if scope is None:
             self.whole.add(collection)
-        if not self.measured_empty:
-            self._check_copy(collection, scope)
+        self._check_copy(collection, scope)
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
         copy, rows = self.consumer[collection], self.rows[collection]
