@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.server.questions.layouts import Layouts
+from adapters.postgres.server.watches import absences
 from adapters.postgres.snapshot.table_changes.fingerprint import Form, difference, forms
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
@@ -209,6 +210,7 @@ class TestPartitions:
 
     def test_without_the_form_its_rows_are_lost(self, via_root, tmp_path, spark, monkeypatch):
         monkeypatch.setattr(Form, "traits", lambda *_args: ())
+        monkeypatch.setattr(absences, "attached", lambda *_args: {})
         job = changed_meanwhile(via_root, tmp_path, spark, [self.ATTACH])
 
         assert not set(replayed_rows(job.events("t"))).issuperset(range(1, 401))
