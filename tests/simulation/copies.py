@@ -105,17 +105,12 @@ class Copies:
                 f"turn {read.turn}: {before[mine]} copies of {read.key} were read, there are {there}"
             )
 
-    def finished(
-        self, finished: Finished, asked: Callable[[Any], bool], later: Iterable[Change] = ()
-    ) -> None:
-        """A snapshot was finished. It may show the entries of `later`, which the stream has not reached."""
-        there: There = defaultdict(list, {key: list(copies) for key, copies in self._there.items()})
-        for change in later:
-            _apply(there, change)
+    def finished(self, finished: Finished, asked: Callable[[Any], bool]) -> None:
+        """A snapshot was finished."""
         read = Counter(
             read.key for read in self._reads if read.turn >= finished.turn and read.ticket in finished.tickets
         )
-        for key, copies in sorted(there.items()):
+        for key, copies in sorted(self._there.items()):
             least = sum(copy.at < finished.since for copy in copies)
             if read[key] < least and asked(key):
                 raise Violation(

@@ -371,6 +371,7 @@ class Cluster:
             if change.op == "t":
                 # Another file: the rows are gone for every snapshot, whatever its age.
                 change.table.versions, change.table.file = [], self.oid()
+                change.table.rewritten = transaction.id
             entry = entry_of(change, len(self.log), transaction.id % _CYCLE, lsn, len(entries))
             if self.publishes(change.table):
                 entry = entry._replace(hidden=hidden)

@@ -58,7 +58,7 @@ class PostgresOracle(Turns):
         self.by_code: set[CollectionId] = set()
         self._gapped_before: set[CollectionId] = set()
         self.reads = self.begun_at = 0
-        self.started = self.measured_empty = False
+        self.started = False
         self.asked_for: Callable[[CollectionId, Any], bool] = lambda _collection, _key: True
         self.snapshots_of: Callable[[CollectionId], int] = lambda _collection: 1
 
@@ -270,15 +270,11 @@ class PostgresOracle(Turns):
         if collection in self.gapped:
             return
         if collection == B:
-            # A table that was measured as empty is finished before the stream has what emptied it.
-            ahead = self.cluster.log[self.position :] if self.measured_empty else []
-            later = map(_change, (entry for entry in ahead if entry.collection == B))
-            self.copies.finished(finished, lambda key: in_scope(scope, key), later)
+            self.copies.finished(finished, lambda key: in_scope(scope, key))
             return
         if scope is None:
             self.whole.add(collection)
-        if not self.measured_empty:
-            self._check_copy(collection, scope)
+        self._check_copy(collection, scope)
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
         copy, rows = self.consumer[collection], self.rows[collection]
