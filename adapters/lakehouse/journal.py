@@ -98,23 +98,23 @@ class Journal:
             _Contents.of(parts, withheld).write(attempt / _CONTENTS)
         self._turns.commit(turn, parts)
         if written:
-            self._note_waiting(turn)
+            self._note_waiting(WaitingTurn(turn, sum(part.checksum.bytes for part in parts)))
 
     def resolve_commit(self, turn: int) -> bool:
         """Find out whether a turn is committed here. If it is, it waits to be merged."""
         if turn <= self.merged:
             return True
-        found = self._turns.resolve_commit(turn)
-        if found and (self._directory / turn_name(turn)).is_dir():
-            # The commit may have failed once the turn had its name, before the turn was noted.
-            self._note_waiting(turn)
+        found, directory = self._turns.resolve_commit(turn), self._directory / turn_name(turn)
+        with sink_errors(self._directory):
+            if found and directory.is_dir():
+                # The commit may have failed once the turn had its name, before the turn was noted.
+                self._note_waiting(_waiting_turn(directory))
         return found
 
-    def _note_waiting(self, turn: int) -> None:
+    def _note_waiting(self, waiting: WaitingTurn) -> None:
         """Let a turn wait, unless it does already or is merged. It is the newest one."""
-        with sink_errors(self._directory), self._changing:
-            if turn > self.merged and all(known.turn != turn for known in self._waiting):
-                waiting = _waiting_turn(self._directory / turn_name(turn))
+        with self._changing:
+            if waiting.turn > self.merged and all(known.turn != waiting.turn for known in self._waiting):
                 self._waiting = [*self._waiting, waiting]
 
     def newest_turn(self) -> int | None:
