@@ -46,10 +46,6 @@ class Batch:
     cluster_s: int | None = None
 
 
-def _unchecked() -> None:
-    """Look for nothing."""
-
-
 class ChangeStream:
     """One open stream. Used by one thread. An error ends it.
 
@@ -61,7 +57,7 @@ class ChangeStream:
         cursor: ChangeCursor,
         options: StreamOptions,
         start: Position | None,
-        check: Callable[[], None] = _unchecked,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._commands, self._options, self._asked = cursor, options, options
         self._check = check
