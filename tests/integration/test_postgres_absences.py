@@ -29,6 +29,7 @@ PARTITIONED = (
     "INSERT INTO t VALUES (1, 'x')",
 )
 PLAIN = ("CREATE TABLE a (id int PRIMARY KEY, v text)", "INSERT INTO a VALUES (1, 'x')")
+CREATED_AGAIN = ("DROP TABLE a", PLAIN[0], "INSERT INTO a VALUES (7, 'y')")
 
 
 @pytest.fixture(autouse=True)
@@ -121,14 +122,14 @@ def test_a_table_that_was_filled_before_it_is_captured_is_read(
         pytest.param(
             PLAIN,
             "FOR TABLE a, signals",
-            ("DROP TABLE a", PLAIN[0], "INSERT INTO a VALUES (7, 'y')"),
+            CREATED_AGAIN,
             Cause.GAP,
             id="created again, unpublished",
         ),
         pytest.param(
             PLAIN,
             "FOR ALL TABLES",
-            ("DROP TABLE a", PLAIN[0], "INSERT INTO a VALUES (7, 'y')"),
+            CREATED_AGAIN,
             Cause.DELETIONS,
             id="created again",
         ),
@@ -158,7 +159,7 @@ def test_a_table_that_was_created_again_while_no_job_ran_is_told(
     database.execute(SIGNAL_TABLE, *PLAIN, "CREATE PUBLICATION pub FOR TABLE a, signals")
     with driven(database, tmp_path, spark, **LISTED) as one:
         one.until(lambda: not one.job.state.snapshot.tables)
-    database.execute("DROP TABLE a", *PLAIN)
+    database.execute(*CREATED_AGAIN)
     with driven(database, tmp_path, spark, **LISTED) as one:
         one.until(lambda: bool(lacking(one)))
 

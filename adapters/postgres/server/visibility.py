@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CYCLE = 1 << 32
+FIRST_XID = 3
+"""Smaller ids stand for transactions that precede all others."""
 _SHORT_PAGE_HEADER = 24
 _LONG_PAGE_HEADER = 40
 

@@ -16,8 +16,8 @@ from adapters.postgres.server.questions.probes import Plan, TableProbes
 from adapters.postgres.server.questions.publications import (
     Entry,
     Publications,
-    Relation,
-    Relations,
+    UserTable,
+    UserTables,
 )
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.questions.signal_rows import FoundSignalTable, SignalTables
@@ -254,19 +254,19 @@ class SimPublications(_Asked, Publications):
             else f"{published.oid} {published.xmin} {sorted(published.entries.items())}"
         )
 
-    def relations(self) -> Relations:
+    def user_tables(self) -> UserTables:
         """All tables. No name ever goes to another one."""
         found = {
-            oid: Relation(oid, table.id, 0, 10, 0, 0, unchanged=True, born_as_partition=False)
+            oid: UserTable(oid, table.id, 0, 10, 0, 0, unchanged=True, born_as_partition=False)
             for oid, table in self._cluster.tables.items()
         }
-        return Relations(found, str(self._cluster.visibility()[1]))
+        return UserTables(found, str(self._cluster.visibility()[1]))
 
     def is_empty(self, oid: int) -> bool:  # noqa: ARG002  nobody attaches any
         """No partition has come with rows."""
         return True
 
-    def relations_digest(self) -> str:
+    def user_tables_digest(self) -> str:
         """A digest of their names."""
         return str(sorted(self._cluster.tables))
 

@@ -104,7 +104,7 @@ LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 _OF_USERS: LiteralString = " WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384"
 # Whoever creates a table writes its system columns and its row type in one command, and its link to a parent
 # two commands later. A new name or owner rewrites the row type; SET LOGGED gives the table another file.
-_RELATIONS: LiteralString = (
+_USER_TABLES: LiteralString = (
     "SELECT c.oid::bigint, n.nspname, c.relname, coalesce(i.inhparent, 0)::bigint, t.typowner::bigint,"
     " t.xmin::text::bigint, coalesce(i.xmin::text, '0')::bigint,"
     " (c.relkind = 'p' OR c.relfilenode = c.oid) AND t.xmin = a.xmin AND t.cmin::text = a.cmin::text,"
@@ -114,7 +114,7 @@ _RELATIONS: LiteralString = (
     + " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tableoid'"
     + _OF_USERS
 )
-_RELATIONS_DIGEST: LiteralString = (
+_USER_TABLES_DIGEST: LiteralString = (
     "SELECT md5(string_agg(concat_ws(' ', c.oid, n.oid, c.relname, t.xmin, i.xmin), ',' ORDER BY c.oid))"
     + _TABLES
     + _OF_USERS
@@ -145,7 +145,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class UserTable:
     """A table of a user's, with its parent's oid if it is a partition, else 0.
 
     `typed` and `linked` are the transactions (32-bit ids) that wrote its row type and its link to the parent.
@@ -164,13 +164,13 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Relations:
+class UserTables:
     """All tables of users by oid, and the snapshot that they were seen in."""
 
-    by_oid: Mapping[int, Relation]
+    by_oid: Mapping[int, UserTable]
     visible: str
 
-    def chain(self, oid: int) -> Iterator[Relation]:
+    def chain(self, oid: int) -> Iterator[UserTable]:
         """A table, its parent, the parent's parent …"""
         found = self.by_oid.get(oid)
         while found is not None:
@@ -226,15 +226,15 @@ class Publications:
             row = self._connection.execute(query, [name]).fetchone()
         return row[0] if row else ""
 
-    def relations(self) -> Relations:
+    def user_tables(self) -> UserTables:
         """All tables of users."""
         with source_errors("listing tables"):
-            rows = self._connection.execute(_RELATIONS).fetchall()
+            rows = self._connection.execute(_USER_TABLES).fetchall()
             visible = rows[0][-1] if rows else self._connection.execute(_VISIBLE).fetchall()[0][0]
         found = (
-            Relation(oid, CollectionId((schema, name)), *rest) for oid, schema, name, *rest, _visible in rows
+            UserTable(oid, CollectionId((schema, name)), *rest) for oid, schema, name, *rest, _visible in rows
         )
-        return Relations({relation.oid: relation for relation in found}, visible)
+        return UserTables({table.oid: table for table in found}, visible)
 
     def is_empty(self, oid: int) -> bool:
         """Whether a table, with its partitions, has no pages; False if somebody changes its definition."""
@@ -247,10 +247,10 @@ class Publications:
                 return False
         return row is not None and not row[0]
 
-    def relations_digest(self) -> str:
+    def user_tables_digest(self) -> str:
         """A digest of the oids, names, row types and parents of all tables of users."""
         with source_errors("listing tables"):
-            row = self._connection.execute(_RELATIONS_DIGEST).fetchone()
+            row = self._connection.execute(_USER_TABLES_DIGEST).fetchone()
         return (row[0] or "") if row else ""
 
     def partitions(self) -> list[tuple[CollectionId, CollectionId]]:

@@ -14,69 +14,62 @@ snapshot of this look shows it: an ancient one would have to lie between the two
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from adapters.postgres.server.visibility import Visibility
+from adapters.postgres.server.visibility import FIRST_XID, Visibility
 from engine.isolation.incomplete import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from adapters.postgres.server.questions.publications import Relation, Relations
+    from adapters.postgres.server.questions.publications import UserTable, UserTables
     from adapters.postgres.server.watches.membership import Members
     from engine.model import CollectionId
 
-_FIRST_XID: Final = 3
-"""Smaller ids stand for transactions that precede all others."""
 _NAMED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """The tables as they were at the last look (None: nobody has looked) and as they are now."""
-
-    before: Relations | None
-    now: Relations
-
-    def was_renamed(self, oid: int) -> bool:
-        """Whether a table whose row type was written anew had another name. A new owner writes it, too."""
-        was, now = self.before.by_oid.get(oid) if self.before else None, self.now.by_oid[oid]
-        return was is not None and was.id == now.id and was.owner == now.owner
-
-
-def left(
-    before: Members, now: Members, catalog: Catalog, inheriting: Callable[[], Collection[int]]
+def reattached(
+    before: Members, now: Members, tables: UserTables, inheriting: Callable[[], Collection[int]]
 ) -> dict[int, str]:
-    """Why members may lack changes since `before`, by oid: their names or their parents were others.
+    """Why members may lack changes since `before`, by oid: they were no partitions for a while.
 
     `inheriting` returns the members that only an entry of an ancestor publishes.
     """
-    stayed = [oid for oid in before.entries if oid in now.entries and oid in catalog.now.by_oid]
-    chains = {oid: [part.linked for part in catalog.now.chain(oid)] for oid in stayed}
-    linked = _younger(before, catalog.now, chain.from_iterable(chains.values()))
-    typed = _younger(before, catalog.now, (catalog.now.by_oid[oid].typed for oid in stayed))
-    moved = {oid for oid, links in chains.items() if not linked.isdisjoint(links)}
+    links = {oid: [part.linked for part in tables.chain(oid)] for oid in before.entries if oid in now.entries}
+    young = _younger(before, tables, chain.from_iterable(links.values()))
+    moved = {oid for oid, linked in links.items() if not young.isdisjoint(linked)}
     if moved:
         moved &= set(inheriting())
-    found = dict.fromkeys(moved, "it was detached from the table that is published, and attached again")
-    for oid in stayed:
-        if oid not in moved and catalog.now.by_oid[oid].typed in typed and catalog.was_renamed(oid):
+    return dict.fromkeys(moved, "it was detached from the table that is published, and attached again")
+
+
+def renamed(known: UserTables, members: Collection[int], tables: UserTables) -> dict[int, str]:
+    """Why `members` may lack changes since they were `known`, by oid: they had other names for a while.
+
+    A new owner writes the row type anew, too.
+    """
+    found: dict[int, str] = {}
+    for oid in members:
+        was, now = known.by_oid.get(oid), tables.by_oid.get(oid)
+        if was is None or now is None or was.typed == now.typed:
+            continue
+        if was.id == now.id and was.owner == now.owner:
             found[oid] = "it was renamed, and renamed back"
     return found
 
 
 def attached(
-    before: Members, now: Members, relations: Relations, is_empty: Callable[[int], bool]
+    before: Members, now: Members, tables: UserTables, is_empty: Callable[[int], bool]
 ) -> dict[int, str]:
     """Why roots that are published for their partitions lack rows, by oid: some came with rows."""
-    partitions = [part for part in relations.by_oid.values() if part.parent and not part.born_as_partition]
-    young = _younger(before, relations, (part.linked for part in partitions))
-    came: dict[int, list[Relation]] = {}
+    partitions = [part for part in tables.by_oid.values() if part.parent and not part.born_as_partition]
+    young = _younger(before, tables, (part.linked for part in partitions))
+    came: dict[int, list[UserTable]] = {}
     for part in partitions:
         if part.linked in young and part.oid not in now.entries:
-            _self, *above = relations.chain(part.oid)
+            _self, *above = tables.chain(part.oid)
             for root in above:
                 if root.oid in before.entries and root.oid in now.entries:
                     came.setdefault(root.oid, []).append(part)
@@ -90,10 +83,10 @@ def attached(
 
 
 def other_tables(
-    before: Members, now: Members, relations: Relations, publication: str
+    before: Members, now: Members, tables: UserTables, publication: str
 ) -> dict[CollectionId, tuple[Cause, str]]:
     """What names of members lack that belong to other tables now, with the reason."""
-    by_name = {relation.id: oid for oid, relation in relations.by_oid.items()}
+    by_name = {table.id: oid for oid, table in tables.by_oid.items()}
     found: dict[CollectionId, tuple[Cause, str]] = {}
     for oid, name in before.names.items():
         other = by_name.get(name, oid)
@@ -114,7 +107,7 @@ def other_tables(
     return found
 
 
-def _younger(before: Members, now: Relations, xids: Iterable[int]) -> frozenset[int]:
+def _younger(before: Members, now: UserTables, xids: Iterable[int]) -> frozenset[int]:
     """Those of these transactions that have become visible since `before`."""
-    missing = Visibility.parse(before.visible).missing({xid for xid in xids if xid >= _FIRST_XID})
+    missing = Visibility.parse(before.visible).missing({xid for xid in xids if xid >= FIRST_XID})
     return missing - Visibility.parse(now.visible).missing(missing)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from adapters.postgres.server.visibility import FIRST_XID
 from adapters.postgres.server.watches import absences
 from engine.isolation.incomplete import Cause, Incomplete
 from engine.model import Arrival, CollectionId
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
 
     from adapters.postgres.saved import SavedMembers
     from adapters.postgres.server.publication import Publication
-    from adapters.postgres.server.questions.publications import Relations
+    from adapters.postgres.server.questions.publications import UserTables
     from adapters.postgres.server.questions.questions import Questions
 
 _EVERY_S = 5.0
 _XIDS = 2**32
-_FIRST_XID = 3
-"""Smaller ids stand for transactions that precede all others."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,15 @@ class Members:
     visible: str = ""
 
     @classmethod
-    def of(cls, marks: Mapping[int, str], relations: Relations | None = None) -> Members:
+    def of(cls, marks: Mapping[int, str], tables: UserTables | None = None) -> Members:
         """From `Publication.marks`, each of which begins with the publication's two numbers."""
         split = {oid: _split(mark) for oid, mark in marks.items()}
         publication = next(iter(split.values()))[0] if split else ""
         entries = {oid: entry for oid, (_publication, entry) in split.items()}
-        if relations is None:
+        if tables is None:
             return cls(publication, entries)
-        names = {oid: relations.by_oid[oid].id for oid in entries if oid in relations.by_oid}
-        return cls(publication, entries, names, relations.visible)
+        names = {oid: tables.by_oid[oid].id for oid in entries if oid in tables.by_oid}
+        return cls(publication, entries, names, tables.visible)
 
     @cached_property
     def saved(self) -> SavedMembers:
@@ -123,7 +122,7 @@ def _written_since(mark: str, oldest: int) -> bool:
     Transaction ids are compared as the server does, on a circle.
     """
     written = (int(xid) for entry in mark.split(", ") for xid in entry.split(" ")[1::2])
-    return any(xid >= _FIRST_XID and (xid - oldest) % _XIDS < _XIDS // 2 for xid in written)
+    return any(xid >= FIRST_XID and (xid - oldest) % _XIDS < _XIDS // 2 for xid in written)
 
 
 def newly_published(
@@ -162,7 +161,7 @@ class MembershipWatch:
         self._questions, self._publication, self._fills = questions, publication, fills
         self._captures, self._clock = captures, clock
         self._due, self._digest = 0.0, ""
-        self._relations: Relations | None = None
+        self._tables: UserTables | None = None
         self._appeared: list[Arrival] = []
         self._since = ""
         self.members = Members()
@@ -172,12 +171,12 @@ class MembershipWatch:
 
         `oldest` is the oldest transaction of a slot that was found without a saved state.
         """
-        self._digest, self._relations, self._appeared = self._look(), None, []
+        self._digest, self._tables, self._appeared = self._look(), None, []
         marks = self._publication.marks(self._questions.publications)
-        relations = self._questions.publications.relations()
-        now = Members.of(marks, relations)
+        tables = self._questions.publications.user_tables()
+        now = Members.of(marks, tables)
         before = Members.from_json(saved) or now
-        found = self._compared(before, now, relations, position)
+        found = self._compared(before, now, tables, position)
         self._since, self._due = position, self._clock() + _EVERY_S
         if saved is None and oldest is not None:
             why = f"publication {self._publication.name!r} has it by an entry that may be newer than the slot"
@@ -196,25 +195,28 @@ class MembershipWatch:
             return []
         self._digest = digest
         marks = self._publication.marks(self._questions.publications)
-        relations = self._questions.publications.relations()
-        return self._compared(self.members, Members.of(marks, relations), relations, since)
+        tables = self._questions.publications.user_tables()
+        return self._compared(self.members, Members.of(marks, tables), tables, since)
 
-    def _compared(self, before: Members, now: Members, relations: Relations, since: str) -> list[Incomplete]:
-        """Note the members and relations as they are now; returns the tables that lack changes since."""
-        known, self.members, self._relations = self._relations, now, relations
+    def _compared(self, before: Members, now: Members, tables: UserTables, since: str) -> list[Incomplete]:
+        """Note the members and tables as they are now; returns the tables that lack changes since."""
+        known, self.members, self._tables = self._tables, now, tables
         unchanged = {
             oid
-            for oid, relation in relations.by_oid.items()
-            if relation.unchanged and (relation.born_as_partition or not relation.parent)
+            for oid, table in tables.by_oid.items()
+            if table.unchanged and (table.born_as_partition or not table.parent)
         }
         existing = None if known is None else known.by_oid
         self._appeared += self._named(newly_published(before, now, existing, unchanged))
         gaps = before.gaps(now, self._publication.name)
+        if known is not None:
+            gaps |= absences.renamed(known, before.entries.keys() & now.entries.keys(), tables)
         if before.visible:
-            asked, catalog = self._questions.publications, absences.Catalog(known, relations)
-            gaps |= absences.left(before, now, catalog, partial(self._publication.inheriting, asked))
-            gaps |= absences.attached(before, now, relations, asked.is_empty)
-        others = absences.other_tables(before, now, relations, self._publication.name)
+            asked = self._questions.publications
+            inheriting = partial(self._publication.inheriting, asked)
+            gaps |= absences.reattached(before, now, tables, inheriting)
+            gaps |= absences.attached(before, now, tables, asked.is_empty)
+        others = absences.other_tables(before, now, tables, self._publication.name)
         found = self._incomplete(gaps, since)
         return found + [
             Incomplete(name, cause, since, why)
@@ -244,7 +246,7 @@ class MembershipWatch:
     def _look(self) -> str:
         asked = self._questions.publications
         digest = asked.digest(self._publication.name)
-        return f"{digest} {asked.relations_digest()}" if digest else ""
+        return f"{digest} {asked.user_tables_digest()}" if digest else ""
 
     def _incomplete(self, gaps: Mapping[int, str], since: str) -> list[Incomplete]:
         """Gaps by table name; a dropped table has none and is left out."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from adapters.postgres.server.questions.publications import Relation, Relations
-from adapters.postgres.server.watches.absences import Catalog, attached, left, other_tables
+from adapters.postgres.server.questions.publications import UserTable, UserTables
+from adapters.postgres.server.watches.absences import attached, other_tables, reattached, renamed
 from adapters.postgres.server.watches.membership import Members
 from engine.isolation.incomplete import Cause
 from engine.model import CollectionId
@@ -17,24 +17,25 @@ _ANCIENT: Final = 1000 + 2**31 - 50
 """So long ago that it looks like a transaction to come."""
 
 
-def relation(oid: int, name: str, *, parent: int = 0, typed: int = 700, linked: int = 0) -> Relation:
+def relation(oid: int, name: str, *, parent: int = 0, typed: int = 700, linked: int = 0) -> UserTable:
     """A table that was created long ago."""
     names = CollectionId(("public", name))
-    return Relation(oid, names, parent, 10, typed, linked, unchanged=True, born_as_partition=False)
+    return UserTable(oid, names, parent, 10, typed, linked, unchanged=True, born_as_partition=False)
 
 
-def relations(*found: Relation, visible: str = NOW) -> Relations:
-    return Relations({each.oid: each for each in found}, visible)
+def relations(*found: UserTable, visible: str = NOW) -> UserTables:
+    return UserTables({each.oid: each for each in found}, visible)
 
 
-def members(seen: Relations, *oids: int) -> Members:
+def members(seen: UserTables, *oids: int) -> Members:
     return Members.of({oid: f"16500 740 {oid} 741" for oid in oids}, seen)
 
 
 class TestLeft:
-    def reasons(self, before: Relations, now: Relations, *, inherits: bool = True) -> dict[int, str]:
+    def reasons(self, before: UserTables, now: UserTables, *, inherits: bool = True) -> dict[int, str]:
         found = {LEAF} if inherits else ()
-        return left(members(before, LEAF), members(now, LEAF), Catalog(before, now), lambda: found)
+        returned = reattached(members(before, LEAF), members(now, LEAF), now, lambda: found)
+        return renamed(before, [LEAF], now) | returned
 
     def test_a_partition_that_was_detached_and_attached_again(self):
         root = relation(ROOT, "r")
@@ -67,7 +68,7 @@ class TestLeft:
 
 
 class TestAttached:
-    def reasons(self, part: Relation, *, empty: bool = False) -> dict[int, str]:
+    def reasons(self, part: UserTable, *, empty: bool = False) -> dict[int, str]:
         before, now = relations(relation(ROOT, "r"), visible=BEFORE), relations(relation(ROOT, "r"), part)
         return attached(members(before, ROOT), members(now, ROOT), now, lambda _oid: empty)
 
@@ -87,7 +88,7 @@ class TestAttached:
 
 
 class TestOtherTables:
-    def found(self, now: Relations, *published: int) -> dict[CollectionId, Cause]:
+    def found(self, now: UserTables, *published: int) -> dict[CollectionId, Cause]:
         before = relations(relation(ROOT, "r"), relation(LEAF, "p"), visible=BEFORE)
         lacking = other_tables(members(before, ROOT, LEAF), members(now, *published), now, "pub")
         return {name: cause for name, (cause, _why) in lacking.items()}
