@@ -258,11 +258,10 @@ class Search:
         yield (self._opening(planned.plan, contents) if self._told else ()), after
 
     def _measured(self, place: Place, shown: int, snapshot: int) -> Place:
-        heard = place.heard
+        after = place._replace(shown=shown, snapshot=snapshot)
         if self._engine.ended(snapshot):
-            # Nothing was there to read. Consumers know once they have heard what measuring saw.
-            heard = max(heard, shown.bit_length())
-        return place._replace(shown=shown, snapshot=snapshot, heard=heard)
+            self._finished(after, ("the table is finished",))
+        return after
 
     def _opening(self, plan: int, contents: str) -> Facts:
         what = " and ".join(
