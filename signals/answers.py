@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, Purpose, ResumeSnapshot, StopSnapshot
-from engine.printable import printable
+from engine.printable import first_named, printable
 from engine.saved import read_text
 from signals.model import Signal
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from signals.parse.commands import AcceptedSignal
 
 _LOG: Final = logging.getLogger("signals")
-_MAX_NAMED: Final = 10
 _MAX_ID: Final = 100
 _MAX_TEXT: Final = 4_000
 
@@ -146,7 +145,7 @@ def _promise(command: Command) -> str:
         case ExecuteSnapshot(targets=()):
             return "nothing to do, 'data-collections' is empty"
         case ExecuteSnapshot(targets=targets):
-            named = _listed([target.collection for target in targets])
+            named = first_named([target.collection for target in targets])
             return f"{_kind(command)} of {named}{_scoped(targets[0].scope)}"
         case StopSnapshot(collections=collections):
             what = "blocking snapshot" if command.blocking else "snapshot"
@@ -176,10 +175,4 @@ def _scoped(scope: Scope | None) -> str:
 
 
 def _meant(collections: Sequence[object] | None, what: str = "snapshot") -> str:
-    return f"every {what} in progress" if collections is None else f"the {what} of {_listed(collections)}"
-
-
-def _listed(collections: Sequence[object]) -> str:
-    names = ", ".join(str(collection) for collection in collections[:_MAX_NAMED])
-    more = len(collections) - _MAX_NAMED
-    return f"{names} and {more} more" if more > 0 else names
+    return f"every {what} in progress" if collections is None else f"the {what} of {first_named(collections)}"

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.model import ExecuteSnapshot, Target
+from engine.printable import first_named
 from engine.snapshot.changes.commands import execute
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 _PREFIX = "tidemark-new-"
-_NAMED = 10
 
 
 def with_new_collections(
@@ -87,6 +87,4 @@ def _label(found: Arrival) -> str:
 def _why(found: Arrival) -> str:
     if not found.columns:
         return "is captured from now on"
-    named = ", ".join(found.columns[:_NAMED])
-    more = f" and {len(found.columns) - _NAMED} more" if len(found.columns) > _NAMED else ""
-    return f"has new columns whose values in older rows are not in the log: {named}{more}"
+    return f"has new columns whose values in older rows are not in the log: {first_named(found.columns)}"

@@ -27,6 +27,7 @@ from engine.errors import Loss, PositionLost
 from engine.isolation.incomplete import Cause, Incomplete, with_faults
 from engine.job.saved.recovery import PREFIX, Recovery
 from engine.model import ExecuteSnapshot, Purpose, Target
+from engine.printable import first_named
 from engine.snapshot.changes.commands import execute
 from engine.snapshot.changes.restarts import restart_all
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from engine.snapshot.queue import Snapshot
 
 _log = logging.getLogger("engine")
-_NAMED: Final = 10
 _BEGINNING: Final = "the beginning"
 
 
@@ -155,7 +155,7 @@ def tell_end(before: State, after: State) -> None:
         return
     lacking = [str(fault.collection) for fault in after.incomplete]
     if lacking:
-        _log.error("the recovery has ended, and not all is repaired: %s", _named(lacking))
+        _log.error("the recovery has ended, and not all is repaired: %s", first_named(lacking))
     else:
         _log.warning("the recovery has ended: every collection of the copy is complete again")
 
@@ -163,8 +163,3 @@ def tell_end(before: State, after: State) -> None:
 def _repairs(state: State, recovery: Recovery) -> bool:
     requests = (request for table in state.snapshot.tables for request in table.requests)
     return any(request.signal == recovery.label for request in requests)
-
-
-def _named(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if found[_NAMED:] else "")

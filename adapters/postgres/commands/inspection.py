@@ -10,6 +10,7 @@ from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import PostgresSettings
 from engine.config.findings import Distance, Finding
+from engine.printable import first_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,10 +126,7 @@ def _exists(there: bool) -> str:  # noqa: FBT001  likewise
 
 
 def _but(tables: Sequence[CollectionId], what: str) -> str:
-    if not tables:
-        return ""
-    more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
-    return f", {what} {', '.join(map(str, tables[:_NAMED]))}{more}"
+    return f", {what} {first_named(tables, _NAMED)}" if tables else ""
 
 
 def _listed(tables: Sequence[CollectionId]) -> str:

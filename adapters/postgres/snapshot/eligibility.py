@@ -19,6 +19,7 @@ from adapters.postgres.snapshot.table_changes.fingerprint import forms
 from adapters.source.schema_digest import schema_digest
 from adapters.source.signals.scopes import JsonKind, ScopeColumn, texts_of
 from engine.errors import SignalError, UnknownCollection
+from engine.printable import first_named
 from engine.snapshot.surrogate_key import key_columns
 
 if TYPE_CHECKING:
@@ -304,12 +305,11 @@ class Eligibility:
         if table.kind == _PARTITIONED:
             leaves = self._publication.leaves(self._questions.publications, table.oid)
         if leaves:
-            named = ", ".join(str(leaf) for leaf in leaves[:_LEAVES_NAMED])
-            more = f" and {len(leaves) - _LEAVES_NAMED} more" if len(leaves) > _LEAVES_NAMED else ""
+            named = first_named(leaves, _LEAVES_NAMED)
             return SignalError(
                 f"publication {name!r} has its partitions under their own names",
                 where=table.id,
-                hint=f"ask for {named}{more}; or ALTER PUBLICATION … SET (publish_via_partition_root = true)",
+                hint=f"ask for {named}; or ALTER PUBLICATION … SET (publish_via_partition_root = true)",
             )
         return SignalError(
             f"publication {name!r} does not have the table under its own name",

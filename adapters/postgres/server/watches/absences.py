@@ -15,10 +15,11 @@ snapshot of this look shows it: an ancient one would have to lie between the two
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from adapters.postgres.server.visibility import FIRST_XID, Visibility
 from engine.isolation.incomplete import Cause
+from engine.printable import first_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.publications import UserTable, UserTables
     from adapters.postgres.server.watches.membership import Members
     from engine.model import CollectionId
-
-_NAMED: Final = 10
 
 
 def reattached(
@@ -75,10 +74,8 @@ def attached(
                     came.setdefault(root.oid, []).append(part)
     found: dict[int, str] = {}
     for oid, parts in came.items():
-        if filled := [str(part.id) for part in parts if not is_empty(part.oid)]:
-            more = f" and {len(filled) - _NAMED} more" if filled[_NAMED:] else ""
-            named = ", ".join(filled[:_NAMED]) + more
-            found[oid] = f"partitions were attached whose rows are not in the log: {named}"
+        if filled := [part.id for part in parts if not is_empty(part.oid)]:
+            found[oid] = f"partitions were attached whose rows are not in the log: {first_named(filled)}"
     return found
 
 

@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import TableBusy
+from engine.printable import first_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,11 +105,9 @@ class Writers:
 
 
 def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
-    more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
     return TableBusy(
         "waits for transactions that were writing to it when it was first seen to be published: "
-        + ", ".join(holders[:_NAMED])
-        + more,
+        + first_named(holders, _NAMED),
         where=name,
         hint="end them, or list the table in tidemark.snapshot.accept.risk",
     )
