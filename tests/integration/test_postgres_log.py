@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapters.postgres.log.reader import PostgresLog, SessionTools
-from adapters.postgres.log.stream.subscription import LogBounds, Start, Subscription
+from adapters.postgres.log.stream.subscription import LogBounds, SentBefore, Start, Subscription
 from adapters.system import system_clock
 from engine.errors import SourceError
 from engine.model import Position
@@ -20,7 +20,9 @@ from engine.model import Position
 pytestmark = pytest.mark.integration
 
 
-def opened(database, start: Position, slot: str = "s", *, streaming: bool = True) -> PostgresLog:
+def opened(
+    database, start: Position, slot: str = "s", *, streaming: bool = True, sent: SentBefore | None = None
+) -> PostgresLog:
     """A session, once the server has let go of the one before."""
     deadline = time.monotonic() + 10.0
     while True:
@@ -28,7 +30,7 @@ def opened(database, start: Position, slot: str = "s", *, streaming: bool = True
             return PostgresLog(
                 database.dsn(),
                 subscription=Subscription(slot, "p", streaming=streaming),
-                start=Start(start),
+                start=Start(start, sent=sent),
                 tools=SessionTools(system_clock(), Path(gettempdir())),
                 bounds=LogBounds(part_rows=1),
             )
@@ -222,3 +224,39 @@ def taken(log: PostgresLog, found: list[bytes]) -> Position | None:
 def number(insert: bytes) -> int:
     """The value of the only column, which follows kind, relation, `N`, the columns' number, kind and size."""
     return int(insert[25 + 1 + 4 + 1 + 2 + 1 + 4 :])
+
+
+def confirmed(connection: Any) -> int:
+    """Up to where the slot has been acknowledged."""
+    (lsn,) = connection.execute(
+        "SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE slot_name = 's'"
+    ).fetchone()
+    return int(lsn)
+
+
+def test_what_comes_below_the_saved_position_is_not_acknowledged_before_it_is_taken(database):
+    with database.connect() as connection:
+        with_slot(connection)
+        connection.execute("INSERT INTO t VALUES (1)")
+        (end,) = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        saved = Position((int(end), 0))
+        begins = confirmed(connection)
+
+        log = opened(database, saved, sent=SentBefore(None, begins))
+        log.acknowledge(saved)
+        time.sleep(1.0)  # it would be there by now
+        assert confirmed(connection) == begins
+
+        connection.execute("INSERT INTO t VALUES (2)")
+        entries, deadline = 0, time.monotonic() + 10.0
+        while entries < 2 and time.monotonic() < deadline:
+            span = log.take(0.1)
+            entries += span.entries if span else 0
+            saved = span.end if span else saved
+        assert entries == 2
+
+        log.acknowledge(saved)
+        while confirmed(connection) < int(saved.order[0]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        log.close()
+        assert confirmed(connection) == int(saved.order[0])

@@ -77,7 +77,7 @@ class PostgresLog:
             part_bytes=bounds.part_bytes,
             sent=sent.commit if sent else None,
         )
-        self._start = start.position
+        self._start, self._opened_at = start.position, lsn_of(start.position)
         self._silence = ServerSilence(bounds.silence_s, tools.clock.monotonic(), give_up)
         self._hurry = self._full = False
         self._share, self._next_status_s = 1.0, 0.0
@@ -143,10 +143,14 @@ class PostgresLog:
         return self._assembler.entries, self._assembler.bytes
 
     def acknowledge(self, position: Position) -> None:
-        """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""
+        """Tell the server that everything up to `position` is safe. Does nothing inside a transaction.
+
+        Where this session began tells nothing of what has come in it. A server that was restored may have
+        committed others below that position, which are sent now, and which no turn has saved yet.
+        """
         lsn, sequence = parts_of(position)
         with self._thread.changed:
-            if not sequence and lsn > self._intake.acknowledged:
+            if not sequence and lsn > max(self._intake.acknowledged, self._opened_at):
                 self._intake.acknowledged = lsn
                 self._pipe.wake()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.postgres.log.reader import SessionTools
-    from adapters.postgres.log.stream.subscription import SentCommit, Start
+    from adapters.postgres.log.stream.subscription import SentBefore, Start
     from adapters.postgres.server.connection import Server
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -64,7 +64,7 @@ def _bounds(settings: Settings, silence_s: float) -> LogBounds:
     )
 
 
-def await_past(log: PostgresLog, sent: SentCommit | None, clock: Clock) -> None:
+def await_past(log: PostgresLog, sent: SentBefore | None, clock: Clock) -> None:
     """Return once the log has brought again what was sent before.
 
     Raises PositionLost if it does not come.
@@ -73,6 +73,6 @@ def await_past(log: PostgresLog, sent: SentCommit | None, clock: Clock) -> None:
     while not log.await_past(_LOOK_S):
         if clock.sleep(0.0):
             raise SourceError("stopped while the log skipped entries sent before")
-        if sent and clock.monotonic() >= tell_at:
+        if sent and sent.commit and clock.monotonic() >= tell_at:
             tell_at = float("inf")
             _log.info("skipping entries sent before, up to %s", format_lsn(sent.commit.end))

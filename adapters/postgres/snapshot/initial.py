@@ -13,8 +13,8 @@ from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
 from adapters.postgres.log.slots.slot import Slot, allow_failover, check_slot, drop_slot, find_slot
 from adapters.postgres.log.slots.takeover import Takeover
-from adapters.postgres.log.stream.subscription import SentCommit
-from adapters.postgres.server.position import position_at
+from adapters.postgres.log.stream.subscription import SentBefore
+from adapters.postgres.server.position import lsn_of, position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.settings import GeneratedColumns, PostgresSettings
 from adapters.postgres.snapshot.slot_snapshot import LogStart, begin_log, create_slot, hold
@@ -82,7 +82,7 @@ class SlotStart:
         self._slot: Slot | None = None
         self._may_be_there = True
         self._left: Fork | None = None
-        self.sent: SentCommit | None = None
+        self.sent: SentBefore | None = None
         self.takeover: Takeover | None = None
 
     def find_log(self, state: State) -> FoundLog:
@@ -145,15 +145,18 @@ class SlotStart:
         check_reach(lsn, identity.lsn or 0)
         return position
 
-    def _sent_before(self, state: State, slot: Slot) -> SentCommit | None:
-        """The last commit that was sent, if the slot begins before it and will bring it again unchanged."""
-        commit = _last_commit(state)
+    def _sent_before(self, state: State, slot: Slot) -> SentBefore | None:
+        """What comes again if the session begins where the slot does, before the saved position.
+
+        It begins there even if nothing was sent from there on: what comes then below the saved position was
+        committed by a server that was restored, and is new.
+        """
         same = state.memory.get("subscription") == self._tools.subscription
-        return (
-            SentCommit(commit, slot.confirmed_lsn)
-            if commit and same and slot.confirmed_lsn < commit.end
-            else None
-        )
+        if not same or state.position is None or slot.confirmed_lsn >= lsn_of(state.position):
+            return None
+        commit = _last_commit(state)
+        again = commit if commit and slot.confirmed_lsn < commit.end else None
+        return SentBefore(again, slot.confirmed_lsn)
 
     def check_again(self, position: Position, session: LogSession) -> None:
         """Check the slot once more, now that this job reads it and nobody else can move it.

@@ -109,6 +109,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         patch.object(initial, "check_fork", _fork),
         patch.object(initial.SlotStart, "_sent_before", _nothing),
     ),
+    "unsent-below-the-position": lambda: patch.object(initial.SlotStart, "_sent_before", _nothing),
     "restored-volume": lambda: patch.object(initial.SlotStart, "_sent_before", _nothing),
     "attempt-beyond-a-restore": lambda: patch.object(State, "after_attempt", lambda state, _attempted: state),
     "recreated-publication": lambda: patch.object(membership.Members, "gaps", _without_moves),
@@ -124,7 +125,9 @@ MENDS: Mapping[str, Callable[[], Any]] = {
         initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True
     ),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
-    "stale-state": lambda: patch.object(initial, "check_slot", lambda slot, *_rest: slot),
+    "stale-state": lambda: patch.object(
+        initial, "check_slot", lambda slot, _name, begun, _left: slot or initial.Slot(initial.lsn_of(begun))
+    ),
     "hidden-transactions": lambda: patch.object(
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
     ),

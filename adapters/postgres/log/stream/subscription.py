@@ -91,10 +91,13 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class SentCommit:
-    """The last commit that was sent. A session that begins before it, at `slot_lsn`, must bring it again."""
+class SentBefore:
+    """What a session brings again that begins at `slot_lsn`, before the saved position.
 
-    commit: Commit
+    `commit` is the last commit that was sent, if it is behind `slot_lsn`: it must come again.
+    """
+
+    commit: Commit | None
     slot_lsn: int
 
 
@@ -107,7 +110,7 @@ class Start:
 
     position: Position
     last_commit_end: int | None = None
-    sent: SentCommit | None = None
+    sent: SentBefore | None = None
     server: Identity | None = None
 
 
