@@ -78,7 +78,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
     first: InitialSnapshot[HeldSnapshot] = InitialSnapshot(
         settings.snapshot, chosen, clock.new_id(), clock.sleep
     )
-    tools = SlotTools(settings, server, chosen, clock, locks, locations.previous)
+    tools = SlotTools(settings, server, chosen, clock, locks, locations.previous, locations.confirm)
     source = _source(settings, spark, locations, server, first, tools)
     return SuppliedSource(
         source,

@@ -24,7 +24,7 @@ from engine.errors import ConfigError, PositionLost
 from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from adapters.postgres.log.forks import Fork
     from adapters.postgres.log_session import LogSession
@@ -46,7 +46,8 @@ class SlotTools:
     """What every start works with.
 
     `watch` makes the snapshot give way to sessions that wait for a table, where the log can make up for it.
-    `previous` held the job's lease before, and may still be using the slot.
+    `previous` held the job's lease before, and may still be using the slot. `confirm` raises LeaseLost if
+    another job holds the lease by now: the slot may be that job's.
     """
 
     settings: Settings
@@ -55,6 +56,7 @@ class SlotTools:
     clock: Clock
     watch: LockWatch
     previous: str = ""
+    confirm: Callable[[], None] = lambda: None
 
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that returns a table's rows; None for all of them."""
@@ -170,6 +172,7 @@ class SlotStart:
 
     def give_up(self) -> None:
         """Drop the slot of the log before."""
+        self._tools.confirm()
         drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
         self._slot = self.sent = None
 
@@ -197,13 +200,15 @@ class SlotStart:
             return hold(self._server, tables, self._settings.snapshot.lock_timeout_ms, self._tools.clock)
         if self._may_be_there:
             # A slot that was not there, and is now, belongs to a job that took over: creating one fails.
+            self._tools.confirm()
             drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
         return begin_log(self._server, self._beginning(), lambda: self.collections(state))
 
     def _beginning(self) -> LogStart:
         tools, timeout_ms = self._tools, self._settings.snapshot.lock_timeout_ms
         postgres = self._settings.source_as(PostgresSettings)
-        return LogStart(postgres.slot, timeout_ms, tools.clock, tools.watch, postgres.slot_failover)
+        failover = postgres.slot_failover
+        return LogStart(postgres.slot, timeout_ms, tools.clock, tools.watch, failover, tools.confirm)
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""

@@ -88,7 +88,8 @@ class LogStart:
     """How to begin a log: the slot's name, how long to wait for a table's lock.
 
     `watch` makes the snapshot give way to sessions that wait for the tables while it is held. With `failover`
-    standbys may synchronise the slot.
+    standbys may synchronise the slot. `confirm` raises LeaseLost if another job holds the lease by now, and
+    may have taken over the slot.
     """
 
     slot: str
@@ -96,6 +97,7 @@ class LogStart:
     clock: Clock
     watch: LockWatch | None = None
     failover: bool = False
+    confirm: Callable[[], None] = lambda: None
 
 
 def begin_log(
@@ -113,6 +115,7 @@ def begin_log(
             holding = HoldSettings(beginning.lock_timeout_ms, adopt=name)
             held = _export_snapshot(server, listed, holding, beginning.clock, beginning.watch)
         except Exception:
+            beginning.confirm()
             drop_slot(server, slot)
             raise
     _log.info("created replication slot %s at %s, its snapshot held", slot, format_lsn(lsn))

@@ -42,6 +42,7 @@ class Locations:
     is what the source knows of time. `owner` and `previous` are the current and the previous holder of the
     checkpoint's lease; empty if there is none. `form` is the sink's. `admit` asks the sink whether it accepts
     these collections' events, before the source is made to keep a log for them; it raises SinkError.
+    `confirm` looks at the lease, and raises LeaseLost if another job has taken it.
     """
 
     checkpoint: str
@@ -54,6 +55,7 @@ class Locations:
     previous: str = ""
     form: EventForm = EventForm.RECORDS
     admit: Callable[[Sequence[CollectionId]], None] = lambda _collections: None
+    confirm: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def opened(
             leased.previous,
             sink.form,
             partial(_admit, settings, made),
+            leased.leases.confirm,
         )
         yield Site(leased, sink, stages.emitters, locations, made, certificates, stages.shared_disk)
 

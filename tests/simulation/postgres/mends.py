@@ -20,6 +20,7 @@ from adapters.postgres.server import table
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import BY_CTID
+from adapters.storage.lease import Leases
 from engine.job import loop
 from engine.job.saved.state import State
 from engine.snapshot import queue_entry
@@ -121,9 +122,13 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     ),
     "key-changed-before-bounds": lambda: patch.object(queue_entry.Table, "bounded", _of_any_key),
     "slot-dropped-under-a-view": lambda: patch("adapters.source.initial._is_there", lambda *_given: True),
-    "slot-made-meanwhile": lambda: patch.object(
-        initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True
+    "slot-made-meanwhile": lambda: _both(
+        patch.object(
+            initial.SlotStart, "_may_be_there", property(lambda _start: True, _nothing), create=True
+        ),
+        patch.object(Leases, "confirm", _nothing),
     ),
+    "slot-of-the-next-job": lambda: patch.object(Leases, "confirm", _nothing),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
     "stale-state": lambda: patch.object(
         initial, "check_slot", lambda slot, _name, begun, _left: slot or initial.Slot(initial.lsn_of(begun))

@@ -141,7 +141,8 @@ class PostgresWorld(SourceWorld):
             settings.snapshot, chosen, clock.new_id(), clock.sleep
         )
         previous, self._holder = self._holder, f"process {life.number}"
-        tools = SlotTools(settings, server, chosen, clock, watch, previous)
+        assert life.leases is not None
+        tools = SlotTools(settings, server, chosen, clock, watch, previous, life.leases.confirm)
         encoder = SpanEncoder(Executors(life), ExecutorBlocks(), local_rows=1_000)
         own = SourceTools(
             PostgresSpans(settings.events, encoder, clock),
