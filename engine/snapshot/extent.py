@@ -287,13 +287,16 @@ class Advance:
         again = [key for key in progress.reread if key not in asked or key in self.lacking]
         again += sorted(self.lacking.difference(progress.reread), key=str)
         points = {key for run in self.runs for key in run.points}
+        rows = progress.rows + self.rows
         return replace(
             progress,
-            extent=self._learned(progress.extent),
+            extent=self._learned(
+                progress.extent if asked or points else self._counted(progress.extent, rows)
+            ),
             left=_less(progress.left, [run for run in self.runs if not run.keys and not run.points]),
             points=tuple(key for key in progress.points if key not in points),
             found=progress.found + (self.rows if points else 0),
-            rows=progress.rows + self.rows,
+            rows=rows,
             emitted=progress.emitted + self.emitted,
             chunks=progress.chunks + sum(run.chunks for run in self.runs),
             reread=tuple(again),
@@ -307,6 +310,16 @@ class Advance:
         if self.certified is None or before is None:
             return self.certified or before
         return before.with_next(self.certified)
+
+    def _counted(self, extent: Extent, rows: int) -> Extent:
+        """The extent with so many rows, if fewer were estimated.
+
+        With more rows in the same bytes each row is smaller, but not smaller than a staged one.
+        """
+        if rows <= extent.rows:
+            return extent
+        least = min(extent.row_bytes, self.bytes / max(self.rows, 1))
+        return replace(extent, rows=rows, bytes=max(extent.bytes, int(least * rows)))
 
     def _learned(self, extent: Extent) -> Extent:
         """The extent with the measured size of rows, if they are larger than estimated."""

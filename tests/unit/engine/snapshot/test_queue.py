@@ -189,6 +189,33 @@ def test_the_size_of_rows_is_learnt_from_those_read(rows, staged, expected):
     assert table.progress.extent.bytes == expected
 
 
+@pytest.mark.parametrize(
+    ("staged", "expected"),
+    [
+        pytest.param(4, 1000, id="in the same bytes"),
+        pytest.param(80, 240 * 10, id="but no smaller than staged or estimated"),
+        pytest.param(101_024, 240 * 100_000, id="and as large as those read"),
+    ],
+)
+def test_more_rows_than_estimated_are_each_smaller(staged, expected):
+    # Otherwise a table of which the database knows a few rows would be read in windows of a few, for days.
+    snapshot = queued(A).with_extent(1, EXTENT, 5)
+    for end in range(1, 4):
+        part = run(None if end == 1 else str(end - 1), str(end))
+        snapshot = snapshot.advanced(Advance(1, (part,), rows=80, bytes=80 * staged))
+    (table,) = snapshot.tables
+
+    assert table.progress is not None
+    assert (table.progress.extent.rows, table.progress.extent.bytes) == (240, expected)
+
+
+def test_rows_read_again_are_no_further_rows():
+    (table,) = mending().advanced(Advance(1, (replace(run(None, None), keys=(("7",),)),), rows=500)).tables
+
+    assert table.progress is not None
+    assert table.progress.extent.rows < 500
+
+
 def test_a_repair_sends_rows_and_stays_in_the_queue():
     (table,) = mending().tables
 
