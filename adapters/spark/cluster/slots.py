@@ -22,20 +22,35 @@ _UNBOUNDED: Final = 1 << 20
 def slots_of(spark: SparkSession) -> Callable[[], int]:
     """Tells how many tasks a window should be read by."""
     context = spark.sparkContext
+    running = _running(context)
     if str(context.master).startswith("local"):
-        fixed = now(context)
+        fixed = running()
         return lambda: fixed
     conf = context.getConf()
     if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() != "true":
-        return partial(now, context)
+        return running
     executors = _number(conf.get("spark.dynamicAllocation.maxExecutors"), _UNBOUNDED)
     most = executors * _number(conf.get("spark.executor.cores"), 1)
-    return lambda: with_growth(now(context), most)
+    return lambda: with_growth(running(), most)
 
 
 def now(context: SparkContext) -> int:
     """The tasks that run at once on the executors that are there; at least 1."""
+    return _running(context)()
+
+
+def _running(context: SparkContext) -> Callable[[], int]:
+    """Tells that. Where a default parallelism is set, Spark would tell the setting, so slots are counted."""
+    return partial(_counted if context.getConf().get("spark.default.parallelism") else _told, context)
+
+
+def _told(context: SparkContext) -> int:
     return max(1, int(context.defaultParallelism))
+
+
+def _counted(context: SparkContext) -> int:
+    scala = context._jsc.sc()  # noqa: SLF001  there is no public way
+    return max(1, int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())))
 
 
 def with_growth(running: int, most: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,13 @@ class Context:
 
     @property
     def defaultParallelism(self) -> int:  # noqa: N802  Spark's name
-        return self.slots
+        return int(self.settings.get("spark.default.parallelism", self.slots))
+
+    @property
+    def _jsc(self) -> Any:
+        scala = Mock()
+        scala.sc().maxNumConcurrentTasks.return_value = self.slots
+        return scala
 
     def getConf(self) -> dict[str, str]:  # noqa: N802  Spark's name
         return self.settings
@@ -70,6 +77,12 @@ def test_with_dynamic_allocation_some_tasks_wait_so_that_more_executors_start(se
     given |= {names[name]: value for name, value in settings.items()}
 
     assert slots(Context("yarn", running, given))() == tasks
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://m:7077"])
+def test_a_parallelism_that_is_set_says_nothing_of_the_slots(master):
+    # Clusters often have it in spark-defaults.conf. Windows would have room for so many tasks' rows.
+    assert slots(Context(master, 2, {"spark.default.parallelism": "200"}))() == 2
 
 
 def test_growth_doubles():
