@@ -242,8 +242,11 @@ class StreamedSpans:
         )
         return decoded, {table: why for result in decoded for table, why in result.faults.items()}
 
-    def _switch(self, tellers: Mapping[CollectionId, int], taken: LogSlice) -> None:
-        """Have tables read again whose change table is gone or replaced: changes in between are missing."""
+    def _switch(self, tellers: Mapping[CollectionId, tuple[int, frozenset[str]]], taken: LogSlice) -> None:
+        """Have tables read again whose change table is gone or replaced: changes in between are missing.
+
+        So are tables that have lost a column, which may have been added again with other values.
+        """
         now = taken.instances.tellers(taken.end)
         for table, teller in tellers.items():
             if now.get(table) != teller:

@@ -78,3 +78,23 @@ def test_an_instance_without_commands_is_read_in_the_order_of_changes_with_a_war
 
         assert [event["key"]["id"] for event in driven.events("t")] == list(range(12))
     assert len([message for message in caplog.messages if "without __$command_id" in message]) == 1
+
+
+def test_a_snapshot_has_null_for_a_column_that_was_dropped_and_added_again_under_its_instance(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v int NULL)")
+    shop.enable_cdc("dbo.t")
+    named = {"signal__data__collection": "shop.dbo.signals"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **named) as driven:
+        shop.execute("ALTER TABLE dbo.t DROP COLUMN v")
+        shop.execute("ALTER TABLE dbo.t ADD v nvarchar(50) NULL")
+        shop.execute("INSERT INTO dbo.t VALUES (1, N'no number')")
+        data = '{"data-collections": ["shop.dbo.t"], "type": "incremental"}'
+        shop.execute(f"INSERT INTO dbo.signals VALUES ('{uuid4()}', 'execute-snapshot', '{data}')")
+        sqlserver.start_capture(0.02)
+        driven.until_answered("finished")
+
+        assert driven.ops("t") == [("c", {"id": 1, "v": None}), ("r", {"id": 1, "v": None})]

@@ -298,6 +298,19 @@ def test_a_column_does_not_take_the_number_of_one_that_was_dropped(shop):
     ]
 
 
+def test_a_key_column_that_was_dropped_and_added_again_is_no_key_in_the_log(shop):
+    shop.execute("CREATE TABLE dbo.t (id int NOT NULL, v int NULL)")
+    shop.enable_cdc("dbo.t")
+    shop.execute("ALTER TABLE dbo.t DROP COLUMN id")
+    shop.execute("ALTER TABLE dbo.t ADD id int NOT NULL")
+    shop.execute("CREATE UNIQUE INDEX i ON dbo.t (id)")
+
+    ((_capture, table),) = captured(shop)
+
+    assert table.lost == {"id"}
+    assert table.key == ()
+
+
 def test_a_database_that_was_forced_over_tells_which_fork_it_left_and_where(shop):
     shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
     shop.enable_cdc("dbo.t")

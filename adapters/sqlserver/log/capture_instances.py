@@ -33,9 +33,12 @@ class Instances:
         """A table as its older instance describes it; None if it has no instance."""
         return next((self.tables[capture.name] for capture in self.captures if capture.table == table), None)
 
-    def tellers(self, position: LogPosition) -> dict[CollectionId, int]:
-        """The object id of the change table that each table is read from after a position."""
-        return {capture.table: capture.object_id for capture in current(self.captures, position)}
+    def tellers(self, position: LogPosition) -> dict[CollectionId, tuple[int, frozenset[str]]]:
+        """What each table is read from after a position: a change table's id, and what the table has lost."""
+        return {
+            capture.table: (capture.object_id, self.tables[capture.name].lost)
+            for capture in current(self.captures, position)
+        }
 
     def since(self, table: CollectionId, position: LogPosition) -> str:
         """The commit from which the table's younger instance has its changes, or the position's if later."""

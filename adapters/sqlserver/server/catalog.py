@@ -183,6 +183,8 @@ class Catalog:
 
 _Keys = tuple[tuple[str, ...], tuple[str, ...]]
 _NO_KEYS: _Keys = ((), ())
+_ListedColumn = tuple[Column, bool]
+"""A column, and whether the table has it still."""
 
 
 def uncaptured(listed: Iterable[ListedTable], captures: Iterable[Capture]) -> tuple[CollectionId, ...]:
@@ -191,10 +193,10 @@ def uncaptured(listed: Iterable[ListedTable], captures: Iterable[Capture]) -> tu
     return tuple(table.id for table in listed if not table.view and table.id not in known)
 
 
-def _by_object(found: Iterable[tuple[Any, ...]]) -> dict[int, list[Column]]:
-    by_object: dict[int, list[Column]] = defaultdict(list)
-    for number, captured, ordinal, _column_id, *described in found:
-        by_object[number].append(_column(captured, ordinal, described))
+def _by_object(found: Iterable[tuple[Any, ...]]) -> dict[int, list[_ListedColumn]]:
+    by_object: dict[int, list[_ListedColumn]] = defaultdict(list)
+    for number, captured, ordinal, column_id, *described in found:
+        by_object[number].append((_column(captured, ordinal, described), column_id is not None))
     return by_object
 
 
@@ -238,8 +240,9 @@ def _best(indexes: Sequence[Sequence[tuple[bool, str, bool]]]) -> _Keys:
     return primary, unique
 
 
-def _table(table: CollectionId, columns: Sequence[Column], keys: _Keys) -> Table:
+def _table(table: CollectionId, listed: Sequence[_ListedColumn], keys: _Keys) -> Table:
     """The table. A key is dropped if the log lacks one of its columns, or that column's values."""
-    have = {column.name for column in columns if not column.computed}
+    have = {column.name for column, there in listed if there and not column.computed}
     primary, unique = (key if have.issuperset(key) else () for key in keys)
-    return Table(table, tuple(columns), primary, unique)
+    lost = frozenset(column.name for column, there in listed if not there)
+    return Table(table, tuple(column for column, _there in listed), primary, unique, lost)

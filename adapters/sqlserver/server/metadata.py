@@ -78,7 +78,7 @@ _TYPES = (
 )
 CAPTURED_COLUMNS = (
     "SELECT cc.[object_id], cc.[column_name] AS [captured], cc.[column_ordinal] AS [ordinal],"
-    f" c.[column_id], {_COLUMN}"
+    f" o.[column_id], {_COLUMN}"
     " FROM [cdc].[captured_columns] AS cc"
     " JOIN [cdc].[change_tables] AS ct ON ct.[object_id] = cc.[object_id]"
     " LEFT JOIN sys.columns AS o ON o.[object_id] = ct.[source_object_id] AND o.[column_id] = cc.[column_id]"
@@ -88,7 +88,10 @@ CAPTURED_COLUMNS = (
     " AND c.[column_id] = COALESCE(o.[column_id], g.[column_id])"
     f"{_TYPES} ORDER BY cc.[object_id], cc.[column_ordinal]"
 )
-"""The columns of each change table, as its table has them now; dropped ones, as the log has them."""
+"""The columns of each change table, as its table has them now; dropped ones, as the log has them.
+
+Of a dropped one `column_id` is NULL, also where the table has another column of its name by now.
+"""
 
 
 def columns(tables: Iterable[int]) -> str:

@@ -55,13 +55,15 @@ class Table:
     """A table, `(database, schema, table)`, with the columns that its log has, in order.
 
     `primary_key` has the names of its columns; `unique_key` those of a unique index of NOT NULL columns,
-    which replaces a missing primary key.
+    which replaces a missing primary key. `lost` are columns of the log that were dropped from the table under
+    the capture instance. The table may have another column of such a name.
     """
 
     id: CollectionId
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -56,8 +56,9 @@ class ReadTable:
     """How a snapshot reads a table: its columns in the log's order, and the keyset for its chunks.
 
     `missing` are columns that the log still has but the table does not; `there` are the names of the table's
-    columns. `hint` is the lock hint. `statement` is a SELECT that replaces the table. `merge` is the key by
-    which the log identifies rows. `condition` is the signal's, as written for the server.
+    columns, without others that have such a name by now. `hint` is the lock hint. `statement` is a SELECT
+    that replaces the table. `merge` is the key by which the log identifies rows. `condition` is the signal's,
+    as written for the server.
     """
 
     table: Table
@@ -134,11 +135,12 @@ def reading(target: Target, known: KnownTables, *, keyless: bool = False) -> Rea
         )
     actual = known.actual[target.collection]
     columns = [column.name for column in actual.columns]
-    there = tuple(columns)
-    missing = tuple(column for column in readable(table) if column.name not in columns)
+    there = tuple(name for name in columns if name not in table.lost)
+    missing = tuple(column for column in readable(table) if column.name not in there)
     if keyless and not (target.surrogate_key or actual.key):
         return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id, there=there)
     keyset = _keyset(actual, key_columns(target, actual.key, columns), place)
+    _check_lost(table, keyset, place)
     names = table.key
     merge = _keyset(table, names, place) if names else keyset
     if not names:
@@ -166,6 +168,17 @@ def _check_values(scope: ScopeTexts, keyset: Keyset, collection: CollectionId) -
             except (ValueError, InvariantError) as error:
                 said = f"a value for the key column {column.name!r} is no value of type {column.type!r}"
                 raise SignalError(said, where=collection) from error
+
+
+def _check_lost(table: Table, keyset: Keyset, collection: CollectionId) -> None:
+    """Refuse a key column whose name the log uses for one that was dropped: rows are read with NULL there."""
+    for column in keyset.columns:
+        if column.name in table.lost:
+            raise SignalError(
+                f"the key column {column.name!r} was dropped and added again, and the log has the old one",
+                where=collection,
+                hint="make another capture instance (sys.sp_cdc_enable_table)",
+            )
 
 
 def _check_merge(table: Table, keyset: Keyset, collection: CollectionId) -> None:

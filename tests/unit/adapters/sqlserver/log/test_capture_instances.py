@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adapters.sqlserver.log.capture_instances import Instances, check_dropped
 from adapters.sqlserver.server.position import LogPosition
-from adapters.sqlserver.server.table import Capture
+from adapters.sqlserver.server.table import Capture, Column, Table
 from engine.errors import PositionLost
 from engine.model import CollectionId
 
@@ -45,6 +47,15 @@ def test_a_table_that_was_not_captured_before_lacks_nothing():
     known = Instances((_OTHER,)).begins
 
     assert check_dropped(known, (_YOUNGER, _OTHER), LogPosition(_lsn(4))) == {}
+
+
+def test_a_table_is_read_from_something_else_once_it_has_lost_a_column():
+    table, after = Table(T, (Column("id", 1, "int"),)), LogPosition(_lsn(4))
+    before = Instances((_OLDER,), {_OLDER.name: table}).tellers(after)
+    lost = replace(table, lost=frozenset({"id"}))
+
+    assert Instances((_OLDER,), {_OLDER.name: table}).tellers(after) == before
+    assert Instances((_OLDER,), {_OLDER.name: lost}).tellers(after) != before
 
 
 def test_a_signal_table_that_lacks_changes_ends_the_job():

@@ -82,6 +82,16 @@ def test_a_surrogate_key_of_a_computed_column_is_refused():
         )
 
 
+def test_a_column_that_was_added_again_is_not_read_and_can_be_no_key():
+    key, again = Column("k", 1, "int", nullable=False), Column("v", 3, "nvarchar", length=5, nullable=False)
+    logged = Table(ID, (key, Column("v", 2, "int")), ("k",), lost=frozenset({"v"}))
+    known = KnownTables({ID: logged}, {ID: ListedTable(ID, 7)}, {ID: Table(ID, (key, again), ("k",))})
+
+    assert reading(Target(ID), known).relation.startswith("(SELECT q.[k], CONVERT(int, NULL) AS [v] FROM")
+    with pytest.raises(SignalError, match="'v' was dropped and added again"):
+        reading(Target(ID, surrogate_key="v"), known)
+
+
 def test_the_digest_of_a_schema_tells_names_types_and_their_order():
     key, name = Column("k", 1, "int", nullable=False), Column("n", 2, "varchar", length=9)
     others = [(name, key), (key, replace(name, length=10)), (key, replace(name, name="m")), (key,)]
