@@ -62,6 +62,7 @@ def _wired(settings: Settings, spark: SparkSession, locations: Locations) -> Sup
         take_appeared=source.take_appeared,
         numbers=numbers,
         figures=source.figures,
+        within=source.replica_set,
         verifiable=Verifiable(
             Traits(looked_up=True),
             source.deletes,

@@ -141,6 +141,10 @@ class MongoSource:
 
     # What the wiring asks for besides.
 
+    def replica_set(self) -> str:
+        """The replica set's name."""
+        return self._opened().rules.replica_set
+
     def deletes(self, collection: CollectionId) -> DeleteEvents:
         """How delete events of documents are written that only a copy has."""
         return self._windows.deletes(collection, self._opened(), self._opening.streamed.to)

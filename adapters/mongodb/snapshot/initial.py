@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import shown, time_of
 from adapters.source.initial import FoundLog
+from engine.config.sources.selection import is_included
 from engine.errors import ConfigError, InvariantError, PositionLost
-from engine.expressions import matches
 from engine.model import CollectionId, Position
 from engine.saved import read_position, saved_position
 from engine.snapshot.initial import to_read
@@ -129,7 +129,7 @@ class StreamStart:
         found = [
             collection
             for collection in self._collections.captured()
-            if not only or matches(only, str(collection)) or matches(only, f"{replica_set}.{collection}")
+            if is_included(only, collection, replica_set)
         ]
         chosen = to_read(found, self._settings.capture, ())
         for collection in chosen:

@@ -85,6 +85,7 @@ class SuppliedSource:
     Debezium's have in snake case. `database` has all collections, if their names don't have it.
     `verifiable` is what verifications need; None: this source's collections can't be verified. `actions` are
     the signals that only this source knows, by type, and `take_added` the events that they asked for.
+    `within` is what `snapshot.include.collection.list` may name before a collection, once the log is open.
     """
 
     source: Source
@@ -104,6 +105,7 @@ class SuppliedSource:
     verifiable: Verifiable | None = None
     actions: Mapping[str, SignalAction] = field(default_factory=dict)
     take_added: Callable[[], Sequence[pa.RecordBatch]] = tuple
+    within: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True, slots=True)

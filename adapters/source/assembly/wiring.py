@@ -146,7 +146,7 @@ def job_parts(
         letters=DeadLetterFiles(storage(spark, _letters(settings, leased.checkpoint)), leased.epoch),
         topic=partial(topic_of, settings=settings.events),
         destination=partial(_destination, settings, site.sink),
-        copied_in_part=partial(copied_in_part, settings),
+        copied_in_part=partial(copied_in_part, settings, within=wired.within),
         excluded=partial(_excluded, settings),
         certificates=_issuer(site, wired.show),
         verification=verification,
@@ -197,14 +197,19 @@ def _knows_turns(sink: Sink) -> bool:
     return isinstance(sink, KnowsTurns) and sink.knows_turns
 
 
-def copied_in_part(settings: Settings, collection: CollectionId) -> str:
-    """Why the rows of a collection's initial snapshot were not all of its rows; empty if they were."""
+def copied_in_part(
+    settings: Settings, collection: CollectionId, within: Callable[[], str] = lambda: ""
+) -> str:
+    """Why the rows of a collection's initial snapshot were not all of its rows; empty if they were.
+
+    `within` is what lists may name before it, as in `SuppliedSource`.
+    """
     snapshot = settings.snapshot
     if select_for(snapshot.select_overrides, collection) or str(collection) in snapshot.filters:
         return "its initial snapshot has a SELECT or a filter of its own"
     if snapshotter(snapshot).statement(collection) is not None:
         return "the snapshotter has a SELECT for it"
-    if not is_included(snapshot.include_tables, collection):
+    if not is_included(snapshot.include_tables, collection, within()):
         return "snapshot.include.collection.list leaves it out"
     return ""
 

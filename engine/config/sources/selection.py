@@ -39,9 +39,13 @@ def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> 
     return matches(include, name) if include else not matches(exclude, name)
 
 
-def is_included(listed: Sequence[str], collection: CollectionId) -> bool:
-    """Whether `snapshot.include.collection.list` lets the initial snapshot read a collection."""
-    return not listed or any(matches(listed, name) for name in listed_names(collection))
+def is_included(listed: Sequence[str], collection: CollectionId, within: str = "") -> bool:
+    """Whether `snapshot.include.collection.list` lets the initial snapshot read a collection.
+
+    The list may also name it after what it is `within`, as after a replica set.
+    """
+    longer = (f"{within}.{collection}",) if within else ()
+    return not listed or any(matches(listed, name) for name in (*listed_names(collection), *longer))
 
 
 def select_for(selects: Mapping[str, str], collection: CollectionId) -> str | None:

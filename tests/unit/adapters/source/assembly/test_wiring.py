@@ -28,6 +28,13 @@ SQL_SERVER = {
     "tidemark.sink": "null",
     "tidemark.checkpoint": "/state",
 }
+MONGODB = {
+    "connector.class": "MongoDbConnector",
+    "mongodb.connection.string": "mongodb://db/?replicaSet=rs0",
+    "topic.prefix": "shop",
+    "tidemark.sink": "null",
+    "tidemark.checkpoint": "/state",
+}
 SELECTS, INCLUDED = "snapshot.select.statement.overrides", "snapshot.include.collection.list"
 
 
@@ -99,3 +106,12 @@ def test_a_copy_is_in_part_by_the_names_that_the_snapshot_takes(name: str):
     assert copied_in_part(selected, others) == ""
     assert copied_in_part(listed, orders) == ""
     assert "leaves it out" in copied_in_part(listed, others)
+
+
+def test_a_copy_is_whole_if_the_list_names_its_collection_after_the_replica_set():
+    orders, others = (CollectionId(("shop", name)) for name in ("orders", "others"))
+    listed = parse(MONGODB | {INCLUDED: r"rs0\.shop\.orders"})
+
+    assert copied_in_part(listed, orders, lambda: "rs0") == ""
+    assert "leaves it out" in copied_in_part(listed, others, lambda: "rs0")
+    assert "leaves it out" in copied_in_part(listed, orders, lambda: "rs1")
