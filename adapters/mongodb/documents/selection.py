@@ -62,30 +62,29 @@ class FieldRule:
         """Edit updated fields, whose names are paths."""
         renamed: dict[str, Tree] = {}
         for dotted in list(updated):
-            if self._place(dotted) is None:
-                for _parts, rest in _readings(dotted.split("."), self.path):
+            readings = list(_readings(dotted.split("."), self.path))
+            place = _place(readings)
+            if place is None:
+                for _parts, rest in readings:
                     self._edit_within(updated[dotted], rest)
                 continue
-            name, value = self.edited_name(dotted), updated.pop(dotted)
+            name, value = self._named(dotted, place), updated.pop(dotted)
             if name is not None:
                 renamed[name] = value
         updated.update(renamed)
 
     def edited_name(self, dotted: str) -> str | None:
         """The new name of a removed field or truncated array; None if it is excluded."""
-        place = self._place(dotted)
-        if place is None:
-            return dotted
+        place = _place(_readings(dotted.split("."), self.path))
+        return dotted if place is None else self._named(dotted, place)
+
+    def _named(self, dotted: str, place: int) -> str | None:
+        """The new name of a field whose part at `place` is the rule's field; None if it is excluded."""
         if self.name is None:
             return None
         parts = dotted.split(".")
         parts[place] = self.name
         return ".".join(parts)
-
-    def _place(self, dotted: str) -> int | None:
-        """Which part of a dotted name is the rule's field; None if it is not that field or below it."""
-        readings = _readings(dotted.split("."), self.path)
-        return next((parts - 1 for parts, rest in readings if not rest), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +119,11 @@ class FieldRules:
             if new is not None:
                 found[name] = new
         return found
+
+
+def _place(readings: Iterable[tuple[int, tuple[str, ...]]]) -> int | None:
+    """Which part of a dotted name is the rule's field, by its readings; None if it is no such field."""
+    return next((parts - 1 for parts, rest in readings if not rest), None)
 
 
 def _readings(
