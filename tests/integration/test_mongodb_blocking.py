@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,3 +144,19 @@ def test_capped_collections_are_read_beside_the_stream(mongodb, tmp_path, spark)
         signal(client, "inventory.capped", "inventory.a", type="blocking")
         one.until_answered("finished", 2)
         until_same(one, client, "a", "capped")
+
+
+def test_the_stream_waits_for_no_further_window_of_a_collection_that_is_capped(
+    mongodb, tmp_path, spark, caplog
+):
+    with (
+        caplog.at_level(logging.INFO, "adapters"),
+        mongodb.connect() as client,
+        job(mongodb, tmp_path, spark) as one,
+    ):
+        fill(client, "capped", capped=True, size=1 << 20)
+        signal(client, "inventory.capped", type="blocking")
+        one.until_answered("finished")
+        until_same(one, client, "capped")
+
+    assert len([said for said in caplog.messages if "for a blocking snapshot" in said]) == 1

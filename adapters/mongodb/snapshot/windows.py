@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 class OpenWindows:
     """The windows that are open. `opened` has them by id, in order. Used by the job's thread alone.
 
-    `meanwhile` is what the stream carries while another one opens; None if none does.
+    `meanwhile` is what the stream carries while another one opens; None if none does. `_capped` are the keys
+    of collections that turned out to be capped: their windows open no view, for which the stream would wait.
     """
 
     def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
@@ -55,6 +56,7 @@ class OpenWindows:
         self.blocking = BlockingViews(stops)
         self.opened: dict[str, MongoWindow] = {}
         self.meanwhile: OpeningWatch | None = None
+        self._capped: set[tuple[str, ...]] = set()
 
     def watch(self) -> Watch:
         """What may supersede documents of any open window."""
@@ -165,6 +167,7 @@ class OpenWindows:
         streamed_to: Callable[[], tuple[int, int]],
     ) -> MongoWindow:
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
+        self._capped.update(known[name].key for name in loose)
         if loose and window.blocking:
             self.blocking.release()
             watermark = ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
@@ -217,6 +220,9 @@ class OpenWindows:
         if window.blocking and window.runs[0].keys:
             self.blocking.release()  # what superseded them is later
             return None
+        if window.blocking and any(run.key in self._capped for run in window.runs):
+            self.blocking.release()  # no view shows them
+            return ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
         return self.blocking.open(self._questions.now, streamed_to(), self._keys) if window.blocking else None
 
     def _keys(self) -> dict[CollectionId, tuple[str, ...]]:
