@@ -199,7 +199,8 @@ class _Part:
             return
         named = id_json(raw, found["documentKey"])
         if is_bare(operation, found):
-            self._left_out.append(LeftOut(collection, named, operation, at))
+            if op not in self._rules.settings.skipped_operations:
+                self._left_out.append(LeftOut(collection, named, operation, at))
             return
         if codec.signal and op == "c":
             self._signals.append(signal_of(raw, found))

@@ -183,6 +183,12 @@ def test_what_was_stripped_of_all_is_left_out_and_named():
     )
 
 
+def test_what_was_stripped_of_all_is_not_left_out_where_no_event_would_tell_of_it():
+    found = decoded(change("insert", "large"), change("update", "larger"), skipped_operations=frozenset("u"))
+
+    assert found.left_out == (LeftOut(T, '"large"', "insert", (5, 1)),)
+
+
 # Drops and renames.
 
 
