@@ -226,7 +226,7 @@ def _special(value: Decimal) -> str:
 
 def _number(value: Decimal, approximate: float = 0.0) -> str:
     """The same text for equal numbers. A double with more digits than a decimal holds equals no decimal."""
-    if value == value.to_integral_value(context=_EXACT) and abs(value) < 2**63:
+    if value == value.to_integral_value(context=_EXACT) and -(2**63) <= value < 2**63:
         return str(int(value))
     shortest = value.normalize(_EXACT)
     if len(shortest.as_tuple().digits) > 34:

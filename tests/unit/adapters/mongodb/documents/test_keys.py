@@ -92,6 +92,13 @@ def test_values_that_are_no_json_have_keys_of_their_own():
     assert len(keys) == len(ODD) - 1  # one NaN is another
 
 
+@pytest.mark.parametrize("number", [-(2**63), -(2**62), 0, 2**62])
+def test_a_whole_number_is_one_key_in_every_type(number: int):
+    kinds = (Int64(number), float(number), Decimal128(str(number)))
+
+    assert {id_text(bson.encode({"_id": written})) for written in kinds} == {str(number)}
+
+
 @pytest.mark.parametrize("number", [double(1.0), int32(1)])
 def test_equal_numbers_within_such_values_are_one_key(number: Raw):
     odd = (0x03, nested((b"a", invalid(b"\xff")), (b"b", number)))
