@@ -5,6 +5,9 @@ after an invalidation, and events over the server's limit of 16 MB. Such an even
 or without the looked-up document, if that makes it small enough. Otherwise `cursor.oversize.handling.mode`
 decides: the event is reduced to its identity, or the job stops. In mode `split`, events come in parts from
 the start (`split_events`).
+
+The server resumes after a part only if it splits the event as before. It does not if the document that it
+looks up has changed meanwhile. So an event that was split is handed out with the first position behind it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from adapters.mongodb.documents.bson_walk import ClusterTime
     from adapters.mongodb.log.options import StreamOptions
@@ -62,6 +65,7 @@ class ChangeStream:
         self._commands, self._options, self._asked = cursor, options, options
         self._check = check
         self._singly, self._parts = 0, Parts()
+        self._kept: tuple[bytes, ...] = ()
         self._ahead: Batch | None = None
         self._cursor = 0
         self._began: ClusterTime = (0, 0)
@@ -120,7 +124,7 @@ class ChangeStream:
             self._options = smaller
         else:
             self._singly = most
-        self._cursor, self._parts = 0, Parts()
+        self._cursor, self._parts, self._kept = 0, Parts(), ()
         return Batch((), marked(self.position, whole=False))
 
     def _stuck(self) -> ConfigError:
@@ -156,14 +160,24 @@ class ChangeStream:
         found = answer(raw, "nextBatch")
         end = marked(found.end, whole=not found.came and self._has_read(time_of(found.end)))
         self._cursor, self._told = found.cursor, found.time
-        changes = self._parts.joined(found.came)
-        if self._parts.open:
-            # A stream resumed after only some parts of an event would not get the others.
+        changes = (*self._kept, *self._parts.joined(found.came))
+        self._kept = ()
+        if self._ends_in_parts(found, changes):
+            whole = {id(raw) for raw in found.came}
+            count = max((at for at, raw in enumerate(changes, 1) if id(raw) in whole), default=0)
+            changes, self._kept = changes[:count], changes[count:]
             end = event_position(changes[-1]) if changes else self.position
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
             raise SourceError("the server ended the change stream", where="change stream")
         self.position = max(self.position, end)
         return Batch(changes, self.position, found.cluster_s)
+
+    def _ends_in_parts(self, found: Answer, changes: Sequence[bytes]) -> bool:
+        """Whether the position after an answer is that of a part. `changes` are the whole events by now."""
+        if self._parts.open or not changes:
+            return self._parts.open
+        last = changes[-1]
+        return found.came[-1:] != (last,) and time_of(found.end) == time_of(event_position(last))
 
     def _has_read(self, time: ClusterTime) -> bool:
         """Whether the server had read its log up to the time of a resume token that belongs to no event.

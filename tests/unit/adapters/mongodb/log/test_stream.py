@@ -113,6 +113,49 @@ def test_the_log_is_checked_before_the_stream_is_opened_again():
     assert len(server.pipelines) == 1
 
 
+def test_an_event_in_parts_comes_with_the_first_position_behind_it():
+    def part(number: int) -> dict[str, Any]:
+        token = {"_data": f"826B03928D000000020{number}"}
+        return {"_id": token, "splitEvent": {"fragment": number, "of": 2}, f"f{number}": 1}
+
+    plain = {"_id": {"_data": "826B03928D0000000100"}, "x": 1}
+    stream = ChangeStream(
+        Answering(
+            ([plain, part(1)], part(1)["_id"]),
+            ([part(2)], part(2)["_id"]),
+            ([], part(2)["_id"]),
+            ([], {"_data": "826B03928D00000003"}),
+        ),
+        StreamOptions(oversize=Oversize.SPLIT),
+        None,
+    )
+
+    first, *waiting, last = (stream.next(100, 1) for _ in range(4))
+
+    assert [list(bson.decode(raw)) for raw in first.changes] == [["_id", "x"]]
+    assert {batch.changes for batch in waiting} == {()}
+    assert {batch.end.order[0] for batch in (first, *waiting)} == {"826B03928D0000000100"}
+    assert [list(bson.decode(raw)) for raw in last.changes] == [["_id", "f1", "f2"]]
+    assert last.end.order[0] == "826B03928D00000003"
+
+
+class Answering(ChangeCursor):
+    """A server with these answers: the events, and the token behind them."""
+
+    def __init__(self, *answers: tuple[list[Any], Any]) -> None:
+        self.answers = list(answers)
+
+    def open(self, pipeline: Any, batch_rows: int = 0) -> bytes:  # noqa: ARG002  no server
+        return self._answer("firstBatch", [], {"_data": "826B03928D00000000"})
+
+    def more(self, cursor: int, batch_rows: int, await_ms: int) -> bytes:  # noqa: ARG002  no server
+        return self._answer("nextBatch", *self.answers.pop(0))
+
+    @staticmethod
+    def _answer(name: str, events: list[Any], token: Any) -> bytes:
+        return bson.encode({"cursor": {"id": bson.Int64(7), name: events, "postBatchResumeToken": token}})
+
+
 class Growing(ChangeCursor):
     """A server with 1000 events; keeps how many each request asked for, and the cursors that it ended.
 
