@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
@@ -34,29 +35,40 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """The newest state, and the storage to write another one in its place."""
+    """The newest state, and the storage to write another one in its place, as long as the lease is held."""
 
-    def __init__(self, saved: SavedTurn, storage: Storage, version: int) -> None:
-        self.saved, self._storage, self._version = saved, storage, version
+    def __init__(self, saved: SavedTurn, held: tuple[Storage, Leases], version: int) -> None:
+        self.saved, self._version = saved, version
+        self._storage, self._leases = held
 
     def write(self, state: State) -> str:
-        """Replace the state by this one. Returns the name of the copy of what was there."""
+        """Replace the state by this one. Returns the name of the copy of what was there.
+
+        Raises LeaseLost, and changes nothing, if a job may have begun since the lease was taken.
+        """
+        self._leases.confirm()
         name = state_name(state.turn)
-        now = time.gmtime(system_clock().now())
-        kept = f"backup-{time.strftime('%Y%m%dT%H%M%S', now)}-{name}"
-        self._storage.create(kept, self._storage.read(name))
+        kept = self._keep(name, self._storage.read(name))
         _write(self._storage, state, self._version)
         return kept
 
+    def _keep(self, name: str, content: bytes) -> str:
+        """Write a copy under a name that no earlier copy has; returns the name."""
+        began = f"backup-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(system_clock().now()))}"
+        names = (f"{began}{f'.{number}' if number else ''}-{name}" for number in count())
+        return next(kept for kept in names if self._storage.create_new(kept, content))
+
 
 class FreshCheckpoint:
-    """A checkpoint without a state, and the storage to write the first one."""
+    """A checkpoint without a state, and the storage to write the first one, as long as the lease is held."""
 
-    def __init__(self, storage: Storage, version: int) -> None:
-        self._storage, self._version = storage, version
+    def __init__(self, held: tuple[Storage, Leases], version: int) -> None:
+        self._storage, self._leases = held
+        self._version = version
 
     def write(self, state: State) -> None:
-        """Write the state that the job's first start continues from."""
+        """Write the state that the job's first start continues from. Raises LeaseLost as `Change.write`."""
+        self._leases.confirm()
         _write(self._storage, state, self._version)
 
 
@@ -65,8 +77,8 @@ def changing(settings: Settings) -> Iterator[Change]:
     """Hold the lease while the state is changed. Raises LeaseHeld while a job runs."""
     reader = checkpoint_of(settings)
     newest_of(reader)
-    with _leased(settings, reader) as storage:
-        yield Change(newest_of(reader), storage, _version(settings))
+    with _leased(settings, reader) as held:
+        yield Change(newest_of(reader), held, _version(settings))
 
 
 @contextmanager
@@ -74,9 +86,9 @@ def beginning(settings: Settings) -> Iterator[FreshCheckpoint]:
     """Hold the lease while a first state is made. Raises StateError if there is one, LeaseHeld as above."""
     reader = checkpoint_of(settings)
     _refuse_existing(reader)
-    with _leased(settings, reader) as storage:
+    with _leased(settings, reader) as held:
         _refuse_existing(reader)
-        yield FreshCheckpoint(storage, _version(settings))
+        yield FreshCheckpoint(held, _version(settings))
 
 
 def newest_of(reader: CheckpointReader) -> SavedTurn:
@@ -97,7 +109,7 @@ def _refuse_existing(reader: CheckpointReader) -> None:
 
 
 @contextmanager
-def _leased(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
+def _leased(settings: Settings, reader: CheckpointReader) -> Iterator[tuple[Storage, Leases]]:
     storage = _local(settings.job.checkpoint or "")
     claim = Claim(settings.name, settings.job.lease_ttl_ms, wait=False)
     leases = Leases(claim, [FileLease(storage, claim, epoch_in=newest_epoch)])
@@ -109,7 +121,7 @@ def _leased(settings: Settings, reader: CheckpointReader) -> Iterator[Storage]:
                 where=reader.location,
                 hint="start the job and stop it again, which settles that turn",
             )
-        yield storage
+        yield storage, leases
     finally:
         leases.release()
 

@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
+from adapters.cli import checkpoint_change
+from adapters.cli.checkpoint_change import changing
 from adapters.sqlserver.server.position import LogPosition, position_of
 from adapters.storage.checkpoint_reader import CheckpointReader
 from adapters.storage.lease import FileLease
 from adapters.storage.owner import Claim
 from adapters.storage.state import FileStateStore
+from engine.config import read
+from engine.errors import LeaseLost
 from engine.job.saved.state import State
 from engine.job.saved.state_document import from_json, to_json
 from engine.model import CollectionId, Position, Target
 from engine.snapshot.extent import FailedSnapshot, Gap
 from engine.snapshot.queue import Snapshot
 from engine.snapshot.queue_entry import Table
+from tests.hand_clock import HandClock
 from tests.unit.adapters.cli.test_status import config, entry, invoke, reading, save, storage
 
 if TYPE_CHECKING:
@@ -85,6 +90,32 @@ def test_a_reset_forgets_a_tables_snapshots_and_keeps_the_state_before(config: P
     (kept,) = (name for name in storage.names() if name.startswith("backup-"))
     assert kept in result.stdout
     assert to_json(STATE) in storage.read(kept)
+
+
+def test_two_changes_within_a_second_keep_two_states(
+    config: Path, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+):
+    save(storage, STATE)
+    monkeypatch.setattr(checkpoint_change, "system_clock", lambda: HandClock().clock)
+
+    first = orjson.loads(invoke("state", "reset-table", config, "public.orders", "--json").stdout)
+    second = orjson.loads(invoke("state", "reset-table", config, "public.lines", "--json").stdout)
+
+    assert first["backup"] != second["backup"]
+    assert to_json(STATE) in storage.read(first["backup"])
+
+
+def test_a_change_that_has_lost_the_lease_is_not_written(config: Path, storage: LocalStorage):
+    """As where the command stood still for longer than the lease lives, and a job has begun meanwhile."""
+    save(storage, STATE)
+
+    with changing(read(str(config))) as change:
+        storage.create("lease-000000000099.json", storage.read("lease-000000000001.json"))
+        with pytest.raises(LeaseLost):
+            change.write(replace(STATE, position=Position((9, 0))))
+
+    assert state_of(storage) == STATE
+    assert not any(name.startswith("backup-") for name in storage.names())
 
 
 @pytest.mark.parametrize("name", ["shop.fs.files", '"shop"."fs.files"', 'shop."fs.files"'])
