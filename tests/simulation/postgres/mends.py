@@ -16,7 +16,9 @@ from unittest.mock import patch
 
 from adapters.postgres.events import relations
 from adapters.postgres.log import forks, pending_visibility
+from adapters.postgres.log.slots.slot import Slot
 from adapters.postgres.server import table
+from adapters.postgres.server.position import lsn_of
 from adapters.postgres.server.watches import membership
 from adapters.postgres.snapshot import blocking, eligibility, initial, superseded_keys, window, windows
 from adapters.postgres.snapshot.keyset import BY_CTID
@@ -131,7 +133,7 @@ MENDS: Mapping[str, Callable[[], Any]] = {
     "slot-of-the-next-job": lambda: patch.object(Leases, "confirm", _nothing),
     "slot-moved-meanwhile": lambda: patch.object(initial.SlotStart, "check_again", _nothing),
     "stale-state": lambda: patch.object(
-        initial, "check_slot", lambda slot, _name, begun, _left: slot or initial.Slot(initial.lsn_of(begun))
+        initial, "check_slot", lambda slot, _name, begun, _left: slot or Slot(lsn_of(begun))
     ),
     "hidden-transactions": lambda: patch.object(
         pending_visibility.PendingVisibility, "add", lambda self, _more: self
