@@ -28,6 +28,7 @@ from adapters.lakehouse.key_ranges import KeyRange, KeyRanges, range_of
 from adapters.lakehouse.port import BASE, DELETED, KEEP, TableDescription
 from adapters.lakehouse.tables.java import activate
 from adapters.lakehouse.tables.statements import KEY_PROPERTY, SOURCE, altering, literal, merging, quoted
+from adapters.spark.cluster import slots
 from adapters.spark.exceptions import SPARK_ERRORS
 from adapters.spark.failures import telling_line
 from engine.errors import SinkError
@@ -95,7 +96,7 @@ class SparkTables:
 
     def __init__(self, spark: SparkSession, dialect: Dialect) -> None:
         self._spark, self._dialect = spark.newSession(), dialect
-        tasks = max(1, spark.sparkContext.defaultParallelism)
+        tasks = slots.now(spark.sparkContext)
         self._began = False
         self._keys: dict[TableName, _Keys] = {}
         self._conf = {**_CONF, "spark.sql.shuffle.partitions": str(tasks), **dialect.conf}

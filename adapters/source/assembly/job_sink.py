@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from adapters.source.sinks.wiring import SinkWiring
+from adapters.spark.cluster import slots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,6 @@ class _Foreign:
             settings.sink.own,
             executors=stages.senders,
             staging=f"{leased.staging}/sink",
-            tasks=max(1, spark.sparkContext.defaultParallelism),
+            tasks=slots.now(spark.sparkContext),
             name=leased.name,
         )

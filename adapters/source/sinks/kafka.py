@@ -12,6 +12,7 @@ from adapters.kafka.settings import Fencing, KafkaSettings
 from adapters.kafka.sink import KafkaSink
 from adapters.kafka.turn_sending import Producers
 from adapters.source.sinks.wiring import SinkWiring
+from adapters.spark.cluster import slots
 from adapters.spark.cluster.preflight import Requirements
 from adapters.verify.events.files_copy import FilesCopy
 from adapters.verify.events.topic_copy import TopicCopy
@@ -39,7 +40,7 @@ def _make(
     clock: Clock,
     /,
 ) -> KafkaSink:
-    kafka, tasks = settings.sink_as(KafkaSettings), max(1, spark.sparkContext.defaultParallelism)
+    kafka, tasks = settings.sink_as(KafkaSettings), slots.now(spark.sparkContext)
     senders = stages.row_senders(tasks) if stages.shared_disk or is_portable(kafka) else None
     if isinstance(senders, ExecutorSenders) and kafka.fencing is Fencing.TRANSACTIONS:
         senders.answer_with(_answers(leased.leases, spark))
