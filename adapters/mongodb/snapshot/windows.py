@@ -169,8 +169,7 @@ class OpenWindows:
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
         self._capped.update(known[name].key for name in loose)
         if loose and window.blocking:
-            self.blocking.release()
-            watermark = ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
+            watermark = self._beside_the_stream(streamed_to)
         if loose:
             watermark.loosen()
         now_ms = self._clock.now_ms
@@ -221,9 +220,13 @@ class OpenWindows:
             self.blocking.release()  # what superseded them is later
             return None
         if window.blocking and any(run.key in self._capped for run in window.runs):
-            self.blocking.release()  # no view shows them
-            return ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
+            return self._beside_the_stream(streamed_to)
         return self.blocking.open(self._questions.now, streamed_to(), self._keys) if window.blocking else None
+
+    def _beside_the_stream(self, streamed_to: Callable[[], tuple[int, int]]) -> ClusterTime:
+        """The watermark of a blocking window with capped collections, which no view shows."""
+        self.blocking.release()
+        return ClusterTime(self._questions, max(self._questions.now(), streamed_to()))
 
     def _keys(self) -> dict[CollectionId, tuple[str, ...]]:
         return {name: described.key for name, described in self._questions.catalog.collections().items()}
