@@ -34,8 +34,9 @@ class Oracle:
 
     `position` is how far the stream has come, `begins` where each turn began, `sent` how often it was sent;
     `pardons` counts crashes and failures, each of which lets one turn be sent again. `whole` are the tables
-    of which a snapshot was finished, and whose copy must therefore equal them. `asked_for` says whether any
-    signal asked for a row.
+    of which a snapshot was finished, and whose copy must therefore equal them. `furthest` is how far consumers
+    have heard the stream: after a turn that was torn they may have what comes later, and a table that is
+    finished meanwhile is `due` until then. `asked_for` says whether any signal asked for a row.
     """
 
     database: Database
@@ -52,6 +53,8 @@ class Oracle:
     resent: int = 0
     reads: int = 0
     whole: set[CollectionId] = field(default_factory=set)
+    due: list[tuple[CollectionId, Scope | None]] = field(default_factory=list)
+    furthest: int = 0
     first: int = 0
     asked_for: Callable[[CollectionId, Key], bool] = lambda _collection, _key: True
 
@@ -60,7 +63,7 @@ class Oracle:
         self.position = self.first = 0
         for entry in self.database.log[:at]:
             self._apply(entry)
-        self.position = self.first = at
+        self.position = self.first = self.furthest = at
         for table in (T, U):
             self.consumer[table].clear()
             self.touched[table].clear()
@@ -81,6 +84,7 @@ class Oracle:
                 self._read(event, read)
             else:
                 self._entry(event, number)
+        self._check_due()
 
     def read_beside(self, event: Read, read: Counter[Any]) -> None:
         """Take in a READ event that came beside the turns; `read` are those of the same run before it."""
@@ -124,6 +128,7 @@ class Oracle:
             raise Violation(f"turn {turn}: the log goes on with entry {self.position}, sent was {event.at}")
         self._apply(event)
         self.position += 1
+        self.furthest = max(self.furthest, self.position)
         if event.collection in self.consumer:
             apply(self.consumer[event.collection], event)
             self.touched[event.collection] |= {event.old, event.key}
@@ -162,7 +167,15 @@ class Oracle:
             return
         if scope is None:
             self.whole.add(collection)
-        self._check_copy(collection, scope)
+        self.due.append((collection, scope))
+        self._check_due()
+
+    def _check_due(self) -> None:
+        """Check what is finished, once consumers have heard nothing that comes again."""
+        if self.position >= self.furthest:
+            due, self.due = self.due, []
+            for collection, scope in due:
+                self._check_copy(collection, scope)
 
     def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
         copy, rows = self.consumer[collection], self.rows[collection]

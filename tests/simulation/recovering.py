@@ -108,7 +108,9 @@ class RecoveringWorld(VerifyingWorld):
         database.acknowledged = database.slot = self.kept = begin
         database.delivered = max(database.delivered, begin)
         oracle.go_to(begin)
+        oracle.furthest = begin
         oracle.whole.clear()
+        oracle.due.clear()
         for table in (T, U):
             self._held[table] = dict(oracle.rows[table])
             oracle.consumer[table], oracle.touched[table] = dict(oracle.rows[table]), set()

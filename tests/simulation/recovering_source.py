@@ -236,6 +236,7 @@ class RecoveringSourceWorld(SourceWorld):
     def _lose_state(self, life: Life) -> None:
         super()._lose_state(life)
         if self.blow == "lost states":
+            self._awaits_repairs = True
             self._forget_signals()
 
     def _stale_state(self, life: Life) -> None:
@@ -281,7 +282,11 @@ class RecoveringSourceWorld(SourceWorld):
             elif event.op == "r":
                 self._check_repaired(event)
         self.files.add(turn, [event.line for event in events])
-        self.differences[turn] = self.oracle.differences()
+        self.keep_differences(turn)
+
+    def keep_differences(self, turn: int) -> None:
+        """Keep how many rows differ after a turn. None is judged while the copy has what no log has."""
+        self.differences[turn] = {} if self._lacks else self.oracle.differences()
 
     def _remove(self, turn: int, event: Record) -> None:
         """A repair deletes a row, which must be in the copy alone."""

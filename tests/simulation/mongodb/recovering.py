@@ -86,7 +86,13 @@ class RecoveringMongo(RecoveringSourceWorld, MongoWorld):
     def observe(self, seen: Any) -> None:
         """A turn was saved, and has passed entries without events."""
         super().observe(seen)
-        self.differences[seen.state.turn] = self.oracle.differences()
+        self.keep_differences(seen.state.turn)
+
+    def _elect(self, life: Life) -> None:
+        majority = self.database.majority
+        super()._elect(life)
+        if self._awaits_repairs and self.oracle.position > majority:
+            self.oracle.begin_anew(majority)  # the new log began behind entries that are undone now
 
     def _drop(self, life: Life, table: str, visible: int) -> None:
         super()._drop(life, table, visible)

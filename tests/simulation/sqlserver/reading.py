@@ -198,9 +198,11 @@ class SimChunks(WindowChunks):
         while (key := self._next(query, table, after, locks=locks)) is not None:
             after = key
             row = table.rows.get(key)
-            if row is not None and chooses(row):
-                yield self._readable(table, row)
-            if isinstance(key, str) or len(table.rows) % 2 == key % 2:
+            chosen = row if row is not None and chooses(row) else None
+            if chosen is not None:
+                yield self._readable(table, chosen)
+            # Other things happen at every second row, and at those that are chosen of the long signal table.
+            if chosen is not None if isinstance(key, str) else len(table.rows) % 2 == key % 2:
                 self._life.step("row")
 
     def _next(self, query: _Query, table: SimTable, after: Any, *, locks: bool) -> Any:
