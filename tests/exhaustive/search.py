@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tests.exhaustive.engine_steps import EngineSteps, WindowState
+from tests.exhaustive.engine_steps import EngineSteps, Planned, WindowState
 from tests.exhaustive.logs import Change, Log
 
 AFTER = "no READ after a newer change"
 BEFORE = "no READ before what it contains"
 WHOLE = "every row is delivered by completion"
 Facts: TypeAlias = "tuple[str, ...]"
+_MOST_WINDOWS = 2
+"""As many as are in progress at once."""
 Copy: TypeAlias = "tuple[tuple[int, bool] | None, ...]"
 """A consumer's copy: for each key the row's version, and whether its large value is there."""
 
@@ -27,9 +29,9 @@ class Place(NamedTuple):
     """Where the job and the world stand. `snapshot` is the number of a queue, sets are numbers.
 
     `shown` is what the last snapshot contained: later ones contain at least that. `unsettled` are the entries
-    streamed that no snapshot has shown. `saved` is what a restart finds of both; the stream's position is
-    saved with every turn. `heard` is how far consumers have heard the stream: a sink that forgets a turn
-    hears it again.
+    streamed that no snapshot has shown. `saved` is what a restart finds of both, as long as one may come; the
+    stream's position is saved with every turn. `heard` is how far consumers have heard the stream: a sink
+    that forgets a turn hears it again.
     """
 
     position: int
@@ -67,6 +69,16 @@ class Search:
         self._all = len(log.changes)
         copy: Copy = (None,) * len(log.first)
         self._start = Place(0, 0, 0, engine.first, (engine.first, 0), (), copy, 0, faults)
+        # What sets of entries come to, by their number.
+        self._there = {
+            shown: tuple(key for key, row in enumerate(rows) if row is not None)
+            for shown, rows in log.snapshots.items()
+        }
+        self._missed = [
+            tuple(change for at, change in enumerate(log.changes) if unsettled >> at & 1)
+            for unsettled in range(1 << self._all)
+        ]
+        self._hidden = [engine.hidden(missed) for missed in self._missed]
 
     def run(self) -> Found:
         """Visit every place that can be reached."""
@@ -96,22 +108,22 @@ class Search:
             raise Broken(f"{WHOLE}: nothing more can happen, and the table is not finished")
 
     def _steps(self, place: Place) -> Iterator[tuple[Facts, Place]]:
+        staged = self._staged(place)
         if place.position < self._all:
-            yield from self._turn(place, entry=True)
+            yield from self._turn(place, staged, entry=True)
         if place.windows:
-            yield from self._turn(place, entry=False)
-        if not place.windows and place.saved != (place.snapshot, place.unsettled):
+            yield from self._turn(place, staged, entry=False)
+        if self._unsaved(place):
             yield ("the state is saved",), self._saved(place)
-        if not self._engine.ended(place.snapshot):
-            yield from self._opened(place)
+        if len(place.windows) < _MOST_WINDOWS and not self._engine.ended(place.snapshot):
+            yield from self._opened(staged)
         if place.faults:
             yield from self._faults(place)
 
     # Turns.
 
-    def _turn(self, place: Place, *, entry: bool) -> Iterator[tuple[Facts, Place]]:
+    def _turn(self, place: Place, staged: Place, *, entry: bool) -> Iterator[tuple[Facts, Place]]:
         """A turn before the front window is read, and one after that."""
-        staged = self._staged(place)
         if entry and staged is not place:
             yield self._entry(place), self._saved(self._streamed(place), self._entry(place))
         streamed = self._streamed(staged) if entry else staged
@@ -145,11 +157,8 @@ class Search:
         if not place.windows or place.windows[0].staged is not None:
             return place
         front = place.windows[0]
-        staged = self._engine.staged(front.plan, self._there(front.shown))
+        staged = self._engine.staged(front.plan, self._there[front.shown])
         return place._replace(windows=(front._replace(staged=staged), *place.windows[1:]))
-
-    def _there(self, shown: int) -> tuple[int, ...]:
-        return tuple(key for key, row in enumerate(self._log.snapshots[shown]) if row is not None)
 
     def _streamed(self, place: Place) -> Place:
         at = place.position
@@ -210,52 +219,70 @@ class Search:
                     *said,
                 )
 
+    def _unsaved(self, place: Place) -> bool:
+        """Whether saving the state makes a difference: nobody reads it where no fault can come any more."""
+        if place.windows or place.saved == (place.snapshot, place.unsettled):
+            return False
+        return place.faults > 0 or self._engine.ended(place.snapshot)
+
     def _saved(self, place: Place, said: Facts = ()) -> Place:
         if self._engine.ended(place.snapshot):
             self._finished(place, (*said, "the table is finished"))
             return place._replace(saved=(place.snapshot, 0), unsettled=0, shown=0, windows=(), faults=0)
+        if not place.faults:
+            return place
         return place._replace(saved=(place.snapshot, place.unsettled))
 
     def _restarted(self, place: Place, sent: Place) -> Place:
         snapshot, unsettled = place.saved
+        faults = place.faults - 1
         return place._replace(
             snapshot=snapshot,
             unsettled=unsettled,
+            saved=place.saved if faults else self._start.saved,
             windows=(),
             copy=sent.copy,
             heard=sent.heard,
-            faults=place.faults - 1,
+            faults=faults,
         )
 
     # Windows.
 
     def _opened(self, place: Place) -> Iterator[tuple[Facts, Place]]:
-        if len(place.windows) > 1:
-            return
-        place = self._staged(place)
-        missed = self._missed(place.unsettled)
+        missed = self._missed[place.unsettled]
+        known = (
+            self._engine.planned(place.snapshot, place.windows, (), missed)
+            if self._engine.measured(place.snapshot)
+            else None
+        )
         for shown in self._log.snapshots:
             if shown & place.shown == place.shown:
-                yield from self._look(place, shown, missed)
+                yield from self._look(place, shown, missed, known)
 
-    def _look(self, place: Place, shown: int, missed: tuple[Change, ...]) -> Iterator[tuple[Facts, Place]]:
-        """The queue is looked at by a snapshot: the table is measured, a window opens or is refused."""
-        engine, there = self._engine, self._there(shown)
+    def _look(
+        self, place: Place, shown: int, missed: tuple[Change, ...], known: Planned | None
+    ) -> Iterator[tuple[Facts, Place]]:
+        """The queue is looked at by a snapshot: the table is measured, a window opens or is refused.
+
+        `known` is what becomes of a measured table, which no snapshot changes.
+        """
+        engine = self._engine
         contents = _contents(shown) if self._told else ""
-        if not engine.measured(place.snapshot):
+        if known is None:
+            there = self._there[shown]
             seen = engine.planned(place.snapshot, place.windows, there, missed, opens=False)
             yield (f"the table is measured; {contents}",), self._measured(place, shown, seen.snapshot)
-        planned = engine.planned(place.snapshot, place.windows, there, missed)
-        if planned.plan is None:
-            if planned.snapshot != place.snapshot:
-                yield ("the queue is looked at",), self._measured(place, shown, planned.snapshot)
+            known = engine.planned(place.snapshot, place.windows, there, missed)
+        if known.plan is None:
+            if known.snapshot != place.snapshot:
+                yield ("the queue is looked at",), self._measured(place, shown, known.snapshot)
             return
         unsettled = place.unsettled & ~shown
-        hidden = engine.hidden(self._missed(unsettled))
-        window = WindowState(planned.plan, shown, hidden, hidden, None, 0)
+        hidden = self._hidden[unsettled]
+        window = WindowState(known.plan, shown, hidden, hidden, None, 0)
         windows = (*place.windows, window)
-        after = place._replace(shown=shown, unsettled=unsettled, snapshot=planned.snapshot, windows=windows)
-        yield (self._opening(planned.plan, contents) if self._told else ()), after
+        after = place._replace(shown=shown, unsettled=unsettled, snapshot=known.snapshot, windows=windows)
+        yield (self._opening(known.plan, contents) if self._told else ()), after
 
     def _measured(self, place: Place, shown: int, snapshot: int) -> Place:
         after = place._replace(shown=shown, snapshot=snapshot)
@@ -271,9 +298,6 @@ class Search:
             for run in self._engine.runs(plan)
         )
         return (f"a window opens over {what}; {contents}",)
-
-    def _missed(self, unsettled: int) -> tuple[Change, ...]:
-        return tuple(change for at, change in enumerate(self._log.changes) if unsettled >> at & 1)
 
     # Faults.
 

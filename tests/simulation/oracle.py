@@ -34,9 +34,9 @@ class Oracle:
 
     `position` is how far the stream has come, `begins` where each turn began, `sent` how often it was sent;
     `pardons` counts crashes and failures, each of which lets one turn be sent again. `whole` are the tables
-    of which a snapshot was finished, and whose copy must therefore equal them. `furthest` is how far consumers
-    have heard the stream: after a turn that was torn they may have what comes later, and a table that is
-    finished meanwhile is `due` until then. `asked_for` says whether any signal asked for a row.
+    of which a snapshot was finished, and whose copy must therefore equal them. `furthest` is how far
+    consumers have heard the stream: after a turn that was torn they may have what comes later, and a table
+    that is finished meanwhile is `due` until then. `asked_for` says whether any signal asked for a row.
     """
 
     database: Database
