@@ -89,7 +89,11 @@ class Measurement:
                     snapshot = remember_failures(snapshot, [table])
                     continue
                 _log.warning("the definition of %s has changed; it is read again", table.target.collection)
-                snapshot = snapshot.with_extent(table.ticket, extent, table.progress.since_ms)
+                if table.target.judged:
+                    # What windows have seen of it is forgotten before it is measured: `Verification.poll`.
+                    snapshot = snapshot.changed([table.ticket], lambda entry: entry.anew)
+                else:
+                    snapshot = snapshot.with_extent(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
 
     def measure_with_bounds(self, state: State, window: Window) -> State:

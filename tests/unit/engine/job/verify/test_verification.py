@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from engine.errors import SourceError
+from engine.errors import SchemaChanged, SourceError
 from engine.job.snapshots.window_scheduler import WindowScheduler
 from engine.job.verify.copies import Copies
 from engine.job.verify.course import absent_keys
@@ -18,7 +18,7 @@ from engine.model import Position, Purpose
 from engine.snapshot.merge_key import merge_keys_of
 from engine.verify.copy import Findings, Span
 from engine.verify.seen_row import SeenRow
-from tests.job_bench import Bench, T
+from tests.job_bench import Bench, T, U
 from tests.memory_copy import MemoryRows
 from tests.memory_source import Change
 from tests.unit.engine.job.verify.test_certificates import certifying
@@ -651,6 +651,31 @@ def test_other_collections_are_read_while_one_is_compared(tmp_path):
     bench.turns(8)
 
     assert bench.told()[-1] == "finished public.u"
+
+
+def test_a_table_that_is_altered_while_it_is_compared_is_compared_again(tmp_path, monkeypatch):
+    bench, copy = verifying(tmp_path)
+    bench.execute(VERIFY)
+    while not copy.asked:
+        bench.turns(1)
+    measure = bench.source.measure
+
+    def altered(targets: Any, **how: Any) -> list[Any]:
+        return [replace(extent, key=("another",)) for extent in measure(targets, **how)]
+
+    monkeypatch.setattr(bench.source, "measure", altered)
+    bench.source.windows = [SchemaChanged("another definition", where=U)]
+    bench.execute('{"data-collections": ["public.u"]}')
+    bench.turns(6)
+    bench.now_s += 60.0
+    copy.finds = [EQUAL]
+    bench.turns(12)
+
+    before, after = (span for _topic, _seen, span in copy.asked)
+    assert after.since >= before.upto
+    assert copy.closed == 2
+    assert [seen for _topic, seen, _span in copy.asked] == [ROWS, ROWS]
+    assert "finished public.t:" in bench.told()
 
 
 def test_the_verdict_joins_the_certificates(tmp_path):
