@@ -8,6 +8,9 @@ the answers in that state and writes the file then. The turn is the file's name,
 nothing. Files of single turns are put together now and then. If that is interrupted, some single files stay
 that the larger file has, too: readers pass over them, and the next time removes them.
 
+After a damaged state was moved away, turns are numbered again. The first record of a process removes the
+answers of the turns that are undone; else they would pass for those of the turns that take their numbers.
+
 A turn that has only steps on the way (queued, started, progress) is not forced to disk: a snapshot has many
 of them, and the stream would wait for each. A power failure may take such steps away.
 
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
+from adapters.storage.state_files import turns_in
 from signals.answers import STEPS
 
 if TYPE_CHECKING:
@@ -74,6 +78,7 @@ class AnswerJournal:
     def record(self, turn: int, answers: Sequence[Answer]) -> None:
         """Write a turn's answers. Raises StateError; to be repeated then."""
         if self._apart is None:
+            self._remove_undone(turn)
             self._apart = sum(piece.single for piece in _pieces(self._storage.names())[0])
         at_s = round(self._now(), 3)
         content = b"".join(_line(turn, at_s, answer) for answer in answers)
@@ -82,6 +87,21 @@ class AnswerJournal:
         self._apart, self._bytes = self._apart + 1, self._bytes + len(content)
         if self._apart > _APART or self._bytes > _APART_BYTES:
             self._put_together()
+
+    def _remove_undone(self, turn: int) -> None:
+        """Remove the answers of this turn and later ones, unless another job has come further since."""
+        names = self._storage.names()
+        if turns_in(names)[0][-1:] > [turn]:
+            return
+        for piece in _pieces(names)[0]:
+            if piece.last < turn or (piece.single and piece.first == turn):
+                continue
+            if piece.first < turn:
+                lines = self._storage.read(piece.name).splitlines(keepends=True)
+                left = b"".join(line for line in lines if not _is_of(line, turn))
+                # Until the larger file is gone, readers take its answers and pass over these.
+                self._storage.create(f"answers-{piece.first:012d}-{turn - 1:012d}.jsonl", left)
+            self._storage.delete(piece.name)
 
     def _put_together(self) -> None:
         """Make one file of those of single turns, and remove the oldest files that are not needed."""
@@ -127,7 +147,14 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) and found.keys() >= _FIELDS else None
+    whole = isinstance(found, dict) and found.keys() >= _FIELDS and isinstance(found["turn"], int)
+    return found if whole else None
+
+
+def _is_of(line: bytes, turn: int) -> bool:
+    """Whether a line has an answer of this turn or a later one."""
+    answer = _parsed(line)
+    return answer is not None and bool(answer["turn"] >= turn)
 
 
 def latest_turn(files: AnswerFiles) -> int:
@@ -159,6 +186,8 @@ def _pieces(names: Iterable[str]) -> tuple[list[_Piece], list[_Piece]]:
     covered = [
         piece
         for piece in found
-        if piece.single and any(whole.first <= piece.first <= whole.last for whole in large)
+        if any(
+            whole.first <= piece.first and piece.last <= whole.last for whole in large if whole is not piece
+        )
     ]
     return [piece for piece in found if piece not in covered], covered

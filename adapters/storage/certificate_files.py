@@ -53,11 +53,19 @@ class CertificateDirectory:
 
 
 def certificates_of(files: AnswerFiles, asked: str) -> Iterator[str]:
-    """The certificates of the signals with this id or label, in the order in which they were issued."""
+    """The certificates of the signals with this id or label, in the order in which they were issued.
+
+    Raises StateError if a file is damaged: a certificate that it had may be one of them.
+    """
     for name in sorted(filter(_NAME.fullmatch, files.names())):
-        for line in files.read(name).decode().splitlines():
-            if asked in _names(orjson.loads(line)):
-                yield line
+        try:
+            # A text's own `splitlines` would also part it at characters inside of strings, such as U+2028.
+            lines = [line.decode() for line in files.read(name).splitlines()]
+            found = [line for line in lines if asked in _names(orjson.loads(line))]
+        except (ValueError, LookupError, TypeError) as error:
+            hint = "restore the file, or move it away to see the certificates of the others"
+            raise StateError("is damaged", where=name, hint=hint) from error
+        yield from found
 
 
 def _names(certificate: dict[str, Any]) -> set[str | None]:

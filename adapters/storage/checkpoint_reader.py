@@ -82,12 +82,20 @@ class CheckpointReader:
         return last_answers(self, count)
 
     def latest_answers(self) -> int:
-        """The last turn that the journal may have answers of; -1 if it has none."""
-        return latest_turn(self)
+        """The last turn that is not undone and that the journal may have answers of; -1 if it has none."""
+        return min([latest_turn(self), *self._newest_turn()])
 
     def answers_after(self, turn: int) -> list[dict[str, Any]]:
-        """The answers of later turns than this one, in order."""
-        return answers_after(self, turn)
+        """The answers of later turns than this one, in order, without those of turns that are undone.
+
+        Until the job's next answer, the journal may have them after a state was moved away.
+        """
+        last = self._newest_turn()
+        return [answer for answer in answers_after(self, turn) if not last or answer["turn"] <= last[0]]
+
+    def _newest_turn(self) -> list[int]:
+        """The newest promoted turn; nothing if no state is there. A turn's answers follow its promotion."""
+        return turns_in(self.names())[0][-1:]
 
     def owner(self) -> Owner | None:
         """Who held the checkpoint's lease last; None if nobody ever did."""

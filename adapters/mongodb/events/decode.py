@@ -204,22 +204,30 @@ class _Part:
             return
         if codec.signal and op == "c":
             self._signals.append(signal_of(raw, found))
-        if op in self._rules.settings.skipped_operations:
+        new_id = respelt(raw, found, operation)
+        if new_id is None and op in self._rules.settings.skipped_operations:
             return
         after = self._after(raw, found, codec, whole) if op != "d" else "null"
         change = _Change(raw, found, named, op, at, after, described=operation == "update")
-        new_id = respelt(raw, found, operation)
-        if new_id is not None:
-            self._delete(change, codec)
-            change = replace(change, id_json=new_id)
-            if "fullDocument" not in found:
-                self._left_out.append(LeftOut(collection, new_id, operation, at, Lack.RESPELT))
-        self._emit(change, codec)
+        if new_id is None:
+            self._emit(change, codec)
+            return
+        self._move(change, replace(change, id_json=new_id), codec)
+        if "fullDocument" not in found:
+            self._left_out.append(LeftOut(collection, new_id, operation, at, Lack.RESPELT))
 
-    def _delete(self, change: _Change, codec: CollectionCodec) -> None:
-        """Emit a delete for a key that no later event uses."""
-        if "d" not in self._rules.settings.skipped_operations:
-            self._emit(replace(change, op="d", after="null", described=False), codec)
+    def _move(self, old: _Change, new: _Change, codec: CollectionCodec) -> None:
+        """Emit a delete for a key that no later event uses, and the change under the new one.
+
+        If updates are skipped, the change is a create, as with keys that change on the other sources.
+        """
+        skipped = self._rules.settings.skipped_operations
+        if "d" not in skipped:
+            self._emit(replace(old, op="d", after="null", described=False), codec)
+        if new.op not in skipped:
+            self._emit(new, codec)
+        elif "c" not in skipped and has_document(new.found):
+            self._emit(replace(new, op="c", described=False), codec)
 
     def decoded(self, entries: int) -> DecodedPart:
         return DecodedPart(
@@ -286,7 +294,7 @@ class _Part:
     def _emit(self, change: _Change, codec: CollectionCodec) -> None:
         raw, found, op, at = change.raw, change.found, change.op, change.at
         key = codec.key(change.id_json)
-        before = codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
+        before = "null" if op == "c" else codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
         described = change.described
         update = codec.update_description(raw, found["updateDescription"].start) if described else "null"
         lsid, number = session_of(raw, found)

@@ -18,6 +18,8 @@ _CASTS = re.compile(r"(?:\)|::(?:\"(?:[^\"]|\"\")+\"|[\w\s.])+(?:\(\d+(?:,-?\d+)
 _CLOCK = frozenset(("CURRENT_TIMESTAMP", "CURRENT_TIME", "CURRENT_DATE", "LOCALTIME", "LOCALTIMESTAMP"))
 _CALL = re.compile(r"[(]?[A-Za-z0-9_.\"]+\(.*\)", re.DOTALL)
 _NUMBER = re.compile(r"[(]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)[)]?(?:::.*)?", re.IGNORECASE)
+_INTEGERS = frozenset(("int2", "int4", "int8"))
+_WHOLE = re.compile(r"-?\d+")
 _EPOCH = "1970-01-01 00:00:00"
 _OF_CALLS = {
     "int2": "0",
@@ -64,6 +66,8 @@ def default_text(kind: PgType, expression: str, typmod: int, *, faulty: bool = F
     if faulty and not called and kind.name in _TEXTS:
         return _cut(expression)
     text = _OF_CALLS[kind.name] if called else _literal(expression)
+    if text is not None and kind.name in _INTEGERS and not _WHOLE.fullmatch(text):
+        return None  # such as 1.5: the server rounds it for each row
     return text if text is None or kind.name != "numeric" else _scaled(text, typmod)
 
 

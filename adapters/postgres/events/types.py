@@ -15,6 +15,7 @@ Differs from Debezium 2.1.4 on purpose where that loses or garbles values (in a 
 | interval under `interval.handling.mode=string` | noise of floating point | exact |
 | numeric infinity; NaN in a NOT NULL column | the connector dies | null (precise), else by name, as NaN |
 | date, timestamp before 1582 in a snapshot | Julian, other days | proleptic Gregorian, as in the stream |
+| timestamp after the year 294246, in microseconds | wraps around 64 bits | the greatest 64-bit number |
 | date infinity in a snapshot | another number than in the stream | as in the stream |
 | money beyond 2**53 in a snapshot | rounded as a double | exact |
 | timetz whose zone has seconds, in a snapshot | null | the value |

@@ -114,7 +114,7 @@ class TopicCopy:
         """Whether the ends after all of these turns were noted."""
         kept = self._path(topic)
         with as_source_errors(), sink_errors(kept):
-            lines = kept.read_text("ascii").splitlines() if kept.exists() else []
+            lines = kept.read_text("ascii", "replace").splitlines() if kept.exists() else []
         ends = of_lines(lines, span.upto)
         if not 0 <= ends.first <= span.since or ends.newest != span.upto:
             return False

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 import orjson
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.events.values.text import Ints
+
+_LINE: Final = msgspec.json.Decoder(tuple[int, list[tuple[int, int]]])
 
 
 @dataclass(slots=True)
@@ -79,11 +82,11 @@ def of_lines(lines: Iterable[str], upto: int) -> TurnEnds:
     known = TurnEnds()
     for line in lines:
         try:
-            turn, ends = orjson.loads(line)
-        except ValueError:
+            turn, noted = _LINE.decode(line)
+        except msgspec.MsgspecError:
             break
         if turn <= upto:
-            known.note(turn, dict(ends))
+            known.note(turn, dict(noted))
     return known
 
 

@@ -124,8 +124,10 @@ _WHY = {
     ),
     "an event is never skipped; the job stops or tries again": (
         *("errors.tolerance", "errors.log.enable", "errors.log.include.messages", "errors.retry.timeout"),
-        *("errors.deadletterqueue.<option>", "event.processing.failure.handling.mode"),
-        *("event.converting.failure.handling.mode",),
+        *("errors.deadletterqueue.<option>",),
+    ),
+    "an event is never skipped; its table is set aside, or the job stops: see tidemark.table.errors": (
+        *("event.processing.failure.handling.mode", "event.converting.failure.handling.mode"),
     ),
     "a turn is bounded by tidemark.span.max.rows and tidemark.span.max.bytes": (
         *(

@@ -52,7 +52,7 @@ CAPTURE = (
     P(
         "skipped.operations",
         APPLIED,
-        "operations for which no event is emitted",
+        "operations of the stream for which no event is emitted; a snapshot's rows (r) are sent all the same",
         subset(("c", "u", "d", "t", "r"), nothing="none"),
         "t",
     ),

@@ -19,6 +19,7 @@ from engine.events.record import shaping
 from engine.events.record.envelope import envelope_schema
 from engine.events.record.field import Field, struct_of
 from engine.events.record.schema import RecordSchemas, Schema, with_schema
+from engine.events.record.typed import constant
 from engine.events.settings import HeaderConverter
 from engine.events.values.text import join
 from engine.expressions import matches
@@ -156,16 +157,18 @@ def _envelope(topic: str, fields: Sequence[Field], source: Schema, settings: Eve
 
 
 def _default(described: DescribedColumn, conversion: Conversion) -> str | None:
-    """The default as JSON, as the conversion writes it."""
+    """The default as JSON, as the conversion writes it; None for a value that the type can't hold."""
     if described.default is None or conversion.schema.type in {"struct", "array", "map"}:
         return None
     try:
         pieces = Field("", 0, conversion, conversion.schema, "null").pieces(
             pa.array([described.default], pa.large_string())
         )
-    except ValueError:  # a word that only the server understands, such as 'now' or 'today'
+        shown: str = join(pieces, 1)[0].as_py()
+        constant(shown, conversion.schema)
+    except (ValueError, OverflowError):
+        # A word that only the server understands, such as 'now', or a number that no row can get.
         return None
-    shown: str = join(pieces, 1)[0].as_py()
     return None if shown == "null" else shown
 
 

@@ -76,7 +76,8 @@ def _hashed(texts: Text, mask: ColumnMask, length: int | None) -> Text:
 
 def hashed(text: str, mask: ColumnMask) -> str:
     """The salted hash in hex. Version 1 hashes Java's serialised form, version 2 the plain bytes."""
-    digest = hashlib.new(mask.hash.lower().replace("-", ""), mask.salt.encode(), usedforsecurity=False)
+    name = mask.hash.lower().replace("sha-", "sha").replace("/", "_").replace("-", "_")
+    digest = hashlib.new(name, mask.salt.encode(), usedforsecurity=False)
     digest.update(text.encode() if mask.version == 2 else _serialised(text))
     return digest.hexdigest()
 

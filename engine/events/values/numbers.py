@@ -8,6 +8,7 @@ values that no decimal can hold, take a slow path, row by row.
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _SPECIAL_NAMES = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _WORDS = 38
 """The most digits of a 128-bit decimal."""
+_FEW_DIGITS = 4_000
 
 
 def decimal_base64(texts: Text, scale: int) -> Text:
@@ -60,7 +62,7 @@ def _decimal_slow(text: str, scale: int) -> str | None:
     if text.lstrip("-")[:1] in {"N", "I"}:
         return None
     whole, _, fraction = text.partition(".")
-    digits = int(whole + fraction)
+    digits = _integer(whole + fraction)
     shift = scale - len(fraction)
     if shift >= 0:
         return unscaled_base64(digits * 10**shift)
@@ -74,7 +76,12 @@ def _variable_slow(text: str) -> str | None:
         return None
     whole, _, fraction = text.partition(".")
     fraction = fraction.rstrip("0")
-    return f'{{"scale":{len(fraction)},"value":"{unscaled_base64(int(whole + fraction))}"}}'
+    return f'{{"scale":{len(fraction)},"value":"{unscaled_base64(_integer(whole + fraction))}"}}'
+
+
+def _integer(text: str) -> int:
+    """An integer of any length: `int` takes 4,300 digits at most, PostgreSQL's numeric has up to 147,455."""
+    return int(text) if len(text) <= _FEW_DIGITS else int(Decimal(text))
 
 
 def _variable_fast(texts: Text) -> Text:

@@ -33,6 +33,7 @@ INFINITY_DAYS = -2_147_472_692
 MINUS_INFINITY_DAYS = -2_147_472_691
 """Their dates as days, truncated to 32 bits."""
 
+_MOST = 2**63 - 1
 _LONGEST = 26
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
@@ -51,7 +52,7 @@ def days(texts: Text) -> Text:
 
 
 def micros(texts: Text) -> Text:
-    """ISO timestamps without zone as microseconds since the epoch."""
+    """ISO timestamps without zone as microseconds since the epoch, at most the greatest 64-bit number."""
     return mostly(texts, partial(_stamp_fast, divisor=1), _STAMP, partial(_stamp_slow, divisor=1), _LONGEST)
 
 
@@ -220,7 +221,7 @@ def _stamp_slow(text: str, divisor: int) -> str | None:
     if text.endswith("infinity"):
         return str((MINUS_INFINITY_US if text[0] == "-" else INFINITY_US) // divisor)
     day, clock, _ = _parsed(text)
-    return str((day * DAY_US + clock) // divisor)
+    return str(min((day * DAY_US + clock) // divisor, _MOST))
 
 
 def _clock_slow(text: str, divisor: int) -> str | None:

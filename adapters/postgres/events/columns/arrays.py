@@ -57,7 +57,7 @@ def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text
     Arrays with an escape, a comma or a quote inside an item, with inner arrays or explicit bounds are read
     item by item.
     """
-    if encode is unchanged and (whole := _plain_numbers(texts)) is not None:
+    if encode is unchanged and not quoted and (whole := _plain_numbers(texts)) is not None:
         return whole
     lists = pc.split_pattern(_without_braces(texts), ",")
     items = lists.flatten()

@@ -180,6 +180,22 @@ def test_answers_of_before_are_not_those_of_this_signal(storage: LocalStorage):
 
 
 @pytest.mark.usefixtures("running")
+def test_turns_that_are_numbered_again_hide_no_answer(storage: LocalStorage):
+    """The newest states were moved away; the journal still has answers of their turns."""
+    before = AnswerJournal(storage, lambda: 0.0)
+    for turn in range(1, 61):
+        before.record(turn, [Answer("f@9", "another", Outcome.FINISHED, "done")])
+    storage.create("turn-000000000040.json", b"")
+
+    def job(journal: AnswerJournal, number: int) -> None:
+        if number == 1:
+            storage.create("turn-000000000041.json", b"")
+            journal.record(41, [answer(Outcome.ACCEPTED, collections=1), answer(Outcome.FINISHED, "a")])
+
+    assert following(storage, job) == 0
+
+
+@pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REJECTED])
 def test_a_collection_that_fails_is_a_failure(storage: LocalStorage, outcome: Outcome):
     def job(journal: AnswerJournal, number: int) -> None:

@@ -134,6 +134,14 @@ def test_decimals_of_any_scale_are_exact_text(numbers: list[tuple[int, int] | No
     assert texts == wanted
 
 
+def test_decimals_have_as_many_digits_as_postgresql_takes():
+    whole = "7" * 131_072
+
+    texts, _outside = read(VARIABLE, {"scale": 1, "value": unscaled(int(Decimal(f"-{whole}5")))})
+
+    assert texts == [f"-{whole}.5"]
+
+
 def test_dates_that_a_column_cannot_hold_are_text_beside_it():
     first, last = -719_162, 2_932_896
     values, texts = read(DATE, 0, first, last, first - 1, last + 1, INFINITY_DAYS, MINUS_INFINITY_DAYS, None)

@@ -94,7 +94,10 @@ def test_a_damaged_line_is_left_out(storage):
     kept = journal(storage)
     for turn in (1, 2, 3):
         kept.record(turn, [answer(turn)])
-    (Path(storage.location) / "answers-000000000002.jsonl").write_bytes(b'{"turn": 2, \xff\n[]\n{}\n')
+    (Path(storage.location) / "answers-000000000002.jsonl").write_bytes(
+        b'{"turn": 2, \xff\n[]\n{}\n'
+        b'{"turn":"2","at_s":1.0,"label":"0/2","id":"s2","outcome":"finished","text":""}\n'
+    )
 
     assert ids(storage) == ["s1", "s3"]
 
@@ -126,6 +129,61 @@ def test_long_texts_are_cut_and_fill_no_memory(storage, monkeypatch):
     assert len(read) > 20  # they were put together
     assert len(last_answers(storage, 1)[0]["text"]) == 4_001
     assert max(path.stat().st_size for path in Path(storage.location).iterdir()) < 64 << 20
+
+
+def numbered_again(storage):
+    """A journal of 60 turns in two kinds of files; then the states after turn 40 were moved away."""
+    kept = journal(storage)
+    for turn in range(1, 61):
+        kept.record(turn, [answer(turn)])
+    storage.create("turn-000000000041.json", b"")
+
+
+def again(number):
+    return Answer(f"0/{number}", f"again{number}", Outcome.FINISHED, "done", "public.t", {})
+
+
+def test_turns_that_are_numbered_again_replace_the_answers_of_those_undone(storage):
+    numbered_again(storage)
+
+    kept = journal(storage)
+    for turn in (41, 43):
+        kept.record(turn, [again(turn)])
+
+    assert ids(storage) == [*(f"s{turn}" for turn in range(1, 41)), "again41", "again43"]
+
+
+def test_a_journal_whose_turns_are_all_undone_begins_again(storage):
+    kept = journal(storage)
+    for turn in range(10, 71):
+        kept.record(turn, [answer(turn)])
+
+    journal(storage).record(1, [again(1)])
+
+    assert ids(storage) == ["again1"]
+
+
+@pytest.mark.parametrize("steps", range(13))
+def test_a_death_while_undone_turns_are_removed_loses_and_doubles_nothing(storage, steps):
+    numbered_again(storage)
+
+    survives(journal(Dying(storage, steps)), 41)
+    assert ids(storage)[:40] == [f"s{turn}" for turn in range(1, 41)]
+    assert len(ids(storage)) == len(set(ids(storage)))
+    journal(storage).record(41, [again(41)])
+
+    assert ids(storage) == [*(f"s{turn}" for turn in range(1, 41)), "again41"]
+
+
+def test_a_job_that_another_one_has_overtaken_removes_none_of_its_answers(storage):
+    kept = journal(storage)
+    for turn in range(1, 61):
+        kept.record(turn, [answer(turn)])
+    storage.create("turn-000000000060.json", b"")
+
+    journal(storage).record(41, [answer(41)])
+
+    assert ids(storage) == [f"s{turn}" for turn in range(1, 61)]
 
 
 class Dying:

@@ -38,6 +38,22 @@ def test_a_certificate_for_several_signals_is_found_by_each(storage):
     assert list(certificates_of(storage, "a")) == list(certificates_of(storage, "0/2")) == [both]
 
 
+def test_a_certificate_may_have_any_character(storage):
+    odd = certificate(("0/1", "a\u2028b\x85c"))
+    CertificateDirectory(storage).keep(1, [odd])
+
+    assert list(certificates_of(storage, "0/1")) == [odd]
+
+
+@pytest.mark.parametrize("content", [b'{"signals": [', b"\xff\n", b"\0\n", b"{}\n", b"[1]\n"])
+def test_a_damaged_file_is_named(storage, content):
+    CertificateDirectory(storage).keep(1, [certificate(("0/1", "a"))])
+    storage.create("certificates-000000000002.jsonl", content)
+
+    with pytest.raises(StateError, match=r"certificates-000000000002\.jsonl.*damaged.*move it away"):
+        list(certificates_of(storage, "a"))
+
+
 def test_the_seed_is_drawn_once(storage, tmp_path):
     seed = CertificateDirectory(storage).seed()
 

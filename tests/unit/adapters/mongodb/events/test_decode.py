@@ -139,6 +139,25 @@ def test_where_deletes_are_skipped_the_old_key_is_not_told_of():
     assert told(found) == [("1.0", "u")]
 
 
+def test_where_updates_are_skipped_a_respelt_document_moves_to_its_new_key():
+    def with_skipped(operations: str, *changes: bytes) -> DecodedPart:
+        return decoded(*changes, skipped_operations=frozenset(operations))
+
+    replaced = change("replace", fullDocument={"_id": 1.0, "x": 1}, fullDocumentBeforeChange={"_id": 1})
+    moved = with_skipped("u", replaced)
+    assert told(moved) == [("1", "d"), ("1", None), ("1.0", "c")]
+    created = orjson.loads(moved.events.to_pylist()[2]["value"])
+    assert (created["before"], created["after"]) == (None, '{"_id": 1.0,"x": 1}')
+    assert told(with_skipped("u", update({"_id": 1.0}, fullDocument={"_id": 1.0})))[2:] == [("1.0", "c")]
+    assert told(with_skipped("uc", replaced)) == [("1", "d"), ("1", None)]
+    assert told(with_skipped("ud", replaced)) == [("1.0", "c")]
+    assert told(with_skipped("u", change("replace", fullDocument={"_id": 1, "x": 1}))) == []
+
+    lacking = with_skipped("u", update({"_id": 1.0}))
+    assert told(lacking) == [("1", "d"), ("1", None)]
+    assert lacking.left_out == (LeftOut(T, "1.0", "update", (5, 1), Lack.RESPELT),)
+
+
 # Superseding.
 
 

@@ -224,6 +224,29 @@ def test_a_default_that_only_the_server_understands_is_none():
     assert codec_for(relation_of(table), table, PLAIN, {}).fields[0].schema.default is None
 
 
+@pytest.mark.parametrize("form", EventForm)
+@pytest.mark.parametrize(
+    ("kind", "typmod", "default", "empty"),
+    [
+        (23, -1, "1.5", 0),
+        (21, -1, "70000", 0),
+        (23, -1, "'99999999999'::bigint", 0),
+        (20, -1, "'9223372036854775808'::numeric", 0),
+        (1700, (5 << 16 | 2) + 4, "'100000'::numeric", 0),
+    ],
+)
+def test_a_default_that_its_type_cannot_hold_is_none(kind, typmod, default, empty, form):
+    """The server takes them, and rounds or refuses them when a row is to get one."""
+    column = Column("x", kind, typmod, nullable=False, default=default)
+    table = replace(TABLE, columns=(column,), primary_key=())
+    codec = codec_for(relation_of(table), table, replace(PLAIN, form=form), {})
+    assert codec.fields[0].schema.default is None
+
+    row: Any = codec.row([pa.array([None], pa.large_string())]).pieces[0]  # as in the old row of a delete
+    if form is EventForm.COLUMNS:
+        assert row.field("row").field("x").to_pylist() == [empty]
+
+
 def test_fields_that_collide_are_warned_about():
     table = replace(TABLE, columns=(Column("a b", 23), Column("a_b", 23)), primary_key=())
     codec = codec_for(relation_of(table), table, replace(PLAIN, sanitize_fields=True), {})

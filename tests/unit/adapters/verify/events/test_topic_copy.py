@@ -142,10 +142,11 @@ def test_turns_that_were_never_saved_are_forgotten(topic):
     assert not topic.copy.resume(TOPIC, Span(7, 9))
 
 
-def test_a_damaged_file_of_ends_is_of_no_use(topic):
+@pytest.mark.parametrize("end", [b"", b"\xff\n", b"7\n"])
+def test_a_damaged_file_of_ends_is_of_no_use(topic, end):
     followed(topic)
     (kept,) = (topic.directory / "kept").iterdir()
-    kept.write_bytes(kept.read_bytes()[:-4])
+    kept.write_bytes(kept.read_bytes()[:-4] + end)
     topic.begin_session()
 
     assert not topic.copy.resume(TOPIC, Span(7, 9))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.verify.events.turn_ends import TurnEnds
+from adapters.verify.events.turn_ends import TurnEnds, of_lines
 from engine.errors import SourceError
 
 
@@ -44,3 +44,12 @@ def test_a_topic_that_was_made_anew_is_said():
 
     with pytest.raises(SourceError, match="recreated"):
         ends.note(2, {0: 4})
+
+
+@pytest.mark.parametrize("damaged", ["[2,[[0,", "2", "[2,3]", '["b",[]]', "[2,[[0,1.5]]]", "\0\0", "\ufffd"])
+def test_what_follows_a_damaged_line_is_lost(damaged):
+    whole = ["[1,[[0,5]]]", "[3,[[0,6]]]"]
+
+    assert of_lines(whole, 3).newest == 3
+    found = of_lines([whole[0], damaged, whole[1]], 3)
+    assert (found.newest, found.after(3)) == (1, {0: 5})

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.config.sources.column_masks import ALGORITHMS
 from engine.events.names import field_name, heartbeat_topic, message_topic, schema_name, topic_of
 from engine.events.record import shaping
 from engine.events.settings import ColumnMask, EventSettings, NameAdjustment
@@ -77,6 +78,33 @@ def test_masks(mask, text, shown):
     length = None if mask.version == 2 else 20
 
     assert shaping.shape_of(mask, length)(large(text)).to_pylist() == [shown]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "digest"),
+    [
+        ("MD5", "900150983cd24fb0d6963f7d28e17f72"),
+        ("SHA-1", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+        ("SHA-224", "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
+        ("SHA-256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ("SHA-384", "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded163"),
+        ("SHA-512", "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea2"),
+        ("SHA-512/224", "4634270f707b6a54daae7530460842e20e37ed265ceee9a43e8924aa"),
+        ("SHA-512/256", "53048e2681941ef99b2e29b76b4c7dabe4c2d0c634fc6d46e0e2f13107e7af23"),
+        ("SHA3-224", "e642824c3f8cf24ad09234ee7d3c766fc9a3a5168d0c94ad73b46fdf"),
+        ("SHA3-256", "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532"),
+        ("SHA3-384", "ec01498288516fc926459f58e2c6ad8df9b473cb0fc08c25"),
+        ("SHA3-512", "b751850b1a57168a5693cd924b6b096e08f621827444f70d"),
+    ],
+)
+def test_every_algorithm_that_the_settings_take_hashes(algorithm: str, digest: str):
+    """The digests of `abc` as their standards print them, some cut."""
+    assert shaping.hashed("bc", ColumnMask((), hash=algorithm, salt="a", version=2)).startswith(digest)
+
+
+def test_all_algorithms_are_known():
+    for algorithm in ALGORITHMS:
+        assert shaping.hashed("x", ColumnMask((), hash=algorithm, version=1))
 
 
 def test_a_serialised_text_longer_than_64_k_is_hashed():

@@ -72,6 +72,18 @@ def test_unconstrained_decimals_drop_the_zeros_of_their_fraction(numbers):
         assert scale == 0 or unscaled(value["value"]) % 10
 
 
+@pytest.mark.parametrize(
+    "number", [10**131_071 - 1, -(10**6000), 7 * 10**5000 + 1], ids=["most", "less", "few"]
+)
+def test_decimals_may_have_as_many_digits_as_postgresql_takes(number):
+    text = f"{decimal.Decimal(number):f}.5"
+    wanted = unscaled_base64(10 * number + (5 if number >= 0 else -5))
+
+    (shown,) = variable_decimals(large(text)).to_pylist()
+    assert json.loads(shown) == {"scale": 1, "value": wanted}
+    assert decimal_base64(large(text), 1).to_pylist() == [wanted]
+
+
 @pytest.mark.parametrize("special", ["NaN", "Infinity", "-Infinity"])
 def test_what_no_decimal_holds_becomes_null_beside_what_it_holds(special):
     assert decimal_base64(large("1.50", special), 2).to_pylist() == ["AJY=", None]

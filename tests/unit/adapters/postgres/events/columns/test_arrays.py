@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from adapters.postgres.events.columns.arrays import array_items, arrays, delimited_arrays
 from engine.errors import SourceError
 from engine.events.values.json_strings import escape
+from engine.events.values.text import unchanged
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
@@ -32,6 +33,17 @@ def test_arrays_of_any_text_come_back(rows):
     shown = arrays(texts, escape, quoted=True).to_pylist()
 
     assert [None if text is None else json.loads(text) for text in shown] == rows
+
+
+def test_items_of_digits_are_strings_where_the_type_says_so():
+    """As UUIDs may be."""
+    nil = "00000000-0000-0000-0000-000000000000"
+    texts = pa.array([f"{{{nil}}}", "{}", None, f"{{{nil},NULL}}", f"{{{nil},{nil}}}"], pa.large_string())
+    wanted = [[nil], [], None, [nil, None], [nil, nil]]
+
+    for some, expected in ((texts, wanted), (texts.slice(0, 1), wanted[:1])):
+        shown = arrays(some, unchanged, quoted=True).to_pylist()
+        assert [None if text is None else json.loads(text) for text in shown] == expected
 
 
 @pytest.mark.parametrize(
