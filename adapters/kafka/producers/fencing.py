@@ -38,11 +38,14 @@ def is_fence(name: str) -> bool:
 
 
 class Fence:
-    """The transactional ids of a sink: `name` with a number below `count`."""
+    """The transactional ids of a sink: `name` with a number below `count`.
+
+    `is_ours`: whether they were taken, and nothing has failed since.
+    """
 
     def __init__(self, settings: KafkaSettings, name: str, count: int) -> None:
         self._settings, self._name, self._count = settings, name, count
-        self._ours = False
+        self.is_ours = False
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Take the ids from a saved state."""
@@ -59,7 +62,7 @@ class Fence:
 
     def take(self) -> None:
         """Stop the current owners of the ids, unless they are ours already. Raises SinkError."""
-        if self._ours:
+        if self.is_ours:
             return
         for number in range(self._count):
             reason = Reason()
@@ -69,11 +72,11 @@ class Fence:
             finally:
                 with suppress(KafkaException):  # after a fatal error it raises that again
                     producer.close()
-        self._ours = True
+        self.is_ours = True
 
     def lose(self) -> None:
         """Note a failure: before anything else is sent, `take` stops what is still being sent."""
-        self._ours = False
+        self.is_ours = False
 
 
 class Transactions:
