@@ -174,7 +174,7 @@ class Delivery:
     def _stalled(self) -> SinkError:
         """The error if nothing has been acknowledged for too long."""
         self._producer.purge()
-        self._producer.flush(1.0)
+        self._serve(self._producer.flush, 1.0)
         undelivered = self._undelivered.take()
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         topic = undelivered[0].record[0] if undelivered else None

@@ -105,8 +105,11 @@ class Transactions:
     def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
         try:
             step(*seconds)
-        except KafkaException as exc:
-            raise step_error(exc.args[0], what, self._id, self._reason) from exc
+        except (KafkaException, SystemError) as exc:
+            error = exc.args[0] if isinstance(exc, KafkaException) else fatal_in(exc)
+            if error is None:
+                raise
+            raise step_error(error, what, self._id, self._reason) from exc
 
 
 def transactional(settings: KafkaSettings, id_: str, reason: Reason) -> dict[str, object]:
@@ -125,7 +128,13 @@ def begin(producer: Producer, id_: str, reason: Reason) -> None:
 
 
 def fatal_in(raised: BaseException | None) -> KafkaError | None:
-    """The fatal error behind an exception, if a producer has ended with one."""
+    """The fatal error behind an exception, if a producer has ended with one.
+
+    The binding sets it as a callback's exception. If another callback comes behind, it may be lost: then
+    Python reports a call that failed without an exception, and nobody knows why the producer has ended.
+    """
+    if isinstance(raised, SystemError) and raised.__cause__ is None:
+        return KafkaError(KafkaError._FATAL)  # noqa: SLF001  its public name
     while raised is not None:
         error = raised.args[0] if raised.args else None
         if isinstance(error, KafkaError):
