@@ -284,6 +284,18 @@ def test_records_too_large_go_to_the_topic_for_them(kafka, sink, topic, limit, c
     assert f"went to {topic}-dead" in caplog.text
 
 
+def test_a_record_too_large_for_the_topic_for_them_as_well_is_refused_by_its_own(kafka, sink, topic):
+    for name in (topic, f"{topic}-dead"):
+        kafka.create_topic(name, max__message__bytes="20000")
+    large = batch((topic, '{"id":7}', '"' + "x" * 30_000 + '"', None))
+    said = rf"^{topic}: the event of \d+ bytes .* is too large, and its dead letter was not taken"
+    with pytest.raises(TopicsRefused, match=said) as raised:
+        send(sink(dead_letter_topic=f"{topic}-dead"), [large, changes(f"{topic}-a", range(3))])
+
+    assert raised.value.reasons.keys() == {topic}
+    assert kafka.count(f"{topic}-a") == 3
+
+
 @pytest.mark.parametrize("by", ["driver", "tasks"])
 def test_a_truncate_keeps_its_place(kafka, sink, topic, by, monkeypatch):
     if by == "tasks":

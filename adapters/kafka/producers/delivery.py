@@ -36,7 +36,7 @@ from adapters.kafka.producers.records import (
 )
 from adapters.kafka.producers.undelivered import UndeliveredRecords
 from adapters.kafka.settings import KafkaSettings
-from engine.errors import SinkError, TidemarkError
+from engine.errors import SinkError, TidemarkError, TopicsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -281,10 +281,10 @@ class Delivery:
         self._aside.send_record(record, headers)
 
     def send_record(self, record: Record, headers: list[Header]) -> None:
-        """Send one record and wait until it is delivered. Raises SinkError."""
+        """Send one record and wait until it is delivered. Raises SinkError, TopicsRefused for a refusal."""
         self._undelivered.refused.clear()
         self._insist(self._producer.produce, record, headers)
         self._note_sent(1, len(record[1] or b""))
         self._flush()
-        for error in self._undelivered.refused.values():
-            raise error
+        if self._undelivered.refused:
+            raise TopicsRefused(self._undelivered.refused)
