@@ -39,7 +39,7 @@ class TopicStore:
         self._producer: Producer | None = None
 
     def append(self, records: Iterable[bytes]) -> None:
-        """Send the records and wait for the acknowledgements."""
+        """Send the records and wait for the acknowledgements. Raises SourceError."""
         producer = self._opened()
         failed: list[str] = []
 
@@ -47,8 +47,11 @@ class TopicStore:
             if error is not None:
                 failed.append(error.str())
 
-        for record in records:
-            producer.produce(self._settings.topic, record, partition=0, on_delivery=note)
+        try:
+            for record in records:
+                producer.produce(self._settings.topic, record, partition=0, on_delivery=note)
+        except KafkaException as error:  # such as a record that is too large for the producer
+            failed.append(error.args[0].str())
         if producer.flush(_TIMEOUT_S) or failed:
             producer.purge()
             self._producer = None  # the next producer gets the credentials of that time

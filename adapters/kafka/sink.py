@@ -78,12 +78,16 @@ class KafkaSink:
         self._withheld: frozenset[str] = frozenset()
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn. The first time, the brokers must answer."""
+        """Begin a turn. The first time, the brokers must answer.
+
+        Transactional ids are taken here: the job looks at its lease after this, and before it commits.
+        """
         if self.resolve_commit(turn):
             raise SinkRefused(f"turn {turn} is sent already", where="kafka")
         if not self._reached:
             self._turns.topics.brokers.reach()
             self._reached = True
+        self._turns.take_ids()
         self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
         self._withheld = frozenset()
         return self._parts
@@ -173,13 +177,16 @@ class KafkaSink:
             self._send(parts)
         except BatchRefused as refused:
             self._turns.make_batches_smaller(refused)
+            if not self._turns.has_ids:
+                raise  # the session begins anew, and takes them before it looks at its lease
             return False
         except SinkError as error:
             raise self._turns.handle_failure(error) from error
         return True
 
     def _send(self, parts: Sequence[Part]) -> None:
-        self._turns.take_ids()
+        if not self._turns.has_ids:
+            raise SinkError("a producer that failed has given up the transactional ids", where="kafka")
         attempt = self._parts.attempt(parts)
         events = attempt.events()
         for topic in self._withheld:

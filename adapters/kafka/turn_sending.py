@@ -99,13 +99,18 @@ class TurnSending:
     def take_ids(self) -> None:
         """Stop the current owners of the transactional ids, unless they are ours. Raises SinkError.
 
-        The driver's producer takes its id here, and never when it sends. A job that was frozen behind its
+        The driver's producer takes its id here, and never when it commits. A job that was frozen behind its
         look at the lease would take it from its successor then, and send.
         """
         if self._fence is not None:
             self._fence.take()
             self._delivery = self._delivery or Delivery(self.settings, self._id(0))
             self._delivery.prepare()
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the transactional ids are ours, or none are needed. A failure gives them up."""
+        return self._fence is None or self._fence.is_ours
 
     def send(self, events: Counter[str], attempt: Attempt, left_out: frozenset[str]) -> None:
         """Send these numbers of events by topic, from the driver; those of topics in `left_out` stay.
@@ -156,16 +161,11 @@ class TurnSending:
         return refused
 
     def _judge(self, sent: list[DeliveryResult], refused: dict[str, SinkError]) -> None:
-        """Warn of truncates. Raises TopicsRefused if a topic has refused events, now or before."""
-        self._warn(frozenset().union(*(outcome.truncated for outcome in sent)))
-        for outcome in sent:
-            refused |= outcome.refused
-        if refused:
-            raise TopicsRefused(refused)
+        """Raise TopicsRefused if a topic has refused events, now or before.
 
-    def _warn(self, topics: frozenset[str]) -> None:
-        """Warn once per topic: a truncate is ordered only within its own partition."""
-        for topic in sorted(topics - self._warned):
+        Warns once per topic of truncates, which are ordered only within their own partition.
+        """
+        for topic in sorted(frozenset().union(*(outcome.truncated for outcome in sent)) - self._warned):
             if self.topics.partitions(topic) > 1:
                 self._warned.add(topic)
                 _log.warning(
@@ -173,6 +173,10 @@ class TurnSending:
                     topic,
                     self.topics.partitions(topic),
                 )
+        for outcome in sent:
+            refused |= outcome.refused
+        if refused:
+            raise TopicsRefused(refused)
 
     @property
     def keeps_producers(self) -> bool:

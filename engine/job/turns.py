@@ -236,7 +236,8 @@ class Turns:
             try:
                 after = self._checkpoint.commit(after, parts)
             except TopicsRefused as refused:
-                job_parts.store.discard(after.turn)
+                if after.attempt is None:  # else a start must know of it until the job has come past it
+                    job_parts.store.discard(after.turn)
                 self._isolation.topics.note_refused_release(piece, refused)
                 continue
             self._finish(log, after, parts[0].events, now_s, clock_s)

@@ -174,7 +174,7 @@ def test_processes_killed_while_they_send_lose_nothing(broker, items, tmp_path, 
                 time.sleep(0.01 * kills)
                 kills += 1
                 sink: Any = job.job._parts.sink
-                sink._rows.end()
+                sink._rows._senders.end()
             if job.answered("finished"):
                 break
             time.sleep(0.1)

@@ -19,7 +19,7 @@ from adapters.kafka.partitions import key_hashes
 from adapters.kafka.producers.delivery import Delivery
 from adapters.kafka.settings import Fencing, KafkaSettings, TopicGroup
 from adapters.kafka.sink import KafkaSink
-from adapters.kafka.turn_sending import Producers
+from adapters.kafka.turn_sending import Producers, TurnSending
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.sinks.settings import TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
     from pyspark.sql import SparkSession
+
+    from adapters.kafka.errors import BatchRefused
 
 pytestmark = pytest.mark.integration
 
@@ -282,6 +284,18 @@ def test_records_too_large_go_to_the_topic_for_them(kafka, sink, topic, limit, c
     assert f"went to {topic}-dead" in caplog.text
 
 
+def test_a_record_too_large_for_the_topic_for_them_as_well_is_refused_by_its_own(kafka, sink, topic):
+    for name in (topic, f"{topic}-dead"):
+        kafka.create_topic(name, max__message__bytes="20000")
+    large = batch((topic, '{"id":7}', '"' + "x" * 30_000 + '"', None))
+    said = rf"^{topic}: the event of \d+ bytes .* is too large, and its dead letter was not taken"
+    with pytest.raises(TopicsRefused, match=said) as raised:
+        send(sink(dead_letter_topic=f"{topic}-dead"), [large, changes(f"{topic}-a", range(3))])
+
+    assert raised.value.reasons.keys() == {topic}
+    assert kafka.count(f"{topic}-a") == 3
+
+
 @pytest.mark.parametrize("by", ["driver", "tasks"])
 def test_a_truncate_keeps_its_place(kafka, sink, topic, by, monkeypatch):
     if by == "tasks":
@@ -363,6 +377,44 @@ class TestFencing:
         values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
 
         assert values == [""] * (3 * has_sent) + ["new"] * 3
+
+    def test_a_job_that_is_replaced_after_its_turn_was_refused_sends_nothing_more(self, kafka, sink, topic):
+        kafka.create_topic(topic, cleanup__policy="compact")
+        frozen = sink(fencing=Fencing.TRANSACTIONS)
+        with pytest.raises(TopicsRefused):
+            send(frozen, [batch((topic, None, "{}", None))])
+        frozen.writer(1).write(0, [changes(topic, range(3), "old")])
+        # The job looks at its lease, and freezes.
+        successor = sink(fencing=Fencing.TRANSACTIONS)
+        successor.resume(frozen.memory())
+        with pytest.raises(SinkError, match="the transactional id"):
+            frozen.commit(1)
+        send(successor, [changes(topic, range(3), "new")])
+        values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
+
+        assert values == ["new"] * 3
+
+    def test_a_job_that_is_replaced_while_a_batch_is_too_large_sends_nothing_more(
+        self, kafka, sink, topic, monkeypatch
+    ):
+        kafka.create_topic(topic, max__message__bytes="20000")
+        frozen, turns = sink(fencing=Fencing.TRANSACTIONS), []
+        smaller = TurnSending.make_batches_smaller
+
+        def freeze(sending: TurnSending, refused: BatchRefused) -> None:
+            successor = sink(fencing=Fencing.TRANSACTIONS)
+            successor.resume(frozen.memory())
+            turns.append(successor)
+            smaller(sending, refused)
+
+        with monkeypatch.context() as freezing:
+            freezing.setattr(TurnSending, "make_batches_smaller", freeze)
+            with pytest.raises(SinkError, match=r"a batch of \d+ records is too large"):
+                send(frozen, [changes(topic, range(100), "o" * 1000)])
+        send(turns[0], [changes(topic, range(3), "new")])
+        values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
+
+        assert values == ["new"] * 3
 
     def test_what_a_frozen_producer_had_sent_is_not_committed(self, kafka, sink, topic, monkeypatch):
         frozen, turns = sink(fencing=Fencing.TRANSACTIONS), []

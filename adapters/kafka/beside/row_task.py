@@ -7,6 +7,7 @@ such tasks may send to one topic at once. `engine/job/snapshots/rows_beside.py` 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING
 
 from adapters.kafka.producers.delivery import Delivery
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _kept: dict[SendRows, Delivery] = {}
 """The producer of this process, for its next task: connecting takes longer than sending a small run."""
+_sending: list[Delivery] = []
+"""The producers of this process that send."""
+_stopping = Event()
+"""Whether this process sends nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,9 @@ class SendRows:
         if self.transactional_id and self.lease is None and self not in _kept:
             raise SinkError("the producer that was prepared is gone", where=self.transactional_id)
         delivery = _kept[self] if self in _kept else self._opened()
+        _sending.append(delivery)
+        if _stopping.is_set():
+            delivery.stopped = True
         try:
             if self.lease is not None:
                 delivery.prepare()
@@ -99,9 +107,17 @@ class SendRows:
             _kept.pop(self, None)
             delivery.close()
             raise
+        finally:
+            _sending.remove(delivery)
         if not self.keeps:
             delivery.close()
         return emitted
+
+    def stop(self) -> None:
+        """Let all that this process sends fail, once the brokers have answered what is in flight."""
+        _stopping.set()
+        for delivery in _sending:
+            delivery.stopped = True
 
     def _opened(self) -> Delivery:
         for other in list(_kept):

@@ -5,6 +5,9 @@ for a slot would hold up changes of its rows for as long. So processes of our ow
 with the driver, even in the middle of a run: its standard input ends then. While it lives it gives a sign of
 life every half second. One that gives none for long is killed, so no turn waits for a frozen one for ever.
 
+Nobody can call back what a killed process had sent: its records may arrive behind newer ones. So a process
+that is to stop gets SIGTERM. It sends nothing more, waits for the answers to what it has sent, and ends.
+
 On a cluster, a run is sent by the executor that has it, in a Spark job of one task. Spark does not run such
 a task twice at once, unless `spark.speculation.task.duration.threshold` is set.
 """
@@ -65,8 +68,11 @@ class Senders(Protocol):
         The future raises the task's TidemarkError, or ExecutorsFailed if who ran it has ended.
         """
 
+    def stop(self) -> None:
+        """Make running tasks send nothing more and end, if that is possible. Does not wait."""
+
     def end(self) -> None:
-        """Make running tasks end early, if that is possible."""
+        """Make running tasks end at once, if that is possible."""
 
     def close(self) -> None:
         """Release everything."""
@@ -99,8 +105,10 @@ class ExecutorSenders:
         (done,) = self._executors.map(task, [item])
         return done
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Do nothing: a task ends when the brokers have its rows, or are silent for too long."""
+
+    end = stop
 
     def close(self) -> None:
         """Let the threads end. Nobody is told of the lease any more."""
@@ -132,8 +140,9 @@ class ProcessSenders:
         with busy:
             sender = self._sender(slot)
             answer = sender.ask(pickle.dumps((task, item), pickle.HIGHEST_PROTOCOL))
-            if answer is None:
+            if answer is None or sender.stops:
                 self._drop(slot, sender)
+            if answer is None:
                 raise ExecutorsFailed("a process that sent rows has ended", where="kafka")
         done: Result = result(pickle.loads(answer))  # noqa: S301  our own process wrote it
         return done
@@ -143,7 +152,7 @@ class ProcessSenders:
             if self._closed:
                 raise ExecutorsFailed("nobody sends rows any more", where="kafka")
             known = self._processes.get(slot)
-            if known is None or known.idle_s > self._idle_s:
+            if known is None or known.stops or known.idle_s > self._idle_s:
                 if known is not None:
                     known.end()
                 self._processes[slot] = _Sender(2 * self._idle_s)
@@ -154,6 +163,12 @@ class ProcessSenders:
             if self._processes.get(slot) is sender:
                 del self._processes[slot]
         sender.end()
+
+    def stop(self) -> None:
+        """Let the processes stop; others run what comes next."""
+        with self._changing:
+            for sender in self._processes.values():
+                sender.stop()
 
     def end(self) -> None:
         """Kill the processes; what they run fails."""
@@ -172,7 +187,10 @@ class ProcessSenders:
 
 
 class _Sender:
-    """A process that runs one task after another. It ends by itself if none comes for `idle_s`."""
+    """A process that runs one task after another. It ends by itself if none comes for `idle_s`.
+
+    `stops`: it was told to stop, and runs nothing more.
+    """
 
     def __init__(self, idle_s: float) -> None:
         paths = os.pathsep.join(filter(None, sys.path))
@@ -185,6 +203,7 @@ class _Sender:
         )
         self._used_s = time.monotonic()
         self.kill = self._process.kill
+        self.stops = False
 
     @property
     def idle_s(self) -> float:
@@ -221,6 +240,11 @@ class _Sender:
         _log.warning("a process that sends rows hangs, so it is killed")
         self.kill()
 
+    def stop(self) -> None:
+        """Tell it to stop."""
+        self.stops = True
+        self._process.terminate()
+
     def end(self) -> None:
         """Kill it, and wait until it is gone."""
         self.kill()
@@ -232,13 +256,18 @@ class _Sender:
 
 
 def serve(idle_s: float) -> None:
-    """Run the tasks that come from the driver, until it ends or sends none for so long."""
+    """Run the tasks that come from the driver, until it ends or sends none for so long.
+
+    SIGTERM calls the `stop` of the task that runs, if it has one, and ends the process behind it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver as well
     os.nice(NICENESS)
     asks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no answer
     tasks: queue.Queue[bytes] = queue.Queue()
     answering = threading.Lock()
+    running: list[Any] = []
+    stopping = threading.Event()
 
     def answer(data: bytes) -> None:
         with answering:
@@ -255,13 +284,23 @@ def serve(idle_s: float) -> None:
             tasks.put(asked)
         os._exit(0)  # the driver has ended; nobody may send for it any more
 
+    def stop(_number: int, _frame: object) -> None:
+        stopping.set()
+        if not running:
+            os._exit(0)
+        getattr(running[0], "stop", lambda: None)()
+
+    signal.signal(signal.SIGTERM, stop)
     for beside in (watch, beat):
         threading.Thread(target=beside, name=beside.__name__, daemon=True).start()
     with suppress(queue.Empty):
-        while True:
+        while not stopping.is_set():
             task, item = pickle.loads(tasks.get(timeout=idle_s))  # noqa: S301  the driver wrote it
-            answer(pickle.dumps(Attempt(task)(item), pickle.HIGHEST_PROTOCOL))
-            del task, item
+            running.append(task)
+            done = pickle.dumps(Attempt(task)(item), pickle.HIGHEST_PROTOCOL)
+            answer(done)
+            running.clear()
+            del task, item, done
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:

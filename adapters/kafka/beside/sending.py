@@ -9,6 +9,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, Protocol
 
 from adapters.kafka.errors import BatchRefused
+from adapters.kafka.producers.delivery import ANSWERED_S
 from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from engine.job.snapshots.emission import Emission, EmissionResult
 
 _STOPPED_S: Final = 1.0
+"""How long a run that is to stop may still be sent to its end."""
+_ANSWERED_S: Final = 2.0 + ANSWERED_S
+"""How long who sends may wait for the brokers' answers then."""
 _PREPARED_S: Final = 30.0
 """How long a producer that was prepared, or used, is there for certain: see `Senders.keeps`."""
 
@@ -124,9 +128,13 @@ class RowSending:
         self._attempt += 1
         self._preparing, self._prepared_s = {}, {}
 
-    def end(self) -> None:
-        """Make whatever is sent end early, if that is possible."""
-        self._senders.end()
+    def stop(self, sent: Future[EmissionResult]) -> None:
+        """Let all who send stop, and wait until one has; what is in flight is answered by then."""
+        self._senders.stop()
+        if not wait([sent], _ANSWERED_S).done:
+            self._senders.end()
+            wait([sent])
+        self.forget()
 
     def close(self) -> None:
         """Release everything."""
@@ -188,12 +196,10 @@ class SendingRows:
         return self._emitted
 
     def stop(self) -> None:
-        """Wait a moment until it is sent; else make whoever sends it end."""
+        """Wait a moment until it is sent; else let whoever sends it stop."""
         self._may_repeat = False
         if not wait([self._future], _STOPPED_S).done:
-            self._sending.end()
-            self._sending.forget()
-            wait([self._future])
+            self._sending.stop(self._future)
         self._sending.free(self._slot)
         if self._future.exception() is not None:
             self._sending.owner.give_up()

@@ -6,7 +6,8 @@ one exception is a record that its topic refuses for its size: it may be set asi
 topic for that. A delivery fails once nothing was acknowledged for `delivery.timeout.ms`, however long its
 queue is. What is in flight follows the brokers' rate (`flow.py`), so a slow link only takes longer.
 
-A failed delivery discards what it still holds, so that none of it arrives after what is sent next.
+A failed delivery discards what it still holds, and waits for the answers to what is in flight, so that none
+of it arrives after what is sent next.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from adapters.kafka.producers.records import (
 )
 from adapters.kafka.producers.undelivered import UndeliveredRecords
 from adapters.kafka.settings import KafkaSettings
-from engine.errors import SinkError, TidemarkError
+from engine.errors import SinkError, TidemarkError, TopicsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -51,12 +52,17 @@ _WAIT_S: Final = 0.005
 _CAUSE_S: Final = 0.2
 _TOLD_EVERY_S: Final = 5.0
 _RENEW_EVERY_S: Final = 0.5
+ANSWERED_S: Final = 30.0
+"""How long a delivery that is given up waits for answers, if its timeout is not shorter."""
 _LARGEST: Final = "100000000"
 """The most bytes of a record set aside: a broker's default socket limit."""
 
 
 class Delivery:
-    """A producer from its first event to its last. Can't be used again once it has failed."""
+    """A producer from its first event to its last. Can't be used again once it has failed.
+
+    Once `stopped` is set, a delivery that is going on fails soon.
+    """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
         self._settings, self.transactional_id = settings, transactional_id
@@ -74,6 +80,7 @@ class Delivery:
         self._flow = Flow()
         self._sent = self._total = self._rejected = 0
         self._told_s = self._renewed_s = 0.0
+        self.stopped = False
         self._producer: Producer = create_client(Producer, config)
         self._transaction: Transactions | None = None
         if transactional_id:
@@ -150,7 +157,9 @@ class Delivery:
             self._look()
 
     def _look(self) -> None:
-        """Check how far the brokers are."""
+        """Check how far the brokers are. Raises SinkError if they are silent, or if this is to stop."""
+        if self.stopped:
+            raise SinkError("stopped before everything was sent", where=self._where)
         now_s = time.monotonic()
         self._flow.note_unacknowledged(len(self._producer), now_s)
         self._settle()
@@ -174,7 +183,7 @@ class Delivery:
     def _stalled(self) -> SinkError:
         """The error if nothing has been acknowledged for too long."""
         self._producer.purge()
-        self._producer.flush(1.0)
+        self._serve(self._producer.flush, 1.0)
         undelivered = self._undelivered.take()
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         topic = undelivered[0].record[0] if undelivered else None
@@ -200,8 +209,16 @@ class Delivery:
             raise sink_error(error, f"nothing more can be sent: {message_of(error)}", self._where) from exc
 
     def close(self) -> None:
-        """Discard what was not delivered. May be called twice."""
+        """Discard what was not sent, and wait until the rest is answered. May be called twice.
+
+        A broker may take up a request after the connection that brought it is closed. What is sent next would
+        overtake it.
+        """
+        until_s = time.monotonic() + min(ANSWERED_S, self._timeout_ms / 1000)
         with suppress(KafkaException, SystemError):
+            while len(self._producer) and time.monotonic() < until_s:
+                self._producer.purge(in_flight=False)
+                self._producer.flush(_CAUSE_S)
             self._producer.purge()
             self._producer.flush(1.0)
         with suppress(KafkaException, SystemError):
@@ -231,6 +248,8 @@ class Delivery:
                 produce(*record, headers=headers)
             except BufferError:
                 self._serve(self._producer.poll, 0.05)
+                if self.stopped:
+                    self._look()
                 if self._reason.take_refusal():
                     self._renew()
                 self._settle()
@@ -281,10 +300,10 @@ class Delivery:
         self._aside.send_record(record, headers)
 
     def send_record(self, record: Record, headers: list[Header]) -> None:
-        """Send one record and wait until it is delivered. Raises SinkError."""
+        """Send one record and wait until it is delivered. Raises SinkError, TopicsRefused for a refusal."""
         self._undelivered.refused.clear()
         self._insist(self._producer.produce, record, headers)
         self._note_sent(1, len(record[1] or b""))
         self._flush()
-        for error in self._undelivered.refused.values():
-            raise error
+        if self._undelivered.refused:
+            raise TopicsRefused(self._undelivered.refused)

@@ -38,11 +38,14 @@ def is_fence(name: str) -> bool:
 
 
 class Fence:
-    """The transactional ids of a sink: `name` with a number below `count`."""
+    """The transactional ids of a sink: `name` with a number below `count`.
+
+    `is_ours`: whether they were taken, and nothing has failed since.
+    """
 
     def __init__(self, settings: KafkaSettings, name: str, count: int) -> None:
         self._settings, self._name, self._count = settings, name, count
-        self._ours = False
+        self.is_ours = False
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Take the ids from a saved state."""
@@ -59,7 +62,7 @@ class Fence:
 
     def take(self) -> None:
         """Stop the current owners of the ids, unless they are ours already. Raises SinkError."""
-        if self._ours:
+        if self.is_ours:
             return
         for number in range(self._count):
             reason = Reason()
@@ -69,11 +72,11 @@ class Fence:
             finally:
                 with suppress(KafkaException):  # after a fatal error it raises that again
                     producer.close()
-        self._ours = True
+        self.is_ours = True
 
     def lose(self) -> None:
         """Note a failure: before anything else is sent, `take` stops what is still being sent."""
-        self._ours = False
+        self.is_ours = False
 
 
 class Transactions:
@@ -102,8 +105,11 @@ class Transactions:
     def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
         try:
             step(*seconds)
-        except KafkaException as exc:
-            raise step_error(exc.args[0], what, self._id, self._reason) from exc
+        except (KafkaException, SystemError) as exc:
+            error = exc.args[0] if isinstance(exc, KafkaException) else fatal_in(exc)
+            if error is None:
+                raise
+            raise step_error(error, what, self._id, self._reason) from exc
 
 
 def transactional(settings: KafkaSettings, id_: str, reason: Reason) -> dict[str, object]:
@@ -122,7 +128,13 @@ def begin(producer: Producer, id_: str, reason: Reason) -> None:
 
 
 def fatal_in(raised: BaseException | None) -> KafkaError | None:
-    """The fatal error behind an exception, if a producer has ended with one."""
+    """The fatal error behind an exception, if a producer has ended with one.
+
+    The binding sets it as a callback's exception. If another callback comes behind, it may be lost: then
+    Python reports a call that failed without an exception, and nobody knows why the producer has ended.
+    """
+    if isinstance(raised, SystemError) and raised.__cause__ is None:
+        return KafkaError(KafkaError._FATAL)  # noqa: SLF001  its public name
     while raised is not None:
         error = raised.args[0] if raised.args else None
         if isinstance(error, KafkaError):

@@ -2,7 +2,8 @@
 
 refused by the topic     the topic gets no more events of the turn; the others get theirs; in a
                          transaction they don't, and the turn is sent again without that topic
-too large                sent to the topic of dead letters, if there is one; else its topic refuses it
+too large                sent to the topic of dead letters, if there is one and it takes it; else its topic
+                         refuses it
 anything else            the delivery fails, and everything is sent again
 """
 
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaError
 from adapters.kafka.client import batch_bytes
 from adapters.kafka.errors import BatchRefused, TransactionEnded, message_of, refuses, sink_error
 from adapters.kafka.producers.delivered import UndeliveredRecord
-from engine.errors import SinkError, SinkRefused
+from engine.errors import SinkError, SinkRefused, TopicsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class UndeliveredRecords:
     """Those of one producer, until they are settled. `refused` has the topics that refuse events, and why.
 
     `aborts`: a record that a broker refuses ends a transaction with everything in it. `set_aside` sends a
-    dead letter.
+    dead letter; it raises TopicsRefused if the topic for them does not take it.
     """
 
     def __init__(
@@ -126,15 +127,19 @@ class UndeliveredRecords:
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
         # A record that a broker has refused ends its transaction: it can't be left out of it.
+        text = f"the event of {failure.size} bytes with the key {shown!r} is too large"
+        hint = "raise producer.max.request.size and the topic's max.message.bytes"
         if not aside or aside == topic or (self._aborts and failure.partition >= 0):
-            self.refused[topic] = SinkRefused(
-                f"the event of {failure.size} bytes with the key {shown!r} is too large",
-                where=topic,
-                hint="raise producer.max.request.size and the topic's max.message.bytes,"
-                " or name a tidemark.sink.kafka.dead.letter.topic",
-            )
+            hint += "" if aside else ", or name a tidemark.sink.kafka.dead.letter.topic"
+            self.refused[topic] = SinkRefused(text, where=topic, hint=hint)
             return
-        self._set_aside((aside, value, key), [("topic", topic), ("error", message_of(failure.error))])
+        try:
+            self._set_aside((aside, value, key), [("topic", topic), ("error", message_of(failure.error))])
+        except TopicsRefused as refused:
+            reason = refused.reasons[aside]
+            text += f", and its dead letter was not taken: {reason.where}: {reason.message}"
+            self.refused[topic] = SinkRefused(text, where=topic, hint=f"{hint}, or let {aside} take it")
+            return
         _log.warning(
             "%s: the event of %d bytes with the key %r went to %s", topic, failure.size, shown, aside
         )

@@ -10,6 +10,9 @@ import pytest
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicRemade, TopicsRefused
 from engine.isolation.incomplete import Cause, Incomplete, with_faults
 from engine.isolation.kept_events import Bundle
+from engine.job.saved import state_document as saved
+from engine.job.saved.attempt import Attempt
+from engine.model import Position
 from tests.fakes import _ATTEMPTS
 from tests.job_bench import Bench, T, U
 from tests.memory_source import Change
@@ -436,6 +439,22 @@ class TestRefused:
 
         with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
             bench.run()
+
+    def test_a_refused_offer_forgets_no_turn_that_may_have_been_sent(self, bench):
+        bench.refuse("public.t", SinkRefused("takes nothing"))
+        bench.database.commit(Change(T, 1, "kept"))
+        bench.run()
+        state = bench.job.state
+        torn = replace(state.next_turn(), position=Position((99,)))
+        bench.store.pending[torn.turn] = saved.to_json(torn)
+        bench.new_job().settle()
+        bench.turns(1)
+        offered = bench.sink.attempts[-1]
+        bench.new_job().settle()
+
+        assert offered == torn.turn
+        assert bench.job.state.turn == state.turn
+        assert bench.job.state.attempt == Attempt(torn.position, torn.memory)
 
     def test_one_that_is_no_tables_stops_the_job(self, bench):
         bench.refuse("public.t", SinkRefused("takes nothing", where="public.t"))

@@ -23,6 +23,7 @@ class CountedSender:
     at_once: int
     most: int
     idle_s = 0.0
+    stops = False
 
     def __init__(self, _idle_s: float) -> None:
         type(self).started += 1
@@ -92,3 +93,19 @@ def test_a_process_that_works_for_long_is_not_killed(monkeypatch: pytest.MonkeyP
     senders.close()
 
     assert done is None
+
+
+def test_a_process_that_is_to_stop_ends_behind_its_task_and_another_takes_its_place():
+    senders = ProcessSenders(1)
+    first = senders.submit(0, os.path.realpath, "/proc/self").result(20)
+    running = senders.submit(0, time.sleep, 1.0)
+    time.sleep(0.5)
+    senders.stop()
+    ended: Any = running.result(20)
+    second = senders.submit(0, os.path.realpath, "/proc/self").result(20)
+    senders.stop()  # it has nothing to do
+    third = senders.submit(0, os.path.realpath, "/proc/self").result(20)
+    senders.close()
+
+    assert ended is None
+    assert len({first, second, third}) == 3

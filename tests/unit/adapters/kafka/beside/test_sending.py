@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapters.kafka.beside import sending as module
 from adapters.kafka.beside.lease_answers import AskForLease
 from adapters.kafka.beside.row_task import SendRows
 from adapters.kafka.beside.sending import RowSending
@@ -24,14 +25,19 @@ class HandSenders:
     def __init__(self, *, keeps: bool = True, lease: AskForLease | None = None) -> None:
         self.keeps, self.lease = keeps, lease
         self.asked: list[tuple[int, Any, Future[Any]]] = []
-        self.ended = 0
+        self.stopped = self.ended = 0
 
     def submit(self, slot: int, task: Any, _item: Any) -> Future[Any]:
         self.asked.append((slot, task, Future()))
         return self.asked[-1][2]
 
+    def stop(self) -> None:
+        self.stopped += 1
+
     def end(self) -> None:
         self.ended += 1
+        for _slot, _task, future in self.asked:
+            future.set_exception(ExecutorsFailed("a process has ended"))
 
     def close(self) -> None: ...
 
@@ -178,3 +184,14 @@ def test_with_ids_a_producer_that_waits_for_long_is_prepared_again_though_others
 
     assert not sending.prepare()
     assert {slot for slot, _task, _future in senders.asked[5:]} == {0, 1, 2} - used
+
+
+def test_who_sends_a_run_that_is_stopped_ends_by_itself_or_is_made_to(owner, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "_STOPPED_S", 0.0)
+    monkeypatch.setattr(module, "_ANSWERED_S", 0.01)
+    senders = HandSenders()
+    sending = RowSending(owner, senders, 1, time.monotonic, fenced=False)
+    sending.begin(None).stop()  # type: ignore[arg-type] # as above
+
+    assert (senders.stopped, senders.ended, owner.given_up) == (1, 1, 1)
+    assert sending.has_room

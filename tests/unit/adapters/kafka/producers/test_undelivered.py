@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from adapters.kafka.errors import BatchRefused, TransactionEnded
 from adapters.kafka.producers.undelivered import UndeliveredRecords
 from adapters.kafka.settings import KafkaSettings
-from engine.errors import SinkError
+from engine.errors import SinkError, TopicsRefused
 
 ENDED = KafkaError(KafkaError._STATE)
 PURGED = KafkaError(KafkaError._PURGE_QUEUE)
@@ -129,3 +129,17 @@ def test_a_record_too_large_for_the_producer_is_set_aside(records, aside):
     assert not records.lacks_cause
     records.settle()
     assert (aside, records.refused) == ([b"k"], {})
+
+
+def test_a_record_that_the_topic_for_dead_letters_refuses_is_refused_by_its_own():
+    def refuse(record: tuple[str, object, object], _headers: object) -> None:
+        raise TopicsRefused({record[0]: SinkError("the topic refuses events: not allowed", where=record[0])})
+
+    records = UndeliveredRecords(KafkaSettings(dead_letter_topic="dead"), refuse, aborts=False)
+    unsent(records, "a", TOO_LARGE)
+    records.settle()
+
+    assert str(records.refused["a"]).startswith(
+        "a: the event of 3 bytes with the key 'k' is too large, and its dead letter was not taken:"
+        " dead: the topic refuses events: not allowed"
+    )
