@@ -17,8 +17,9 @@ from adapters.mongodb.events.source_block import read_source
 from adapters.mongodb.snapshot import windows
 from adapters.postgres.source import PostgresSource
 from engine.job import recovery
-from engine.job.snapshots import completion
+from engine.job.snapshots import completion, measurement
 from engine.job.verify.repair import Repair
+from engine.snapshot.queue import Snapshot
 from engine.verify import comparison
 from tests.simulation.mends import Mends
 from tests.simulation.worlds import WORLDS
@@ -65,6 +66,9 @@ MENDS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "mongodb-recover": {
         "update-whose-document-is-gone": lambda: patch.object(comparison._History, "_kept", _none_kept),
         "delete-before-the-first-event": lambda: patch.object(windows, "read_source", _seconds_and_zeros),
+        "comparison-of-an-earlier-definition": lambda: patch.object(
+            measurement, "_altered", Snapshot.with_extent
+        ),
     },
     "postgres-recover": {
         **_TOLD,
