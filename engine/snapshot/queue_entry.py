@@ -100,8 +100,12 @@ class Table:
         return (1, self.signal) if self.blocking else (ORDINARY, "")
 
     def with_extent(self, extent: Extent, now_ms: int) -> Table:
-        """The entry after it was measured. A repair that was sending single rows begins anew instead."""
-        if self.target.purpose is Purpose.MEND:
+        """The entry after it was measured.
+
+        A verification or repair that was measured before begins anew instead: what windows have seen for it
+        is of another definition. `Verification.poll` forgets that while the entry is not measured.
+        """
+        if self.target.purpose is Purpose.MEND or (self.target.judged and self.progress is not None):
             return self.anew
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)

@@ -7,6 +7,7 @@ down and saves them as regression seeds; `--saved` plays those, with and without
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
@@ -17,9 +18,9 @@ from adapters.mongodb.events.source_block import read_source
 from adapters.mongodb.snapshot import windows
 from adapters.postgres.source import PostgresSource
 from engine.job import recovery
-from engine.job.snapshots import completion, measurement
+from engine.job.snapshots import completion
 from engine.job.verify.repair import Repair
-from engine.snapshot.queue import Snapshot
+from engine.snapshot.queue_entry import Table
 from engine.verify import comparison
 from tests.simulation.mends import Mends
 from tests.simulation.worlds import WORLDS
@@ -27,9 +28,11 @@ from tests.simulation.worlds import WORLDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from engine.snapshot.extent import Extent
     from engine.verify.copy import TouchedKeys
 
 _unread = comparison._History.unread
+_with_extent = Table.with_extent
 REGRESSIONS: Final = Path(__file__).parent / "regressions"
 
 
@@ -45,6 +48,11 @@ def _seconds_and_zeros(*given: Any) -> str:
 
 def _none_kept(_history: Any, lacking: Any, _keeps: Any) -> Any:
     return np.zeros(len(lacking), np.bool_)
+
+
+def _goes_on(entry: Table, extent: Extent, now_ms: int) -> Table:
+    """Keep what windows have seen of an entry that is measured again."""
+    return _with_extent(replace(entry, progress=None), extent, now_ms)
 
 
 def _none_noted(known: Any, _more: Any) -> Any:
@@ -66,9 +74,7 @@ MENDS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "mongodb-recover": {
         "update-whose-document-is-gone": lambda: patch.object(comparison._History, "_kept", _none_kept),
         "delete-before-the-first-event": lambda: patch.object(windows, "read_source", _seconds_and_zeros),
-        "comparison-of-an-earlier-definition": lambda: patch.object(
-            measurement, "_altered", Snapshot.with_extent
-        ),
+        "comparison-of-an-earlier-definition": lambda: patch.object(Table, "with_extent", _goes_on),
     },
     "postgres-recover": {
         **_TOLD,

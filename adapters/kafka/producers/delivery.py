@@ -209,7 +209,7 @@ class Delivery:
             raise sink_error(error, f"nothing more can be sent: {message_of(error)}", self._where) from exc
 
     def close(self) -> None:
-        """Discard what was not sent, and wait until the rest is answered. May be called twice.
+        """Discard what was not sent, and wait until the rest is answered. To be called once.
 
         A broker may take up a request after the connection that brought it is closed. What is sent next would
         overtake it.

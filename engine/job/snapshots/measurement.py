@@ -89,7 +89,7 @@ class Measurement:
                     snapshot = remember_failures(snapshot, [table])
                     continue
                 _log.warning("the definition of %s has changed; it is read again", table.target.collection)
-                snapshot = _altered(snapshot, table.ticket, extent, table.progress.since_ms)
+                snapshot = snapshot.with_extent(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
 
     def measure_with_bounds(self, state: State, window: Window) -> State:
@@ -143,15 +143,3 @@ def once_emitted(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
         return snapshot
     snapshot = snapshot.advanced(*ahead)
     return snapshot.without(snapshot.done)
-
-
-def _altered(snapshot: Snapshot, ticket: int, extent: Extent, since_ms: int) -> Snapshot:
-    """The queue after an entry's collection was measured under another definition.
-
-    Whatever windows have seen for a verification is of the one before. `Verification.poll` forgets it while
-    the entry is not measured, so the entry is measured later.
-    """
-    entry = snapshot.find(ticket)
-    if entry is not None and entry.target.judged:
-        return snapshot.changed([ticket], lambda entry: entry.anew)
-    return snapshot.with_extent(ticket, extent, since_ms)
