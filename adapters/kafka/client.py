@@ -113,6 +113,11 @@ def with_login(settings: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def has_token(settings: Mapping[str, str]) -> bool:
+    """Whether a client logs in by a token."""
+    return bool(_token_line(settings))
+
+
 def renew(
     settings: Mapping[str, str], *clients: Producer | Consumer | AdminClient, refused: bool = True
 ) -> None:

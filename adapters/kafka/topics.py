@@ -17,7 +17,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from adapters.kafka.client import client, create_client, renew
+from adapters.kafka.client import client, create_client, has_token, renew
 from adapters.kafka.errors import MAY_WRITE, Reason, message_of, refuses, sink_error
 from engine.errors import ConfigError, SinkError, TidemarkError
 from engine.expressions import matches
@@ -44,12 +44,16 @@ class Brokers:
 
     def __init__(self, settings: KafkaSettings, monotonic: Callable[[], float]) -> None:
         self._settings, self._monotonic = settings, monotonic
-        self._reason = Reason()
-        # With idempotence it would request the right to write, and never work again if that is denied.
-        config = {**client(settings.client, self._reason), "enable.idempotence": False}
-        self._client: AdminClient = create_client(AdminClient, config)
+        self._connect()
         self._reached = False
         self._where = f"kafka {settings.client.get('bootstrap.servers', '')}"
+
+    def _connect(self) -> None:
+        """Create the client, with the current credentials."""
+        self._reason = Reason()
+        # With idempotence it would request the right to write, and never work again if that is denied.
+        config = {**client(self._settings.client, self._reason), "enable.idempotence": False}
+        self._client: AdminClient = create_client(AdminClient, config)
 
     @property
     def admin(self) -> AdminClient:
@@ -60,8 +64,19 @@ class Brokers:
     def reach(self) -> str:
         """Ask the brokers for their cluster's id, so that a wrong address or password shows.
 
-        Raises SinkError, or ConfigError if the login is refused before the brokers were ever reached.
+        Raises SinkError, or ConfigError if the login is refused before the brokers were ever reached. With a
+        token, only a second refusal counts: nothing polls a client between its creation and the first
+        question, so a token that expires meanwhile isn't renewed.
         """
+        try:
+            return self._cluster_id()
+        except ConfigError:
+            if not has_token(self._settings.client):
+                raise
+            self._connect()
+            return self._cluster_id()
+
+    def _cluster_id(self) -> str:
         asked = self.admin.describe_cluster(request_timeout=_TIMEOUT_S)
         while not asked.done():
             self.admin.poll(_POLL_S)

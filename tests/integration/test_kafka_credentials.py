@@ -15,6 +15,7 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.sink import KafkaSink
+from adapters.kafka.topics import Topics
 from adapters.source.assembly.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
 from adapters.system import system_clock
@@ -138,13 +139,23 @@ def test_tokens_are_asked_for_again_before_they_expire(broker, tmp_path, topic):
     file = tmp_path / "token"
 
     def change(_count: int) -> None:
-        replace(file, token(4.0))
+        replace(file, token(8.0))
 
     with changing(change, 0.5) as changes:
         made = settings(
             broker, "OAUTHBEARER", f'{BEARER} required token="${{dir:{tmp_path}:token}}";', f"{topic}-signals"
         )
-        go_on(broker, made, tmp_path, topic, changes, 12)
+        go_on(broker, made, tmp_path, topic, changes, 20)
+
+
+def test_a_token_that_expires_before_the_first_question_is_asked_for_again(broker, tmp_path, topic):
+    file, line = tmp_path / "token", f'{BEARER} required token="${{dir:{tmp_path}:token}}";'
+    replace(file, token(2.0))
+    made = settings(broker, "OAUTHBEARER", line, f"{topic}-signals").sink_as(KafkaSettings)
+    topics = Topics(made, time.monotonic)
+    time.sleep(4.0)
+    replace(file, token(60.0))
+    assert topics.brokers.reach()
 
 
 @pytest.mark.thorough
