@@ -33,7 +33,7 @@ import orjson
 
 from adapters.sinks.lines import json_ending, json_lines
 from adapters.staging.turn_names import turn_name
-from adapters.staging.turn_parts import StagedWriter, Staging, force, written_files
+from adapters.staging.turn_parts import Forcing, StagedWriter, Staging, force, written_files
 from adapters.storage.disk import make_private, take_over
 from engine.errors import LeaseLost, SinkRefused
 from engine.events.batch import EventForm
@@ -71,6 +71,7 @@ class FilesSink:
             for mine in (self._root, self._windows):
                 take_over(mine)
         self._staging, self._empty = Staging(self._root), _EmptyTurn(self._directory, self._root)
+        self._forcing = Forcing()
         self._committed: int | None = None
 
     @property
@@ -80,7 +81,7 @@ class FilesSink:
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""
-        return StagedWriter(self.begin(turn), json_lines, self._mode)
+        return StagedWriter(self.begin(turn), json_lines, self._mode, self._forcing)
 
     def begin(self, turn: int) -> Path:
         """Begin a turn; returns the directory of its parts."""
@@ -91,6 +92,7 @@ class FilesSink:
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
         self.ensure_epoch()
+        self._forcing.drop()
         return self._staging.begin(turn)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
@@ -105,6 +107,8 @@ class FilesSink:
         if written_files(staged, parts):
             if any(part.staged for part in parts):
                 self._describe(staged, turn, parts)
+            with sink_errors(staged):
+                self._forcing.wait()
             force(staged)
             with sink_errors(self._path(turn)):
                 if self._mode is not None:
@@ -158,6 +162,8 @@ class FilesSink:
 
     def close(self) -> None:
         """Remove what was not committed."""
+        self._forcing.drop()
+        self._forcing.close()
         self._staging.clear()
 
     @property

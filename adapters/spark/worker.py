@@ -13,10 +13,10 @@ import zipimport
 from functools import cache
 from typing import Final
 
-NICENESS: Final = 5
+NICENESS: Final = 10
 """How much nicer processes that work for the driver on its machine are than the driver.
 
-Only a little, because they also do some of the stream's work: large spans.
+Not 19, because they also do some of the stream's work: large spans.
 """
 
 

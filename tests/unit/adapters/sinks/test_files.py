@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pickle
 import shutil
 
 import pytest
@@ -29,6 +31,33 @@ def test_a_turn_is_a_directory_of_numbered_parts(tmp_path):
         for path in turn.glob("part-*")
     }
     assert keys == {"part-00000.jsonl": [1, 2], "part-00001.jsonl": [3]}
+
+
+def test_a_turn_whose_part_can_not_be_forced_to_disk_is_not_committed(tmp_path, monkeypatch):
+    sink = Turns(FilesSink(tmp_path))
+    written = sink.writer(1)
+    monkeypatch.setattr(os, "fsync", no_disk)
+    written.write(0, [numbered(1)])
+    with pytest.raises(SinkError, match="input/output error"):
+        sink.commit(1)
+    monkeypatch.undo()
+    assert not sink.resolve_commit(1)
+
+    sink.writer(1).write(0, [numbered(1)])  # what is left of the first attempt does not fail the next
+    sink.commit(1)
+    assert sink.resolve_commit(1)
+
+
+def test_a_part_that_a_task_writes_is_forced_to_disk_before_the_task_ends(tmp_path, monkeypatch):
+    sink = FilesSink(tmp_path)
+    in_task = pickle.loads(pickle.dumps(sink.writer(1)))  # noqa: S301  our own bytes
+    monkeypatch.setattr(os, "fsync", no_disk)
+    with pytest.raises(SinkError, match="input/output error"):
+        in_task.write(0, [numbered(1)])
+
+
+def no_disk(_file):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_nothing_but_turns_is_visible(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -211,15 +212,19 @@ def test_the_files_sink_alone_knows_its_turns_after_a_power_failure(tmp_path: Pa
 def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The part, its directory, the state, the checkpoint's directory, and the directory of turns."""
+    """The part, its directory, the state, the checkpoint's directory, and the directory of turns.
+
+    For the part, a thread waits while the state is saved.
+    """
     sink = FilesSink(tmp_path / "events")
     store = FileStateStore(LocalStorage(tmp_path / "state"), forced=not _knows_turns(sink))
     forced: list[int] = []
-    monkeypatch.setattr(os, "fsync", forced.append)
+    monkeypatch.setattr(os, "fsync", lambda _file: forced.append(threading.get_ident()))
     for turn in range(1, 11):
         part = sink.writer(turn).write(0, [numbered(turn)])
         store.save_pending(turn, b"{}")
         sink.commit(turn, [part])
         store.promote(turn)
 
+    assert forced.count(threading.get_ident()) == 4 * 10
     assert len(forced) == 5 * 10
