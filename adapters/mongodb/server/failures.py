@@ -66,7 +66,7 @@ def _message_of(error: PyMongoError) -> str:
         told = error.details
         message = str(told.get("errmsg", error))
         return mongodb_message(error.code, str(told.get("codeName", "")), message)[:500]
-    return str(error).splitlines()[0][:500]
+    return next(iter(str(error).splitlines()), type(error).__name__)[:500]
 
 
 def _fault(error: PyMongoError) -> Fault:

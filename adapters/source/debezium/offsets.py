@@ -74,7 +74,8 @@ def _from_text(data: bytes) -> list[StoredOffset]:
     try:
         return list(_of_document(orjson.loads(data)))
     except orjson.JSONDecodeError:
-        lines = (line.strip() for line in data.decode().splitlines())
+        # Not `splitlines`: JSON may contain other separators, such as U+2028, in a connector's name.
+        lines = (line.strip() for line in data.decode().split("\n"))
         return newest(_record(line) for line in lines if line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from adapters.mongodb.server.connection import check_capture, replica_set
 from adapters.mongodb.server.failures import source_errors
@@ -64,3 +64,7 @@ def test_a_log_that_can_not_go_on_says_why(code: int, said: str, unsaid: str):
     assert said in str(found)
     assert unsaid not in str(found)
     assert ("replSetResizeOplog" in found.hint) is (code != 280)
+
+
+def test_an_error_that_says_nothing_is_told_by_its_name():
+    assert "AutoReconnect" in str(source_errors.error(AutoReconnect(""), "reading", "change stream"))

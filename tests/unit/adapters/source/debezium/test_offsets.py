@@ -46,6 +46,12 @@ def test_brackets_inside_of_names_end_no_key():
     assert offsets_in(key + b"\t" + VALUE, "file") == EXPECTED
 
 
+def test_a_line_separator_inside_of_a_name_ends_no_line():
+    key = '["a\u2028b\x85",{"server":"shop"}]'.encode()
+
+    assert offsets_in(key + b"\t" + VALUE + b"\r\n" + key + b"\t" + VALUE, "file") == EXPECTED
+
+
 def test_other_connectors_are_left_alone():
     other = b'["other",{"server":"other"}]'
 
