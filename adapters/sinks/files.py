@@ -162,7 +162,6 @@ class FilesSink:
 
     def close(self) -> None:
         """Remove what was not committed."""
-        self._forcing.drop()
         self._forcing.close()
         self._staging.clear()
 

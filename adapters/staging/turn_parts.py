@@ -103,7 +103,7 @@ class Forcing:
             self.wait()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, once it has forced what was begun; errors don't matter."""
         self._pool.shutdown()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
