@@ -92,7 +92,7 @@ class FilesSink:
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
         self.ensure_epoch()
-        self._forcing.drop()
+        self._forcing.clear()
         return self._staging.begin(turn)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
@@ -104,12 +104,13 @@ class FilesSink:
         if self._committed == turn:
             return
         staged = self._staging.begun(turn)
-        if written_files(staged, parts):
+        if files := written_files(staged, parts):
             if any(part.staged for part in parts):
                 self._describe(staged, turn, parts)
             with sink_errors(staged):
-                self._forcing.wait()
-            force(staged)
+                on_disk = self._forcing.wait()
+            if not on_disk.issuperset(files):  # a task has written some of them
+                force(staged)
             with sink_errors(self._path(turn)):
                 if self._mode is not None:
                     # Whoever may read a file may list its directory.
@@ -194,8 +195,8 @@ class FilesSink:
         """Write the parts' checksums beside them, for whoever doubts a file that lay elsewhere before.
 
         It is not forced to disk, which would delay the snapshot and the changes beside it. So after a power
-        failure it may be empty; nothing is known of the turn's files then. Turns of streamed changes alone
-        have none.
+        failure it may be empty or missing; nothing is known of the turn's files then. Turns of streamed
+        changes alone have none.
         """
         listed = [
             {

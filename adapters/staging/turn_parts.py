@@ -76,31 +76,47 @@ class Staging:
 
 
 class Forcing:
-    """Forces an attempt's parts to disk in a thread, while the turn goes on.
+    """Forces an attempt's parts and their names to disk in a thread, while the turn goes on.
 
     An fsync waits for the file system's journal, beside a snapshot for tens of milliseconds. Those that run
     at the same time share one write of it: here, the parts' and the state's.
+
+        turn's thread    write part   rename  |  force state    rename, force its directory  |  commit
+        this thread                  force part  ───────────    force the parts' directory
     """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
         self._begun: list[Future[None]] = []
+        self._named: list[Path] = []
 
     def begin(self, file: ChecksumFile) -> None:
         """Begin to force what was written to a file, which may be closed and renamed meanwhile."""
         self._begun.append(self._pool.submit(_force_and_close, os.dup(file.fileno())))
 
-    def wait(self) -> None:
-        """Wait until all is on disk. Raises the first OSError."""
-        begun, self._begun = self._begun, []
-        wait(begun)
-        for forced in begun:
-            forced.result()
+    def begin_name(self, path: Path) -> None:
+        """Begin to force the name of a file that has just got it."""
+        self._named.append(path)
+        self._begun.append(self._pool.submit(self._force_names, path.parent, len(self._named)))
 
-    def drop(self) -> None:
-        """Wait, for an attempt that was given up; errors don't matter."""
-        with contextlib.suppress(OSError):
-            self.wait()
+    def _force_names(self, directory: Path, named: int) -> None:
+        if named == len(self._named):  # else a later call forces the directory for both
+            force_directory(directory)
+
+    def wait(self) -> frozenset[Path]:
+        """Wait until all is on disk; returns the files whose names are.
+
+        Raises the first OSError, and again each time: what could not be forced must not be committed.
+        """
+        wait(self._begun)
+        for forced in self._begun:
+            forced.result()
+        return frozenset(self._named)
+
+    def clear(self) -> None:
+        """Begin with another attempt; waits until the last one's files are left alone."""
+        wait(self._begun)
+        self._begun, self._named = [], []
 
     def close(self) -> None:
         """End the thread, once it has forced what was begun; errors don't matter."""
@@ -143,6 +159,8 @@ class StagedWriter:
             events, checksum = _write(partial, texts, self.mode, self.forcing)
             if not events:
                 partial.unlink()
+        if events:
+            self._begin_name(part)
         return Part(part, events, checksum if events else NO_FILE)
 
     def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
@@ -152,7 +170,12 @@ class StagedWriter:
                 partial.hardlink_to(path)
             except OSError:
                 _copy(path, partial, checksum, self.mode)
+        self._begin_name(part)
         return Part(part, events, checksum, staged=True)
+
+    def _begin_name(self, part: int) -> None:
+        if self.forcing is not None:
+            self.forcing.begin_name(self._path(part))
 
     def _path(self, part: int) -> Path:
         return self.directory / f"part-{part:05d}.jsonl"

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import shutil
+import stat
+from pathlib import Path
 
 import pytest
 from xxhash import xxh3_64
@@ -14,6 +16,7 @@ from xxhash import xxh3_64
 from adapters.sinks.files import FilesSink
 from engine.errors import LeaseLost, SinkError
 from engine.model import Checksum
+from engine.staging.checksum import checksum_of
 from tests.batches import numbered
 from tests.turns import Turns
 
@@ -41,6 +44,8 @@ def test_a_turn_whose_part_can_not_be_forced_to_disk_is_not_committed(tmp_path, 
     with pytest.raises(SinkError, match="input/output error"):
         sink.commit(1)
     monkeypatch.undo()
+    with pytest.raises(SinkError, match="input/output error"):
+        sink.commit(1)
     assert not sink.resolve_commit(1)
 
     sink.writer(1).write(0, [numbered(1)])  # what is left of the first attempt does not fail the next
@@ -54,6 +59,58 @@ def test_a_part_that_a_task_writes_is_forced_to_disk_before_the_task_ends(tmp_pa
     monkeypatch.setattr(os, "fsync", no_disk)
     with pytest.raises(SinkError, match="input/output error"):
         in_task.write(0, [numbered(1)])
+
+
+def in_driver(writer, _tmp_path):
+    return writer.write(0, [numbered(1)])
+
+
+def in_a_task(writer, _tmp_path):
+    return pickle.loads(pickle.dumps(writer)).write(2, [numbered(1)])  # noqa: S301  our own bytes
+
+
+def taken(writer, tmp_path):
+    staged = tmp_path / "staged"
+    staged.write_bytes(b"{}\n")
+    return writer.take(1, str(staged), 1, checksum_of(b"{}\n"))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [in_driver],
+        [in_a_task],
+        [taken],
+        [in_driver, in_a_task],
+        [in_a_task, taken],
+        [in_driver, taken],
+        [taken, in_driver],
+    ],
+)
+def test_all_names_are_on_disk_when_a_turn_appears(tmp_path, monkeypatch, steps):
+    """A name is on disk once its directory was forced after the name appeared."""
+    on_disk, appeared, force, rename = set(), [], os.fsync, Path.rename
+
+    def forced(file):
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            names = os.listdir(file)  # noqa: PTH208  a descriptor
+            found = {(name, os.stat(name, dir_fd=file).st_ino) for name in names}
+            force(file)
+            on_disk.update(found)
+        else:
+            force(file)
+
+    def renamed(path, target):
+        appeared.append({(part.name, part.stat().st_ino) for part in path.glob("part-*")})
+        assert appeared[-1] <= on_disk
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    sink = FilesSink(tmp_path / "events")
+    writer = sink.writer(1)
+    sink.commit(1, [step(writer, tmp_path) for step in steps])
+    assert [len(names) for names in appeared] == [len(steps)]
 
 
 def no_disk(_file):
