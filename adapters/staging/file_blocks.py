@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from engine.model import Checksum
 
-_FORCED_BYTES = 1 << 20
-"""Forced in small portions, since other fsyncs to the same disk wait for it."""
+_PORTION_BYTES = 512 << 10
+"""Forced in small portions, since every other fsync to the same disk waits for the one in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,37 +140,48 @@ class _FileWriter:
 
 
 class _ForcedWriter(_FileWriter):
-    """A thread forces the file to disk as it grows; finishing forces the rest."""
+    """A file that a thread writes and forces to disk, in portions.
+
+        write(2 MB)            write(2 MB)
+        ──┬────────────────────┬──────────
+          └ 0.5 MB, fsync, …   └ 0.5 MB, fsync, …
+
+    Meanwhile the task renders what comes next. It waits if the thread is not done by then, so at most one
+    portion is on its way to the disk. `write` keeps the data until then; it must not change.
+    """
 
     def __init__(self, path: str, mode: int | None) -> None:
         super().__init__(path, mode)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
-        self._forcing: Future[None] | None = None
+        self._writing: Future[None] | None = None
         self._unforced = 0
 
     def write(self, data: bytes | memoryview) -> int:
-        written = super().write(data)
-        self._unforced += written
-        with sink_errors(self._path):
-            self._force()
-        return written
+        view = memoryview(data).cast("B")
+        self._wait()
+        self._writing = self._pool.submit(self._write_portions, view)
+        return view.nbytes
 
-    def _force(self) -> None:
-        """Start forcing what was written, if it is at least 1 MiB and no fsync is in progress."""
-        if self._unforced < _FORCED_BYTES:
-            return
-        if self._forcing is not None:
-            if not self._forcing.done():
-                return
-            self._forcing.result()  # raises the error of the fsync that has just ended
-        self._unforced = 0
-        self._forcing = self._pool.submit(self._file.force)
+    def _write_portions(self, view: memoryview) -> None:
+        while view.nbytes:
+            portion = view[: _PORTION_BYTES - self._unforced]
+            self._unforced += self._file.write(portion)
+            if self._unforced == _PORTION_BYTES:
+                self._file.force()
+                self._unforced = 0
+            view = view[portion.nbytes :]
+
+    def _wait(self) -> None:
+        """Wait until all that was given is written. Raises SinkError if it could not be."""
+        if self._writing is not None:
+            with sink_errors(self._path):
+                self._writing.result()
 
     def finish(self) -> FileBlock:
-        with self._pool, sink_errors(self._path):
-            if self._forcing is not None:
-                self._forcing.result()
-            self._file.force()
+        with self._pool:
+            self._wait()
+            with sink_errors(self._path):
+                self._file.force()
         return super().finish()
 
     def abandon(self) -> None:
