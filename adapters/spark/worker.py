@@ -1,8 +1,9 @@
-"""Saves the Python worker of a task some work before and after each task.
+"""Saves the Python worker of a task some work before and after each task, and the driver some of it.
 
 Before a task, a worker calls `importlib.invalidate_caches()`. Up to Python 3.12 that reads the directory of
 every archive on its path again, with thousands of Spark's own names. After a task, it runs the garbage
-collector over all loaded modules. Each takes some 50 ms on one core, as long as a task itself.
+collector over all loaded modules. Each takes some 50 ms on one core, as long as a task itself. The driver's
+collector takes 0.1 s, while a turn waits.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ Not 19, because they also do some of the stream's work: large spans.
 def spare_worker() -> None:
     """Make the worker's next tasks begin and end faster; call this at the end of a task."""
     _forget_archives()
-    _keep_modules()
+    keep_loaded()
 
 
 @cache
-def _keep_modules() -> None:
-    """Hide what is loaded from the garbage collector; once, so that it still collects what tasks leave."""
+def keep_loaded() -> None:
+    """Hide what is loaded from the garbage collector; once, so that it still collects what comes later."""
     gc.freeze()
 
 

@@ -18,6 +18,7 @@ from psycopg.errors import ObjectInUse
 from adapters.postgres.job import building
 from adapters.postgres.server.visibility import normalised, parse_lsn
 from adapters.source.assembly.supplied import Onlookers
+from adapters.spark.worker import keep_loaded
 from engine.config import parse
 from engine.model import Position
 from signals.answers import Outcome
@@ -99,6 +100,7 @@ class Bench:
         self.seen.clear()
         self.answers.clear()
         with started(building(settings, self.spark, Onlookers(self._observe, self.answers.append))) as job:
+            keep_loaded()
             yield job
 
     def _observe(self, seen: Observation) -> None:

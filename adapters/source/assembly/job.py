@@ -26,6 +26,7 @@ from adapters.spark.connect import refuse_connect
 from adapters.spark.ending import outlived
 from adapters.spark.pools import in_pool, pool_of
 from adapters.spark.shared_session import OF_PROCESS
+from adapters.spark.worker import keep_loaded
 from adapters.storage.answer_journal import AnswerJournal, last_answers
 from adapters.storage.figures import FiguresFile
 from adapters.system import system_clock
@@ -116,6 +117,7 @@ class SourceJob:
             while not stop.is_set():
                 try:
                     with self.building(settings, spark, onlookers, clock=clock) as job:
+                        keep_loaded()
                         job.run(lambda: stop.is_set() or executors.failed is not None)
                         return True
                 except LeaseLost as error:
