@@ -48,6 +48,10 @@ class _Measurement:
     bounded: bool
 
 
+def _collections(targets: Sequence[Target]) -> list[CollectionId]:
+    return list(dict.fromkeys(target.collection for target in targets))
+
+
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
     """Raise SchemaChanged if a bound has more or fewer columns than the table's key has now."""
     if len(bound) != len(read.keyset.columns):
@@ -112,9 +116,10 @@ class PostgresTables:
         finally:
             self._planning.end()
 
-    def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> CatalogAnswer:
-        names = list(dict.fromkeys(target.collection for target in targets))
-        looked = self._eligibility.look_up(names, defaults=defaults)
+    def _looked_up(
+        self, targets: Sequence[Target], *, defaults: bool = False, looked: CatalogAnswer | None = None
+    ) -> CatalogAnswer:
+        looked = looked or self._eligibility.look_up(_collections(targets), defaults=defaults)
         self.ids |= {table.oid: name for name, table in looked.tables.items()}
         self.partitions.note(looked)
         return looked
@@ -202,9 +207,18 @@ class PostgresTables:
         looked = self._eligibility.look_up(list(dict.fromkeys(names)))
         return self._blocking.open({name: table.oid for name, table in looked.tables.items()})
 
-    def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
-        """How to read each target now. Raises SchemaChanged if one can't be read any more."""
-        looked = self._looked_up(targets, defaults=True)
+    def looked_up_over(self, session: Questions, targets: Sequence[Target]) -> CatalogAnswer:
+        """What the catalog says of these targets, for `readings`. It may be asked in another thread."""
+        return self._eligibility.look_up(_collections(targets), defaults=True, over=session)
+
+    def readings(
+        self, targets: Sequence[Target], looked: CatalogAnswer | None = None
+    ) -> dict[Target, ReadTable]:
+        """How to read each target, now or when it was looked up.
+
+        Raises SchemaChanged if one can't be read any more.
+        """
+        looked = self._looked_up(targets, defaults=True, looked=looked)
         return {target: self._read(target, looked) for target in targets}
 
     def _read(self, target: Target, looked: CatalogAnswer) -> ReadTable:

@@ -9,7 +9,7 @@ from adapters.postgres.events.source_block import ReadPosition
 from adapters.postgres.events.table_reads import TableReads
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.snapshot import superseded_keys
-from adapters.postgres.snapshot.opening_window import OpeningWatch
+from adapters.postgres.snapshot.opening_window import OpeningWatch, TakenSnapshot
 from adapters.postgres.snapshot.table_changes.fingerprint import difference
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
@@ -26,6 +26,7 @@ from engine.config.settings import Watermarking
 from engine.errors import (
     InvariantError,
     SchemaChanged,
+    SourceError,
     TableBusy,
     TidemarkError,
 )
@@ -129,24 +130,37 @@ class OpenWindows:
             partial(self._join, window, meanwhile),
             self._opens_no_more,
             self._tools.opening(),
-            ExportedSnapshot.close,
+            TakenSnapshot.close,
         )
         return opening.joined() or opening
 
     def _opens_no_more(self) -> None:
         self.meanwhile = None
 
-    def _export(self, window: Window, pending: PendingVisibility) -> ExportedSnapshot:
-        """Take a window's snapshot, in a session of its own. Touches nothing that others change."""
-        tables = list(dict.fromkeys(target.collection for target in window.targets))
-        before = partial(_settle, self._tools.clock, pending)
-        return ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch, before=before)
+    def _export(self, window: Window, pending: PendingVisibility) -> TakenSnapshot:
+        """Take a window's snapshot, in a session of its own, and look its tables up under its locks.
 
-    def _join(self, window: Window, meanwhile: OpeningWatch, held: ExportedSnapshot) -> PostgresWindow:
+        Touches nothing that others change.
+        """
+        pool, before = self._session.pool, partial(_settle, self._tools.clock, pending)
+        collections = list(dict.fromkeys(target.collection for target in window.targets))
+        held = ExportedSnapshot(pool, collections, watch=self._tools.slot.watch, before=before)
+        try:
+            asking = pool.take()
+            try:
+                return TakenSnapshot(held, self._session.tables.looked_up_over(asking, window.targets))
+            finally:
+                pool.give(asking)
+        except SourceError:
+            held.close()
+            raise
+
+    def _join(self, window: Window, meanwhile: OpeningWatch, taken: TakenSnapshot) -> PostgresWindow:
         """Open the window whose snapshot is taken."""
         transactions = self._session.questions.transactions
-        watermark = VisibilityWatermark(held, transactions, self._tools.clock.monotonic)
-        return self._open_window(window, watermark, held, meanwhile=meanwhile)
+        watermark = VisibilityWatermark(taken.held, transactions, self._tools.clock.monotonic)
+        meanwhile.looked = taken.looked
+        return self._open_window(window, watermark, taken.held, meanwhile=meanwhile)
 
     def _open_blocking(self, window: Window) -> PostgresWindow:
         """Read the runs in the view for which the stream waits."""
@@ -182,7 +196,7 @@ class OpenWindows:
         pending = self._streamed.pending
         try:
             # Under the locks, so that the description matches what the snapshot shows.
-            tables = session.tables.readings(window.targets)
+            tables = session.tables.readings(window.targets, meanwhile.looked if meanwhile else None)
             _refuse_other_forms(self._session.tables, window, tables)
             if view is None:
                 self._streamed.pending = pending.without_visible(exported.visibility)
