@@ -95,7 +95,10 @@ class Forcing:
         self._begun.append(self._pool.submit(_force_and_close, os.dup(file.fileno())))
 
     def begin_name(self, path: Path) -> None:
-        """Begin to force the name of a file that has just got it."""
+        """Begin to force the name of a file that has just got it. Several threads may call this at once.
+
+        Whoever appends last counts all names, so the directory is forced after the last of them.
+        """
         self._named.append(path)
         self._begun.append(self._pool.submit(self._force_names, path.parent, len(self._named)))
 
