@@ -214,7 +214,7 @@ def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
 ):
     """The part, its directory, the state, the checkpoint's directory, and the directory of turns.
 
-    For the part, a thread waits while the state is saved.
+    For the part and its directory, a thread waits while the state is saved.
     """
     sink = FilesSink(tmp_path / "events")
     store = FileStateStore(LocalStorage(tmp_path / "state"), forced=not _knows_turns(sink))
@@ -226,5 +226,5 @@ def test_a_turn_of_the_files_sink_waits_for_the_disk_five_times(
         sink.commit(turn, [part])
         store.promote(turn)
 
-    assert forced.count(threading.get_ident()) == 4 * 10
+    assert forced.count(threading.get_ident()) == 3 * 10
     assert len(forced) == 5 * 10
