@@ -76,8 +76,7 @@ def after_loss(state: State, error: PositionLost, since: str, lasting: Collectio
 def begin_repairs(state: State, parts: JobParts) -> State:
     """Begin to repair every collection, which has a gap now that a new log has begun; returns the state.
 
-    What an initial snapshot had left to read is repaired as well. What of it can't be repaired is read while
-    the stream waits.
+    What an initial snapshot had left to read is repaired as well.
     """
     recovery = state.recovery
     if recovery is None:
@@ -85,10 +84,14 @@ def begin_repairs(state: State, parts: JobParts) -> State:
     since, why = recovery.since or _BEGINNING, f"the log is lost ({recovery.loss})"
     collections = parts.source.tables().captured()
     known = with_faults(state.incomplete, (Incomplete(name, Cause.GAP, since, why) for name in collections))
-    state = replace(state, recovery=replace(recovery, begun=True), incomplete=known)
+    initial = [table for table in state.snapshot.tables if table.initial]
+    state = replace(
+        state,
+        recovery=replace(recovery, begun=True),
+        incomplete=known,
+        snapshot=state.snapshot.without(initial),
+    )
     command = ExecuteSnapshot(recovery.label, _targets(state, collections, parts), recovery.label)
-    repaired = {target.collection for target in command.targets}
-    state = replace(state, snapshot=_without_initial(state.snapshot, repaired))
     _log.warning("a new log has begun; %d collections are repaired under it", len(command.targets))
     whys = dict.fromkeys(collections, "may lack what a lost log had")
     return _queued(state, command, parts, whys) if command.targets else state
@@ -112,16 +115,6 @@ def repairs_of(snapshot: Snapshot) -> set[CollectionId]:
     """The collections whose repairs are queued."""
     repairs = {Purpose.REPAIR, Purpose.MEND}
     return {table.target.collection for table in snapshot.tables if table.target.purpose in repairs}
-
-
-def _without_initial(snapshot: Snapshot, repaired: Collection[CollectionId]) -> Snapshot:
-    """The queue in which what is left of an initial snapshot is a blocking one, unless it is repaired."""
-    initial = [table for table in snapshot.tables if table.initial]
-    left = [table.ticket for table in initial if table.target.collection not in repaired]
-    snapshot = snapshot.without(table for table in initial if table.ticket not in left)
-    return snapshot.changed(
-        left, lambda table: replace(table, target=replace(table.target, initial=False, blocking=True))
-    )
 
 
 def _targets(state: State, collections: Iterable[CollectionId], parts: JobParts) -> tuple[Target, ...]:

@@ -16,8 +16,7 @@ from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.job import recovery
 from engine.job.reports.outbox import Outlet
 from engine.job.verify.verification import Verification
-from engine.model import Arrival, Purpose, Target
-from engine.snapshot.changes.commands import begin_initial
+from engine.model import Arrival, Purpose
 from tests.fakes import MemoryStateStore
 from tests.job_bench import STEPS, Bench, T, U
 from tests.memory_source import Change, MemoryDatabase
@@ -324,31 +323,6 @@ def test_what_is_copied_in_part_is_not_repaired_and_keeps_its_gap(tmp_path, capl
     assert [entry.collection for entry in bench.job.state.incomplete] == [U]
     assert "public.u is not repaired: the settings filter it" in caplog.text
     assert "the recovery has ended, and not all is repaired: public.u" in caplog.text
-
-
-def test_what_is_left_of_an_initial_snapshot_is_read_where_it_can_not_be_repaired(tmp_path):
-    bench = Bench(tmp_path, recovers=True, window_rows=1)
-    anew(bench)
-    bench.partly = {U: "the settings filter it"}
-    bench.database.commit(Change(U, 1, "one"), Change(U, 2, "two"))
-    bench.turns(2)
-    snapshot = begin_initial(bench.job.state.snapshot, [T, U], "initial", {U: "SELECT * FROM u"})
-    bench.job._turns.state = replace(bench.job.state, snapshot=snapshot)
-    while not any(table.progress and table.progress.emitted for table in bench.job.state.snapshot.tables):
-        bench.turns(1)
-    lose(bench, *GAP, Change(U, 2, "changed"))
-    anew(bench)
-    bench.turns(1)
-
-    assert [(table.target.collection, table.initial) for table in bench.job.state.snapshot.tables] == [
-        (U, False),
-        (T, False),
-    ]
-    assert bench.job.state.snapshot.tables[0].target == Target(U, "SELECT * FROM u", blocking=True)
-    end(bench)
-
-    assert replayed(bench) == rows_of(bench)
-    assert [entry.collection for entry in bench.job.state.incomplete] == [U]
 
 
 def test_a_repair_that_does_not_help_leaves_the_gap(tmp_path):
