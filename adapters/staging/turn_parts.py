@@ -89,6 +89,7 @@ class Forcing:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
         self._begun: list[Future[None]] = []
         self._named: list[Path] = []
+        self._left_out: set[Path] = set()
 
     def begin(self, file: ChecksumFile) -> None:
         """Begin to force what was written to a file, which may be closed and renamed meanwhile."""
@@ -102,6 +103,10 @@ class Forcing:
         self._named.append(path)
         self._begun.append(self._pool.submit(self._force_names, path.parent, len(self._named)))
 
+    def forget_name(self, path: Path) -> None:
+        """Note that a part has no file any more. A task may give another one its name."""
+        self._left_out.add(path)
+
     def _force_names(self, directory: Path, named: int) -> None:
         if named == len(self._named):  # else a later call forces the directory for both
             force_directory(directory)
@@ -114,12 +119,12 @@ class Forcing:
         wait(self._begun)
         for forced in self._begun:
             forced.result()
-        return frozenset(self._named)
+        return frozenset(self._named) - self._left_out
 
     def clear(self) -> None:
         """Begin with another attempt; waits until the last one's files are left alone."""
         wait(self._begun)
-        self._begun, self._named = [], []
+        self._begun, self._named, self._left_out = [], [], set()
 
     def close(self) -> None:
         """End the thread, once it has forced what was begun; errors don't matter."""
@@ -164,6 +169,8 @@ class StagedWriter:
                 partial.unlink()
         if events:
             self._begin_name(part)
+        elif self.forcing is not None:
+            self.forcing.forget_name(self._path(part))
         return Part(part, events, checksum if events else NO_FILE)
 
     def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:

@@ -26,7 +26,6 @@ from engine.config.settings import Watermarking
 from engine.errors import (
     InvariantError,
     SchemaChanged,
-    SourceError,
     TableBusy,
     TidemarkError,
 )
@@ -151,7 +150,7 @@ class OpenWindows:
                 return TakenSnapshot(held, self._session.tables.looked_up_over(asking, window.targets))
             finally:
                 pool.give(asking)
-        except SourceError:
+        except BaseException:
             held.close()
             raise
 

@@ -113,6 +113,25 @@ def test_all_names_are_on_disk_when_a_turn_appears(tmp_path, monkeypatch, steps)
     assert [len(names) for names in appeared] == [len(steps)]
 
 
+def test_a_name_that_a_task_takes_over_is_forced_again(tmp_path, monkeypatch):
+    sink = FilesSink(tmp_path)
+    writer = sink.writer(1)
+    writer.write(2, [numbered(1)])
+    writer.write(2, [])  # encoded again, and nothing is left of it
+    sink._forcing.wait()
+    part = in_a_task(writer, tmp_path)
+    force, directories = os.fsync, []
+
+    def forced(file):
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            directories.append(sorted(os.listdir(file)))  # noqa: PTH208  a descriptor
+        force(file)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    sink.commit(1, [part])
+    assert ["part-00002.jsonl"] in directories
+
+
 def no_disk(_file):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
